@@ -1,0 +1,1 @@
+//! Checkpoints: layout on disk, manifest, writer, reader and retention.

@@ -1,0 +1,1 @@
+//! The chief: trains, and leads.

@@ -1,0 +1,26 @@
+//! The cluster as its clients see it: parameters over all shards, the chief's sessions, and local stand-ins for both.
+//!
+//! A [`Shard`] is one parameter server, remote or in this process; [`Parameters`] makes one store of all of them:
+//! it cuts a step's reads and gradients by the layout, speaks to every server at once, and retries without ever
+//! applying twice. A [`Coordinator`] is the chief as a training task sees it.
+
+mod backoff;
+mod channel;
+mod coordinator;
+mod error;
+mod local;
+mod parameters;
+mod remote;
+mod shard;
+mod split;
+
+pub use backoff::Backoff;
+pub use channel::channel;
+pub use coordinator::{
+    Beat, Coordinator, JobState, Join, Joined, LeaveReason, Pulse, RemoteCoordinator,
+};
+pub use error::{Error, refusal};
+pub use local::LocalShard;
+pub use parameters::{Parameters, PulledStep, PushedStep, Traffic};
+pub use remote::RemoteShard;
+pub use shard::{Plan, Saved, Shard, ShardGradients, ShardReads, ShardStatus};

@@ -1,0 +1,239 @@
+//! A parameter server behind gRPC.
+
+use std::future::Future;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tonic::transport::Channel;
+use tonic::{Response, Status};
+use trainyard_cluster_spec::Task;
+use trainyard_parameter_store as store;
+use trainyard_parameter_store::{Identity, Pulled, Pushed, Ticket};
+use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
+use trainyard_protocol::{convert, limits, payload, v1};
+
+use crate::{Error, Plan, Saved, ShardGradients, ShardReads, ShardStatus};
+
+/// A parameter server and the channel to it.
+#[derive(Debug, Clone)]
+pub struct RemoteShard {
+    name: String,
+    ps: usize,
+    client: ParameterServiceClient<Channel>,
+}
+
+impl RemoteShard {
+    /// Returns server `ps`, listening at `address`, behind `channel`.
+    pub fn new(ps: usize, address: &str, channel: Channel) -> Self {
+        let client = ParameterServiceClient::new(channel)
+            .max_decoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX);
+        Self { name: format!("ps:{ps} at {address}"), ps, client }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) async fn status(&self) -> Result<ShardStatus, Error> {
+        let mut client = self.client.clone();
+        let reply = self.call(limits::CALL_TIMEOUT, client.status(v1::StatusRequest {})).await?;
+        self.status_from_wire(&reply)
+    }
+
+    pub(crate) async fn claim(
+        &self,
+        identity: Identity,
+        cluster_fingerprint: u64,
+        model_dir: &Path,
+    ) -> Result<ShardStatus, Error> {
+        let request = v1::ClaimRequest {
+            identity: Some(identity_to_wire(&identity)),
+            cluster_fingerprint,
+            release: trainyard_protocol::RELEASE.into(),
+            model_dir: model_dir.to_string_lossy().into_owned(),
+        };
+        let mut client = self.client.clone();
+        let reply = self.call(limits::CALL_TIMEOUT, client.claim(request)).await?;
+        self.status_from_wire(&reply)
+    }
+
+    pub(crate) async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<(), Error> {
+        let slices = plan.layout.slices.iter().enumerate().filter(|(_, slice)| slice.ps == self.ps);
+        let request = v1::PrepareRequest {
+            identity: Some(identity_to_wire(&identity)),
+            seed: plan.seed,
+            num_ps: plan.layout.num_ps as u32,
+            variables: plan.variables.iter().map(convert::variable_to_wire).collect(),
+            slices: slices.map(|(number, slice)| convert::slice_to_wire(number, slice)).collect(),
+            optimizers: convert::optimizers_to_wire(&plan.optimizers),
+            layout_fingerprint: plan.fingerprint,
+            checkpoint: plan.checkpoint.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
+            global_step_max: plan.global_step_max,
+        };
+        let mut client = self.client.clone();
+        self.call(limits::CHECKPOINT_CALL_TIMEOUT, client.prepare(request)).await.map(drop)
+    }
+
+    pub(crate) async fn open(&self, identity: Identity) -> Result<(), Error> {
+        let request = v1::OpenRequest { identity: Some(identity_to_wire(&identity)) };
+        let mut client = self.client.clone();
+        self.call(limits::CALL_TIMEOUT, client.open(request)).await.map(drop)
+    }
+
+    pub(crate) async fn open_session(
+        &self,
+        identity: Identity,
+        layout_fingerprint: u64,
+        data_shard: u64,
+    ) -> Result<u64, Error> {
+        let identity = Some(identity_to_wire(&identity));
+        let request = v1::OpenSessionRequest { identity, layout_fingerprint, data_shard };
+        let mut client = self.client.clone();
+        let reply = self.call(limits::CALL_TIMEOUT, client.open_session(request)).await?;
+        Ok(reply.batches_applied)
+    }
+
+    pub(crate) async fn pull(
+        &self,
+        identity: Identity,
+        reads: &ShardReads,
+        reserve_step: bool,
+        floats: usize,
+        out: &mut Vec<f32>,
+    ) -> Result<Pulled, Error> {
+        let (row_sets, rows) = targets_to_wire(reads);
+        let identity = Some(identity_to_wire(&identity));
+        let request = v1::PullRequest { identity, whole: reads.whole.clone(), row_sets, rows, reserve_step };
+        let mut client = self.client.clone();
+        let reply = self.call(limits::CALL_TIMEOUT, client.pull(request)).await?;
+        let ticket = match reply.ticket() {
+            v1::Ticket::Wait => Ticket::Wait,
+            v1::Ticket::Finished => Ticket::Finished,
+            v1::Ticket::Granted | v1::Ticket::Unspecified => Ticket::Granted,
+        };
+        out.clear();
+        if ticket == Ticket::Granted {
+            out.resize(floats, 0.0);
+            let mut reader = payload::Reader::new(reply.payload, floats)
+                .map_err(|error| Error::Protocol { peer: self.name.clone(), message: error.to_string() })?;
+            reader.read(out);
+        }
+        Ok(Pulled { version: reply.version, global_step: reply.global_step, ticket })
+    }
+
+    pub(crate) async fn push(&self, identity: Identity, gradients: &ShardGradients) -> Result<Pushed, Error> {
+        let (row_sets, rows) = targets_to_wire(&gradients.targets);
+        let batch = gradients.batch;
+        let request = v1::PushRequest {
+            identity: Some(identity_to_wire(&identity)),
+            batch: Some(v1::BatchId { pass: batch.pass, shard: batch.shard, batch: batch.batch }),
+            pulled_version: gradients.pulled_version,
+            whole: gradients.targets.whole.clone(),
+            row_sets,
+            rows,
+            payload: Bytes::copy_from_slice(payload::float_bytes(&gradients.values)),
+        };
+        let mut client = self.client.clone();
+        let reply = self.call(limits::CALL_TIMEOUT, client.push(request)).await?;
+        let v1::PushReply { duplicate, version, global_step, staleness } = reply;
+        Ok(Pushed { duplicate, version, global_step, staleness })
+    }
+
+    pub(crate) async fn close_session(&self, identity: Identity, task: Task, session: u64) -> Result<(), Error> {
+        let identity = Some(identity_to_wire(&identity));
+        let request = v1::CloseSessionRequest { identity, task: Some(convert::task_to_wire(task)), session };
+        let mut client = self.client.clone();
+        self.call(limits::CALL_TIMEOUT, client.close_session(request)).await.map(drop)
+    }
+
+    pub(crate) async fn save(&self, identity: Identity, directory: &Path) -> Result<Saved, Error> {
+        let directory = directory.to_string_lossy().into_owned();
+        let request = v1::SaveShardRequest { identity: Some(identity_to_wire(&identity)), directory };
+        let mut client = self.client.clone();
+        let reply = self.call(limits::CHECKPOINT_CALL_TIMEOUT, client.save_shard(request)).await?;
+        Ok(Saved { record: reply.record, global_step: reply.global_step })
+    }
+
+    pub(crate) async fn finish(&self, identity: Identity, reason: &str) -> Result<(), Error> {
+        let request = v1::FinishRequest { identity: Some(identity_to_wire(&identity)), reason: reason.to_owned() };
+        let mut client = self.client.clone();
+        self.call(limits::CALL_TIMEOUT, client.finish(request)).await.map(drop)
+    }
+
+    async fn call<T>(
+        &self,
+        timeout: Duration,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Error> {
+        timed(&self.name, timeout, call).await
+    }
+
+    fn status_from_wire(&self, reply: &v1::StatusReply) -> Result<ShardStatus, Error> {
+        let state = match reply.state() {
+            v1::PsState::Empty | v1::PsState::Unspecified => store::State::Empty,
+            v1::PsState::Prepared => store::State::Prepared,
+            v1::PsState::Open => store::State::Open,
+            v1::PsState::Draining => store::State::Draining,
+            v1::PsState::Finished => store::State::Finished,
+        };
+        let task = convert::task_from_wire(reply.task);
+        let expected = Task { role: trainyard_cluster_spec::Role::Ps, index: self.ps };
+        if task.as_ref() != Ok(&expected) {
+            let message = match task {
+                Ok(task) => format!("it is {task}, the cluster spec says {expected}"),
+                Err(error) => error.to_string(),
+            };
+            return Err(Error::Protocol { peer: self.name.clone(), message });
+        }
+        let cluster_id = match reply.cluster_id.is_empty() {
+            true => None,
+            false => convert::cluster_id_from_wire(&reply.cluster_id).ok(),
+        };
+        let store = store::Status {
+            state,
+            cluster_id,
+            epoch: reply.cluster_epoch,
+            layout_fingerprint: reply.layout_fingerprint,
+            version: reply.version,
+            global_step: reply.global_step,
+            value_bytes: reply.value_bytes,
+        };
+        Ok(ShardStatus { store, incarnation: reply.incarnation })
+    }
+}
+
+/// Makes a call that ends after `timeout` at the latest.
+pub(crate) async fn timed<T>(
+    peer: &str,
+    timeout: Duration,
+    call: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(timeout, call).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => Err(Error::from_status(peer, &status)),
+        Err(_) => {
+            let message = format!("no answer within {} s", timeout.as_secs_f32());
+            Err(Error::Unreachable { peer: peer.to_owned(), message })
+        }
+    }
+}
+
+fn identity_to_wire(identity: &Identity) -> v1::Identity {
+    v1::Identity {
+        cluster_id: convert::cluster_id_to_wire(identity.cluster_id),
+        cluster_epoch: identity.epoch,
+        task: Some(convert::task_to_wire(identity.task)),
+        incarnation: identity.incarnation,
+        session: identity.session,
+        seq: identity.seq,
+    }
+}
+
+fn targets_to_wire(reads: &ShardReads) -> (Vec<v1::RowSet>, Vec<v1::SliceRows>) {
+    let row_sets =
+        reads.row_sets.iter().map(|rows| v1::RowSet { rows: Bytes::copy_from_slice(payload::row_bytes(rows)) });
+    let rows = reads.rows.iter().map(|&(slice, row_set)| v1::SliceRows { slice, row_set: row_set as u32 });
+    (row_sets.collect(), rows.collect())
+}

@@ -1,0 +1,186 @@
+//! One parameter server, wherever it runs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use trainyard_cluster_spec::Task;
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_parameter_store::{BatchId, Identity, Pulled, Pushed, Status};
+use trainyard_variable::{Layout, VariableSpec};
+
+use crate::{Error, LocalShard, RemoteShard};
+
+/// What the chief wants every parameter server to hold.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// All variables of the model.
+    pub variables: Vec<VariableSpec>,
+    /// Their cut over the servers.
+    pub layout: Layout,
+    /// Fingerprint of both.
+    pub fingerprint: u64,
+    /// Update rules, by group.
+    pub optimizers: BTreeMap<String, OptimizerConfig>,
+    /// Seed of first values.
+    pub seed: u64,
+    /// Last global step; 0 = no bound.
+    pub global_step_max: u64,
+    /// Checkpoint to restore from; absent = first values.
+    pub checkpoint: Option<PathBuf>,
+}
+
+/// What one step reads of one server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShardReads {
+    /// Slices read whole.
+    pub whole: Vec<u32>,
+    /// (slice, index into `row_sets`).
+    pub rows: Vec<(u32, usize)>,
+    /// Rows of a variable, ascending, each once.
+    pub row_sets: Vec<Vec<u32>>,
+}
+
+/// One step's gradients for one server.
+#[derive(Debug, Clone)]
+pub struct ShardGradients {
+    /// The batch they were computed from.
+    pub batch: BatchId,
+    /// Version of this server that was pulled.
+    pub pulled_version: u64,
+    /// Slices and rows that they update.
+    pub targets: ShardReads,
+    /// Gradients, end to end, in the order of the targets: first the whole slices, then the rows.
+    pub values: Vec<f32>,
+}
+
+/// What a server says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardStatus {
+    /// The store's part.
+    pub store: Status,
+    /// Random per process start: another value means that the server was restarted and its memory lost.
+    pub incarnation: u64,
+}
+
+/// A written shard of a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Saved {
+    /// The shard's entry in the manifest, as JSON.
+    pub record: String,
+    /// Global step at the moment of the copy; of `ps:0` only.
+    pub global_step: u64,
+}
+
+/// One parameter server.
+#[derive(Debug, Clone)]
+pub enum Shard {
+    /// In this process.
+    Local(LocalShard),
+    /// Behind a network.
+    Remote(RemoteShard),
+}
+
+macro_rules! dispatch {
+    ($self:ident, $shard:ident => $call:expr) => {
+        match $self {
+            Self::Local($shard) => $call,
+            Self::Remote($shard) => $call,
+        }
+    };
+}
+
+/// Every call is made once: retrying is the caller's. A call that failed with [`Error::Unreachable`] may have had its
+/// effect; all of them may be repeated.
+impl Shard {
+    /// Returns the name for messages, for example `ps:1 at 10.0.0.5:2222`.
+    pub fn name(&self) -> &str {
+        dispatch!(self, shard => shard.name())
+    }
+
+    /// Returns what the server is and does.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn status(&self) -> Result<ShardStatus, Error> {
+        dispatch!(self, shard => shard.status().await)
+    }
+
+    /// Takes the server over for the epoch of `identity`.
+    ///
+    /// # Errors
+    /// Refused by a server of another cluster or a higher epoch, or one that does not see the same `model_dir`.
+    pub async fn claim(&self, identity: Identity, cluster: u64, model_dir: &Path) -> Result<ShardStatus, Error> {
+        dispatch!(self, shard => shard.claim(identity, cluster, model_dir).await)
+    }
+
+    /// Replaces everything the server holds.
+    ///
+    /// # Errors
+    /// Refused, or the checkpoint cannot be read.
+    pub async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<(), Error> {
+        dispatch!(self, shard => shard.prepare(identity, plan).await)
+    }
+
+    /// Lets workers in.
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn open(&self, identity: Identity) -> Result<(), Error> {
+        dispatch!(self, shard => shard.open(identity).await)
+    }
+
+    /// Starts a worker's session; returns the first batch of `data_shard` that has not been applied here.
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn open_session(&self, identity: Identity, fingerprint: u64, data_shard: u64) -> Result<u64, Error> {
+        dispatch!(self, shard => shard.open_session(identity, fingerprint, data_shard).await)
+    }
+
+    /// Reads slices and rows into `out`, end to end.
+    ///
+    /// # Errors
+    /// Refused, or an answer of another length than `floats`.
+    pub async fn pull(
+        &self,
+        identity: Identity,
+        reads: &ShardReads,
+        reserve_step: bool,
+        floats: usize,
+        out: &mut Vec<f32>,
+    ) -> Result<Pulled, Error> {
+        dispatch!(self, shard => shard.pull(identity, reads, reserve_step, floats, out).await)
+    }
+
+    /// Applies one step's gradients.
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn push(&self, identity: Identity, gradients: &ShardGradients) -> Result<Pushed, Error> {
+        dispatch!(self, shard => shard.push(identity, gradients).await)
+    }
+
+    /// Ends a session of `task`.
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn close_session(&self, identity: Identity, task: Task, session: u64) -> Result<(), Error> {
+        dispatch!(self, shard => shard.close_session(identity, task, session).await)
+    }
+
+    /// Writes the server's shard of a checkpoint into `directory`.
+    ///
+    /// # Errors
+    /// Refused, or the file cannot be written.
+    pub async fn save(&self, identity: Identity, directory: &Path) -> Result<Saved, Error> {
+        dispatch!(self, shard => shard.save(identity, directory).await)
+    }
+
+    /// Ends the job for this server.
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn finish(&self, identity: Identity, reason: &str) -> Result<(), Error> {
+        dispatch!(self, shard => shard.finish(identity, reason).await)
+    }
+}

@@ -1,0 +1,52 @@
+//! Roles and tasks.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What a process does in a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Leads, and trains too.
+    Chief,
+    /// Trains.
+    Worker,
+    /// Keeps parameters.
+    Ps,
+    /// Scores checkpoints; not part of the training cluster.
+    Evaluator,
+}
+
+impl Role {
+    /// Returns TensorFlow's name of the role.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Chief => "chief",
+            Self::Worker => "worker",
+            Self::Ps => "ps",
+            Self::Evaluator => "evaluator",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// One process of a job: a role and an index. Displays as `worker:2`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Task {
+    /// The role.
+    pub role: Role,
+    /// From 0.
+    pub index: usize,
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.role, self.index)
+    }
+}

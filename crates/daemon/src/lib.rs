@@ -1,0 +1,1 @@
+//! What every daemon shares: launch, arguments, server, signals, telemetry and exit codes.

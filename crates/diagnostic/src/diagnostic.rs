@@ -1,0 +1,99 @@
+//! One message and its text and JSON forms.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::Code;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// The program ends, or will.
+    Error,
+    /// Odd, but the program goes on.
+    Warning,
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// A span of one line of a file; shown with the line and a caret under the span.
+    Source {
+        /// The file.
+        file: PathBuf,
+        /// From 1.
+        line: usize,
+        /// In characters, from 1.
+        column: usize,
+        /// The whole line.
+        text: String,
+        /// Characters under the caret, at least 1.
+        length: usize,
+        /// Written after the caret, for example `not a key of [optimizer]`; may be empty.
+        label: String,
+    },
+    /// Anything else: `environment variable TF_CONFIG, at task.index`, `flag --index`.
+    Named(String),
+}
+
+/// A message for a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Which kind of message it is.
+    pub code: Code,
+    /// What is wrong with which value: lower case, no full stop.
+    pub message: String,
+    /// Where the value came from.
+    pub place: Option<Place>,
+    /// Further facts, one a line: what was expected, what is known.
+    pub notes: Vec<String>,
+    /// What to do next.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// Returns an error without place, notes or help.
+    pub fn error(code: Code, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, code, message: message.into(), place: None, notes: Vec::new(), help: None }
+    }
+
+    /// Returns a warning without place, notes or help.
+    pub fn warning(code: Code, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(code, message) }
+    }
+
+    /// Adds where the value came from.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// Adds a line of facts.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.message)
+    }
+}

@@ -1,0 +1,1 @@
+//! The evaluator: watches the model directory, scores each checkpoint, exports the good ones.

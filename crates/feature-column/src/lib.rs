@@ -1,0 +1,1 @@
+//! Feature columns: from a batch of records to ids and numbers.

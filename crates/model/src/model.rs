@@ -1,0 +1,102 @@
+//! The model function (`model_fn`): the one interface between a model and everything that trains, scores or serves it.
+
+use std::collections::BTreeMap;
+
+use trainyard_input::{Batch, Schema};
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_variable::{Gradients, Reads, Values, VariableSpec};
+
+use crate::Error;
+
+/// Metric values by TensorFlow's names.
+pub type Scores = BTreeMap<String, f64>;
+
+/// One value of a prediction.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Prediction {
+    /// Numbers, for example `logits` or `probabilities`.
+    Floats(Vec<f32>),
+    /// Class numbers.
+    Ints(Vec<i64>),
+    /// Class names.
+    Texts(Vec<String>),
+}
+
+/// What a training step says of its batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    /// Training loss, before the update.
+    pub loss: f64,
+    /// Examples in the batch.
+    pub examples: usize,
+}
+
+/// A model. The canned estimators use nothing else, so a model of the user's own loses nothing.
+///
+/// Data flows one way: [`Model::features`] runs on an input thread, [`Model::reads`] names the parameters, then
+/// [`Model::train`], [`Model::evaluate`] or [`Model::predict`] see features and parameters together.
+pub trait Model: Send + Sync + 'static {
+    /// A batch made ready for arithmetic: hashed, bucketed, deduplicated.
+    type Features: Send + 'static;
+    /// Buffers that live from step to step, so that a step allocates nothing per row.
+    type Scratch: Send + Default;
+    /// Running sums of the metrics of one evaluation.
+    type Metrics: Send;
+
+    /// Returns the variables, in the order that indices refer to.
+    fn variables(&self) -> &[VariableSpec];
+
+    /// Returns the update rule of each optimizer group that the variables name.
+    fn optimizers(&self) -> BTreeMap<String, OptimizerConfig>;
+
+    /// Returns the columns wanted from each training or evaluation record, label and weight included.
+    fn schema(&self) -> &Schema;
+
+    /// Returns the columns wanted from each record to predict: the schema without label.
+    fn serving_schema(&self) -> &Schema;
+
+    /// Prepares a batch of [`Model::schema`] (labels present) or [`Model::serving_schema`] (none).
+    ///
+    /// # Errors
+    /// Names the column and the value that it could not use.
+    fn features(&self, batch: &Batch) -> Result<Self::Features, Error>;
+
+    /// Returns what a step over these features reads, one entry per variable.
+    fn reads(&self, features: &Self::Features) -> Reads;
+
+    /// Computes the loss, and the gradient of each variable into `gradients`, laid out like `values`.
+    ///
+    /// # Errors
+    /// The features hold no label.
+    fn train(
+        &self,
+        features: &Self::Features,
+        values: &Values,
+        gradients: &mut Gradients,
+        scratch: &mut Self::Scratch,
+    ) -> Result<Outcome, Error>;
+
+    /// Returns empty metrics.
+    fn metrics(&self) -> Self::Metrics;
+
+    /// Adds a batch to the metrics.
+    ///
+    /// # Errors
+    /// The features hold no label.
+    fn evaluate(
+        &self,
+        features: &Self::Features,
+        values: &Values,
+        metrics: &mut Self::Metrics,
+        scratch: &mut Self::Scratch,
+    ) -> Result<(), Error>;
+
+    /// Returns the values of the metrics so far, `loss` among them.
+    fn scores(&self, metrics: &Self::Metrics) -> Scores;
+
+    /// Returns the predictions of each row, by TensorFlow's keys.
+    fn predict(&self, features: &Self::Features, values: &Values, scratch: &mut Self::Scratch) -> Vec<BTreeMap<String, Prediction>>;
+
+    /// Returns a description of the model for an exported signature: what a stranger needs to rebuild it.
+    fn describe(&self) -> serde_json::Value;
+}

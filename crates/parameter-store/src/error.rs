@@ -1,0 +1,80 @@
+//! Why the store refuses a request. A refused request has changed nothing.
+
+use trainyard_cluster_spec::Task;
+
+/// A refusal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A newer chief has claimed this ps.
+    #[error("cluster_epoch must be at least {current}, given {given}")]
+    StaleEpoch {
+        /// Epoch of the ps.
+        current: u64,
+        /// Epoch of the request.
+        given: u64,
+    },
+    /// The task has a newer session, or this one was closed.
+    #[error("session of {task} must be {current} and open, given {given}")]
+    Fenced {
+        /// The task.
+        task: Task,
+        /// Its latest session here; 0 = none.
+        current: u64,
+        /// Session of the request.
+        given: u64,
+    },
+    /// The store has no variables yet, or lets nobody in.
+    #[error("the ps is not open for training yet: {0}")]
+    NotReady(&'static str),
+    /// A sequence number beyond the window.
+    #[error("seq must be at most {most}, given {given}")]
+    SequenceGap {
+        /// Highest number that would be taken.
+        most: u64,
+        /// The number given.
+        given: u64,
+    },
+    /// The peer computed another layout.
+    #[error("layout fingerprint must be {current:016x}, given {given:016x}: the tasks run different job files or clusters")]
+    OtherLayout {
+        /// Fingerprint of the prepared layout.
+        current: u64,
+        /// Fingerprint of the request.
+        given: u64,
+    },
+    /// The peer belongs to another cluster.
+    #[error("the ps belongs to cluster {current:032x}, the request to cluster {given:032x}")]
+    OtherCluster {
+        /// Cluster of the ps.
+        current: u128,
+        /// Cluster of the request.
+        given: u128,
+    },
+    /// The request does not fit the slices it names.
+    #[error("{0}")]
+    BadRequest(String),
+    /// A gradient holds NaN or infinity.
+    #[error("gradient of slice {slice} must be finite, value {position} is {value}")]
+    NotFinite {
+        /// Slice number.
+        slice: u32,
+        /// Position in the slice's gradient.
+        position: usize,
+        /// The value, as text.
+        value: String,
+    },
+    /// The step was pushed without the right to.
+    #[error("step of {task} seq {seq} has no ticket: the last step has been applied or given away")]
+    NoTicket {
+        /// The task.
+        task: Task,
+        /// Its sequence number.
+        seq: u64,
+    },
+    /// The job has ended.
+    #[error("the job has ended")]
+    Ended,
+    /// Values to restore from could not be read.
+    #[error("cannot restore: {0}")]
+    Restore(String),
+}

@@ -1,0 +1,22 @@
+//! The storage of a parameter server: slices, slots, sessions and their rules, with no network in it.
+//!
+//! A [`Store`] decides everything that exactness rests on: which epoch and session may write, whether a push or its
+//! batch was applied before, who may push the last steps. It has no clock, no sockets and no files, so that every
+//! rule is driven directly by a test, and the same store serves a daemon or a single process.
+
+mod error;
+mod identity;
+mod sessions;
+mod slice;
+mod steps;
+mod store;
+mod window;
+
+pub use error::Error;
+pub use identity::{BatchId, Identity};
+pub use slice::SliceValues;
+pub use steps::Ticket;
+pub use store::{
+    Claim, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Snapshot, SnapshotSlice, State,
+    Status, Store, TensorSource,
+};

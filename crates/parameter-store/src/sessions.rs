@@ -1,0 +1,118 @@
+//! Sessions: one writer per task, each push once.
+
+use std::collections::BTreeMap;
+
+use trainyard_cluster_spec::Task;
+
+use crate::window::Window;
+use crate::{BatchId, Error, Identity};
+
+#[derive(Debug, Clone, Copy)]
+struct Session {
+    number: u64,
+    open: bool,
+    pushes: Window,
+}
+
+/// The sessions of a ps and the batches it has applied. Not synchronised: the store holds it behind a lock, in the
+/// same critical section as the update it admits.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    by_task: BTreeMap<Task, Session>,
+    /// Batches applied, numbered from 1, by data shard; and the pass of the latest.
+    batches: BTreeMap<u64, (Window, u64)>,
+}
+
+/// What a push is, before it is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    New,
+    Duplicate,
+}
+
+impl Sessions {
+    /// Starts a session and fences the earlier ones of its task. Opening the current one again changes nothing.
+    pub(crate) fn open(&mut self, identity: &Identity) -> Result<(), Error> {
+        let current = self.by_task.get(&identity.task).copied();
+        match current {
+            Some(session) if session.number > identity.session => Err(self.fenced(identity)),
+            Some(session) if session.number == identity.session && !session.open => Err(self.fenced(identity)),
+            Some(session) if session.number == identity.session => Ok(()),
+            _ => {
+                let session = Session { number: identity.session, open: true, pushes: Window::default() };
+                self.by_task.insert(identity.task, session);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends a session: nothing more is accepted from it.
+    pub(crate) fn close(&mut self, task: Task, number: u64) {
+        let session = self.by_task.entry(task).or_insert(Session { number, open: false, pushes: Window::default() });
+        if session.number <= number {
+            *session = Session { number, open: false, ..*session };
+        }
+    }
+
+    /// Checks that a request comes from the task's open session.
+    pub(crate) fn check(&self, identity: &Identity) -> Result<(), Error> {
+        match self.by_task.get(&identity.task) {
+            Some(session) if session.open && session.number == identity.session => Ok(()),
+            _ => Err(self.fenced(identity)),
+        }
+    }
+
+    /// Decides whether a push is new, was applied before, or may not be applied.
+    pub(crate) fn admit(&self, identity: &Identity, batch: &BatchId) -> Result<Admission, Error> {
+        self.check(identity)?;
+        let session = &self.by_task[&identity.task];
+        if identity.seq == 0 {
+            return Err(Error::BadRequest("seq of a push must be at least 1, given 0".into()));
+        }
+        if session.pushes.contains(identity.seq) || self.applied(batch) {
+            return Ok(Admission::Duplicate);
+        }
+        if identity.seq > session.pushes.most() {
+            return Err(Error::SequenceGap { most: session.pushes.most(), given: identity.seq });
+        }
+        Ok(Admission::New)
+    }
+
+    /// Uses up a push's sequence number.
+    pub(crate) fn consume(&mut self, identity: &Identity) {
+        if let Some(session) = self.by_task.get_mut(&identity.task) {
+            session.pushes.insert(identity.seq);
+        }
+    }
+
+    /// Remembers that a batch has been applied.
+    pub(crate) fn record(&mut self, batch: &BatchId) {
+        let (window, pass) = self.batches.entry(batch.shard).or_default();
+        window.insert(batch.batch.saturating_add(1));
+        *pass = (*pass).max(batch.pass);
+    }
+
+    /// Returns the first batch of a data shard that has not been applied.
+    pub(crate) fn next_batch(&self, shard: u64) -> u64 {
+        self.batches.get(&shard).map_or(0, |(window, _)| window.first_missing() - 1)
+    }
+
+    /// Returns (shard, pass, next batch) of every data shard.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        self.batches.iter().map(|(&shard, (window, pass))| (shard, *pass, window.first_missing() - 1))
+    }
+
+    /// Starts a data shard at a batch: all before it have been applied.
+    pub(crate) fn restore_position(&mut self, shard: u64, pass: u64, next: u64) {
+        self.batches.insert(shard, (Window::starting_at(next.saturating_add(1)), pass));
+    }
+
+    fn applied(&self, batch: &BatchId) -> bool {
+        self.batches.get(&batch.shard).is_some_and(|(window, _)| window.contains(batch.batch.saturating_add(1)))
+    }
+
+    fn fenced(&self, identity: &Identity) -> Error {
+        let current = self.by_task.get(&identity.task).map_or(0, |session| session.number);
+        Error::Fenced { task: identity.task, current, given: identity.session }
+    }
+}

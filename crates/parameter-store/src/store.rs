@@ -1,0 +1,454 @@
+//! The store of one parameter server.
+
+mod request;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use parking_lot::{Mutex, RwLock};
+use trainyard_cluster_spec::Task;
+use trainyard_variable::VariableSpec;
+
+use crate::sessions::{Admission, Sessions};
+use crate::slice::{Slice, SliceValues};
+use crate::steps::Steps;
+use crate::{Error, Identity, Ticket};
+pub use request::{
+    Claim, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Snapshot, SnapshotSlice, State, Status,
+    TensorSource,
+};
+
+/// What the chief has told this ps.
+#[derive(Debug)]
+struct Control {
+    state: State,
+    cluster_id: Option<u128>,
+    epoch: u64,
+    layout_fingerprint: u64,
+    variables: Arc<[VariableSpec]>,
+}
+
+/// What is counted: sessions, batches, steps. One lock, held for a moment.
+#[derive(Debug, Default)]
+struct Ledger {
+    sessions: Sessions,
+    steps: Steps,
+    /// Pushes applied.
+    version: u64,
+}
+
+/// The slices, sessions and steps of one parameter server.
+///
+/// A push is checked whole before anything of it is applied. Lock order: `control`, `cut`, a task's turn, `ledger`,
+/// one slice at a time.
+#[derive(Debug)]
+pub struct Store {
+    ps: usize,
+    control: RwLock<Control>,
+    /// Pushes share it; a snapshot takes it alone, so that it sees each push whole or not at all.
+    cut: RwLock<()>,
+    turns: DashMap<Task, Arc<Mutex<()>>>,
+    ledger: Mutex<Ledger>,
+    slices: DashMap<u32, Arc<Slice>>,
+}
+
+impl Store {
+    /// Returns the empty store of parameter server `ps`.
+    pub fn new(ps: usize) -> Self {
+        let control = Control {
+            state: State::Empty,
+            cluster_id: None,
+            epoch: 0,
+            layout_fingerprint: 0,
+            variables: Arc::from([]),
+        };
+        Self {
+            ps,
+            control: RwLock::new(control),
+            cut: RwLock::new(()),
+            turns: DashMap::new(),
+            ledger: Mutex::new(Ledger::default()),
+            slices: DashMap::new(),
+        }
+    }
+
+    /// Returns what the store is and does.
+    pub fn status(&self) -> Status {
+        let control = self.control.read();
+        let ledger = self.ledger.lock();
+        let floats: usize = self
+            .slices
+            .iter()
+            .map(|slice| slice.len() * (1 + slice.optimizer.slots().len()))
+            .sum();
+        Status {
+            state: control.state,
+            cluster_id: control.cluster_id,
+            epoch: control.epoch,
+            layout_fingerprint: control.layout_fingerprint,
+            version: ledger.version,
+            global_step: ledger.steps.global_step(),
+            value_bytes: floats as u64 * 4,
+        }
+    }
+
+    /// Takes the store over for an epoch. The same epoch may claim again, from the same chief.
+    ///
+    /// # Errors
+    /// Another cluster, or an epoch lower than the current one.
+    pub fn claim(&self, claim: &Claim) -> Result<(), Error> {
+        let mut control = self.control.write();
+        match control.cluster_id {
+            Some(current) if current != claim.cluster_id => {
+                return Err(Error::OtherCluster { current, given: claim.cluster_id });
+            }
+            _ => {}
+        }
+        if claim.epoch < control.epoch {
+            return Err(Error::StaleEpoch { current: control.epoch, given: claim.epoch });
+        }
+        control.cluster_id = Some(claim.cluster_id);
+        control.epoch = claim.epoch;
+        Ok(())
+    }
+
+    /// Replaces all slices, closes all sessions and counts on from the restored version or from 0.
+    ///
+    /// # Errors
+    /// A stale epoch; slices that name no variable or optimizer; values that cannot be restored. The store is then
+    /// empty: nothing half restored is served.
+    pub fn prepare(&self, identity: &Identity, prepare: Prepare<'_>) -> Result<(), Error> {
+        let mut control = self.control.write();
+        check_control(&control, identity)?;
+        control.state = State::Empty;
+        let _alone = self.cut.write();
+        self.slices.clear();
+        for (number, slice) in &prepare.slices {
+            let slice = build_slice(&prepare, slice)?;
+            self.slices.insert(*number, Arc::new(slice));
+        }
+        let restore = prepare.restore.as_ref();
+        let mut ledger = Ledger {
+            sessions: Sessions::default(),
+            steps: Steps::new(restore.map_or(0, |restore| restore.global_step), prepare.global_step_max),
+            version: restore.map_or(0, |restore| restore.version),
+        };
+        for position in restore.into_iter().flat_map(|restore| &restore.positions) {
+            ledger.sessions.restore_position(position.shard, position.pass, position.batch);
+        }
+        *self.ledger.lock() = ledger;
+        control.layout_fingerprint = prepare.layout_fingerprint;
+        control.variables = prepare.variables.into();
+        control.state = State::Prepared;
+        Ok(())
+    }
+
+    /// Lets workers in.
+    ///
+    /// # Errors
+    /// A stale epoch, or no variables yet.
+    pub fn open(&self, identity: &Identity) -> Result<(), Error> {
+        let mut control = self.control.write();
+        check_control(&control, identity)?;
+        match control.state {
+            State::Empty => Err(Error::NotReady("it holds no variables")),
+            State::Prepared | State::Draining => {
+                control.state = State::Open;
+                Ok(())
+            }
+            State::Open => Ok(()),
+            State::Finished => Err(Error::Ended),
+        }
+    }
+
+    /// Ends the job for this store.
+    ///
+    /// # Errors
+    /// A stale epoch.
+    pub fn finish(&self, identity: &Identity) -> Result<(), Error> {
+        let mut control = self.control.write();
+        check_control(&control, identity)?;
+        control.state = State::Finished;
+        Ok(())
+    }
+
+    /// Marks the store as about to stop. It goes on serving.
+    pub fn drain(&self) {
+        let mut control = self.control.write();
+        if control.state != State::Finished {
+            control.state = State::Draining;
+        }
+    }
+
+    /// Starts a worker's session, and returns the first batch of `data_shard` that has not been applied here.
+    ///
+    /// # Errors
+    /// Not open, another layout, or an older session than the task's latest.
+    pub fn open_session(&self, identity: &Identity, fingerprint: u64, data_shard: u64) -> Result<u64, Error> {
+        let control = self.control.read();
+        check_worker(&control, identity)?;
+        if fingerprint != control.layout_fingerprint {
+            return Err(Error::OtherLayout { current: control.layout_fingerprint, given: fingerprint });
+        }
+        let mut ledger = self.ledger.lock();
+        ledger.sessions.open(identity)?;
+        ledger.steps.release_below(identity.task, identity.session);
+        Ok(ledger.sessions.next_batch(data_shard))
+    }
+
+    /// Ends a session on the chief's word: nothing more is accepted from it, and its tickets return.
+    ///
+    /// # Errors
+    /// A stale epoch.
+    pub fn close_session(&self, identity: &Identity, task: Task, session: u64) -> Result<(), Error> {
+        let control = self.control.read();
+        check_control(&control, identity)?;
+        let mut ledger = self.ledger.lock();
+        ledger.sessions.close(task, session);
+        ledger.steps.release_below(task, session.saturating_add(1));
+        Ok(())
+    }
+
+    /// Reads slices and rows into `out`, which is cleared first. With `reserve_step`, nothing is read unless the
+    /// ticket for `identity.seq` is granted.
+    ///
+    /// # Errors
+    /// Not open, not the open session, or slices and rows that do not exist.
+    pub fn pull(&self, identity: &Identity, pull: &Pull<'_>, out: &mut Vec<f32>) -> Result<Pulled, Error> {
+        check_worker(&self.control.read(), identity)?;
+        out.clear();
+        let (version, global_step, ticket) = {
+            let mut ledger = self.ledger.lock();
+            ledger.sessions.check(identity)?;
+            let ticket = if pull.reserve_step { ledger.steps.reserve(identity) } else { Ticket::Granted };
+            (ledger.version, ledger.steps.global_step(), ticket)
+        };
+        if ticket == Ticket::Granted {
+            let (whole, rows) = self.resolve(pull.whole, pull.rows, pull.row_sets)?;
+            out.reserve(whole.iter().map(|(_, slice)| slice.len()).sum());
+            whole.iter().for_each(|(_, slice)| slice.read_whole(out));
+            rows.iter().for_each(|(_, slice, rows)| slice.read_rows(rows, out));
+        }
+        Ok(Pulled { version, global_step, ticket })
+    }
+
+    /// Applies one step's gradients: all of them, once, or none.
+    ///
+    /// # Errors
+    /// Refused by epoch, session, sequence or ticket; slices, rows or lengths that do not fit; values that are not
+    /// finite. The sequence number of a push with non-finite values is used up, so that it is not tried again.
+    pub fn push(&self, identity: &Identity, push: &Push<'_>) -> Result<Pushed, Error> {
+        check_worker(&self.control.read(), identity)?;
+        let _shared = self.cut.read();
+        let turn = self.turns.entry(identity.task).or_default().clone();
+        let _turn = turn.lock();
+        if self.ledger.lock().sessions.admit(identity, &push.batch)? == Admission::Duplicate {
+            return Ok(self.duplicate(identity));
+        }
+        let (whole, rows) = self.resolve(push.whole, push.rows, push.row_sets)?;
+        self.check_gradients(identity, &whole, &rows, push.gradients)?;
+        let pushed = {
+            let mut ledger = self.ledger.lock();
+            // The session may have been closed, and the batch applied by another task, since it was looked at.
+            if ledger.sessions.admit(identity, &push.batch)? == Admission::Duplicate {
+                drop(ledger);
+                return Ok(self.duplicate(identity));
+            }
+            if self.ps == 0 && !ledger.steps.holds(identity) {
+                return Err(Error::NoTicket { task: identity.task, seq: identity.seq });
+            }
+            ledger.sessions.consume(identity);
+            ledger.sessions.record(&push.batch);
+            ledger.version += 1;
+            if self.ps == 0 {
+                ledger.steps.advance(identity);
+            }
+            let staleness = (ledger.version - 1).saturating_sub(push.pulled_version);
+            let global_step = ledger.steps.global_step();
+            Pushed { duplicate: false, version: ledger.version, global_step, staleness }
+        };
+        let (mut rest, mut scratch) = (push.gradients, Vec::new());
+        for (_, slice) in &whole {
+            slice.apply_whole(pushed.version, take(&mut rest, slice.len()));
+        }
+        for (_, slice, rows) in &rows {
+            slice.apply_rows(pushed.version, rows, take(&mut rest, rows.len() * slice.width), &mut scratch);
+        }
+        Ok(pushed)
+    }
+
+    /// Copies everything that a checkpoint holds of this store, at one instant between pushes.
+    ///
+    /// # Errors
+    /// A stale epoch, or no variables.
+    pub fn snapshot(&self, identity: &Identity) -> Result<Snapshot, Error> {
+        let control = self.control.read();
+        check_control(&control, identity)?;
+        if control.state == State::Empty {
+            return Err(Error::NotReady("it holds no variables"));
+        }
+        let _alone = self.cut.write();
+        let ledger = self.ledger.lock();
+        let mut slices: Vec<(u32, SnapshotSlice)> = Vec::with_capacity(self.slices.len());
+        for entry in &self.slices {
+            let slice = entry.value();
+            let copy = SnapshotSlice {
+                variable: control.variables[slice.variable].name.clone(),
+                part: slice.part,
+                rows: slice.rows.clone(),
+                width: slice.width,
+                slot_names: slice.optimizer.slots().iter().map(|slot| slot.name).collect(),
+                values: slice.state.read().clone(),
+            };
+            slices.push((*entry.key(), copy));
+        }
+        slices.sort_by_key(|(number, _)| *number);
+        let positions =
+            ledger.sessions.positions().map(|(shard, pass, batch)| ShardPosition { shard, pass, batch }).collect();
+        Ok(Snapshot {
+            version: ledger.version,
+            global_step: ledger.steps.global_step(),
+            positions,
+            slices: slices.into_iter().map(|(_, slice)| slice).collect(),
+        })
+    }
+
+    fn duplicate(&self, identity: &Identity) -> Pushed {
+        let mut ledger = self.ledger.lock();
+        // A batch that another session applied needs no step of this one.
+        ledger.steps.give_back(identity);
+        ledger.sessions.consume(identity);
+        let (version, global_step) = (ledger.version, ledger.steps.global_step());
+        Pushed { duplicate: true, version, global_step, staleness: 0 }
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn resolve<'a>(
+        &self,
+        whole: &[u32],
+        rows: &[(u32, usize)],
+        row_sets: &'a [Vec<u32>],
+    ) -> Result<(Vec<(u32, Arc<Slice>)>, Vec<(u32, Arc<Slice>, &'a [u32])>), Error> {
+        let find = |number: u32| {
+            let slice = self.slices.get(&number).map(|slice| Arc::clone(slice.value()));
+            slice.ok_or_else(|| Error::BadRequest(format!("ps:{} does not hold slice {number}", self.ps)))
+        };
+        let whole = whole.iter().map(|&number| Ok((number, find(number)?))).collect::<Result<_, Error>>()?;
+        let mut found = Vec::with_capacity(rows.len());
+        for &(number, set) in rows {
+            let slice = find(number)?;
+            let rows = row_sets.get(set).ok_or_else(|| {
+                Error::BadRequest(format!("row_set must be below {}, given {set}", row_sets.len()))
+            })?;
+            slice.check_rows(number, rows)?;
+            found.push((number, slice, rows.as_slice()));
+        }
+        Ok((whole, found))
+    }
+
+    fn check_gradients(
+        &self,
+        identity: &Identity,
+        whole: &[(u32, Arc<Slice>)],
+        rows: &[(u32, Arc<Slice>, &[u32])],
+        gradients: &[f32],
+    ) -> Result<(), Error> {
+        let lengths = whole.iter().map(|(number, slice)| (*number, slice.len()));
+        let row_lengths = rows.iter().map(|(number, slice, rows)| (*number, slice.width * rows.len()));
+        let expected: usize = lengths.clone().chain(row_lengths.clone()).map(|(_, length)| length).sum();
+        if gradients.len() != expected {
+            let message = format!("a push of these slices holds {expected} values, given {}", gradients.len());
+            return Err(Error::BadRequest(message));
+        }
+        let mut rest = gradients;
+        for (slice, length) in lengths.chain(row_lengths) {
+            let part = take(&mut rest, length);
+            if let Some(position) = part.iter().position(|value| !value.is_finite()) {
+                let mut ledger = self.ledger.lock();
+                ledger.sessions.consume(identity);
+                ledger.steps.give_back(identity);
+                return Err(Error::NotFinite { slice, position, value: part[position].to_string() });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn take<'a>(rest: &mut &'a [f32], length: usize) -> &'a [f32] {
+    let (part, tail) = rest.split_at(length);
+    *rest = tail;
+    part
+}
+
+fn check_identity(control: &Control, identity: &Identity) -> Result<(), Error> {
+    match control.cluster_id {
+        Some(current) if current != identity.cluster_id => {
+            Err(Error::OtherCluster { current, given: identity.cluster_id })
+        }
+        None => Err(Error::NotReady("no chief has claimed it")),
+        Some(_) if identity.epoch < control.epoch => {
+            Err(Error::StaleEpoch { current: control.epoch, given: identity.epoch })
+        }
+        Some(_) if identity.epoch > control.epoch => Err(Error::NotReady("its chief has not claimed it for this epoch")),
+        Some(_) => Ok(()),
+    }
+}
+
+fn check_control(control: &Control, identity: &Identity) -> Result<(), Error> {
+    check_identity(control, identity)
+}
+
+fn check_worker(control: &Control, identity: &Identity) -> Result<(), Error> {
+    check_identity(control, identity)?;
+    match control.state {
+        State::Open | State::Draining => Ok(()),
+        State::Empty => Err(Error::NotReady("it holds no variables")),
+        State::Prepared => Err(Error::NotReady("the chief has not opened training")),
+        State::Finished => Err(Error::Ended),
+    }
+}
+
+fn build_slice(prepare: &Prepare<'_>, slice: &trainyard_variable::Slice) -> Result<Slice, Error> {
+    let spec: &VariableSpec = prepare
+        .variables
+        .get(slice.variable)
+        .ok_or_else(|| Error::BadRequest(format!("slice names variable {}, which does not exist", slice.variable)))?;
+    let group = &spec.optimizer_group;
+    let optimizer = prepare
+        .optimizers
+        .get(group)
+        .cloned()
+        .ok_or_else(|| Error::BadRequest(format!("variable `{}` names optimizer group `{group}`, which does not exist", spec.name)))?;
+    let length = slice.rows.len() * slice.width;
+    let mut values = vec![0.0; length];
+    let mut slots: Vec<Vec<f32>> = Vec::new();
+    match &prepare.restore {
+        None => {
+            spec.initializer.fill(prepare.seed, &spec.name, &spec.shape, slice.rows.clone(), &mut values);
+            slots.extend(optimizer.slots().iter().map(|slot| vec![slot.initial; length]));
+        }
+        Some(restore) => {
+            let read = |slot: Option<&str>, out: &mut [f32]| {
+                restore.source.read(&spec.name, slot, slice.rows.clone(), out).map_err(Error::Restore)
+            };
+            read(None, &mut values)?;
+            for slot in optimizer.slots().iter() {
+                let mut out = vec![0.0; length];
+                read(Some(slot.name), &mut out)?;
+                slots.push(out);
+            }
+        }
+    }
+    Ok(Slice {
+        variable: slice.variable,
+        part: slice.part,
+        rows: slice.rows.clone(),
+        width: slice.width,
+        optimizer,
+        state: RwLock::new(SliceValues { values, slots }),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! What the store is asked, and what it answers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_variable::{Slice, VariableSpec};
+
+use crate::{BatchId, SliceValues, Ticket};
+
+/// What a parameter server is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It holds no variables.
+    Empty,
+    /// It holds variables and lets no worker in.
+    Prepared,
+    /// It trains.
+    Open,
+    /// It was told to stop, and serves until the chief has a last checkpoint.
+    Draining,
+    /// The job has ended.
+    Finished,
+}
+
+/// What a parameter server says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// What it is doing.
+    pub state: State,
+    /// Cluster that claimed it.
+    pub cluster_id: Option<u128>,
+    /// Epoch that claimed it; 0 = none.
+    pub epoch: u64,
+    /// Fingerprint of the prepared layout.
+    pub layout_fingerprint: u64,
+    /// Pushes applied.
+    pub version: u64,
+    /// Steps applied; counted on `ps:0` only.
+    pub global_step: u64,
+    /// Bytes of values and slots.
+    pub value_bytes: u64,
+}
+
+/// A chief's claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// The cluster.
+    pub cluster_id: u128,
+    /// The chief's epoch.
+    pub epoch: u64,
+}
+
+/// Where restored values come from.
+pub trait TensorSource {
+    /// Reads `rows` of a variable, or of one of its slots, into `out`.
+    ///
+    /// # Errors
+    /// Says what is missing or damaged, and in which file.
+    fn read(&self, variable: &str, slot: Option<&str>, rows: Range<usize>, out: &mut [f32]) -> Result<(), String>;
+}
+
+/// How far the training data of one shard has been applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardPosition {
+    /// Data shard.
+    pub shard: u64,
+    /// Pass of its latest batch.
+    pub pass: u64,
+    /// First batch not applied.
+    pub batch: u64,
+}
+
+/// Values and counters to start from.
+pub struct Restore<'a> {
+    /// Values and slots.
+    pub source: &'a dyn TensorSource,
+    /// Pushes applied.
+    pub version: u64,
+    /// Steps applied.
+    pub global_step: u64,
+    /// Data applied.
+    pub positions: Vec<ShardPosition>,
+}
+
+impl fmt::Debug for Restore<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Restore {{ version: {}, global_step: {} }}", self.version, self.global_step)
+    }
+}
+
+/// What a store is to hold.
+#[derive(Debug)]
+pub struct Prepare<'a> {
+    /// All variables of the model.
+    pub variables: Vec<VariableSpec>,
+    /// Slices of this store, by number.
+    pub slices: Vec<(u32, Slice)>,
+    /// Update rules, by group.
+    pub optimizers: BTreeMap<String, OptimizerConfig>,
+    /// Seed of first values.
+    pub seed: u64,
+    /// Fingerprint of the layout that the slices belong to.
+    pub layout_fingerprint: u64,
+    /// Last global step; 0 = no bound. Counted on `ps:0`.
+    pub global_step_max: u64,
+    /// Values to start from; absent = first values.
+    pub restore: Option<Restore<'a>>,
+}
+
+/// A read.
+#[derive(Debug, Clone, Copy)]
+pub struct Pull<'a> {
+    /// Slices read whole.
+    pub whole: &'a [u32],
+    /// (slice, index into `row_sets`).
+    pub rows: &'a [(u32, usize)],
+    /// Rows of the variable, ascending, each once.
+    pub row_sets: &'a [Vec<u32>],
+    /// Whether the right to push a step is asked for.
+    pub reserve_step: bool,
+}
+
+/// Answer to a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pulled {
+    /// Pushes applied before the read.
+    pub version: u64,
+    /// Steps applied.
+    pub global_step: u64,
+    /// Answer to `reserve_step`; granted where none was asked for.
+    pub ticket: Ticket,
+}
+
+/// One step's gradients for one store.
+#[derive(Debug, Clone, Copy)]
+pub struct Push<'a> {
+    /// The batch they were computed from.
+    pub batch: BatchId,
+    /// Version that was pulled.
+    pub pulled_version: u64,
+    /// Slices updated whole.
+    pub whole: &'a [u32],
+    /// (slice, index into `row_sets`).
+    pub rows: &'a [(u32, usize)],
+    /// Rows of the variable, ascending, each once.
+    pub row_sets: &'a [Vec<u32>],
+    /// Gradients, end to end: first of the whole slices, then of the rows.
+    pub gradients: &'a [f32],
+}
+
+/// Answer to a push.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pushed {
+    /// Whether it had been applied before; then nothing changed.
+    pub duplicate: bool,
+    /// Pushes applied.
+    pub version: u64,
+    /// Steps applied.
+    pub global_step: u64,
+    /// Pushes applied between the pull and this one.
+    pub staleness: u64,
+}
+
+/// A copy of one slice.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SnapshotSlice {
+    /// Name of the variable.
+    pub variable: String,
+    /// Part of the variable.
+    pub part: usize,
+    /// Rows of the variable.
+    pub rows: Range<usize>,
+    /// Values in a row.
+    pub width: usize,
+    /// Names of the slots.
+    pub slot_names: Vec<&'static str>,
+    /// Values and slots.
+    pub values: SliceValues,
+}
+
+/// A copy of a store at one instant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// Pushes applied.
+    pub version: u64,
+    /// Steps applied.
+    pub global_step: u64,
+    /// Data applied.
+    pub positions: Vec<ShardPosition>,
+    /// Slices, by number.
+    pub slices: Vec<SnapshotSlice>,
+}

@@ -1,0 +1,323 @@
+//! The rules of the store, each driven directly: no network, no clock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use trainyard_cluster_spec::{Role, Task};
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_variable::{Access, Initializer, Slice, VariableSpec};
+
+use crate::*;
+
+const CLUSTER: u128 = 7;
+const FINGERPRINT: u64 = 0xfeed;
+
+fn chief(epoch: u64) -> Identity {
+    let task = Task { role: Role::Chief, index: 0 };
+    Identity { cluster_id: CLUSTER, epoch, task, incarnation: 1, session: 0, seq: 0 }
+}
+
+fn worker(index: usize, session: u64, seq: u64) -> Identity {
+    let task = Task { role: Role::Worker, index };
+    Identity { cluster_id: CLUSTER, epoch: 1, task, incarnation: 2, session, seq }
+}
+
+fn batch(shard: u64, batch: u64) -> BatchId {
+    BatchId { pass: 0, shard, batch }
+}
+
+fn spec(name: &str, shape: &[usize], access: Access) -> VariableSpec {
+    let initializer = Initializer::Zeros;
+    VariableSpec { name: name.into(), shape: shape.into(), access, initializer, optimizer_group: "sgd".into() }
+}
+
+/// A dense vector of 2 and the upper half of a 4 x 2 table, SGD with learning rate 1.
+fn prepare(global_step_max: u64) -> Prepare<'static> {
+    Prepare {
+        variables: vec![spec("bias", &[2], Access::Whole), spec("table", &[4, 2], Access::Rows)],
+        slices: vec![
+            (0, Slice { variable: 0, part: 0, rows: 0..2, width: 1, ps: 0 }),
+            (2, Slice { variable: 1, part: 1, rows: 2..4, width: 2, ps: 0 }),
+        ],
+        optimizers: BTreeMap::from([("sgd".to_owned(), OptimizerConfig::Sgd { learning_rate: 1.0 })]),
+        seed: 1,
+        layout_fingerprint: FINGERPRINT,
+        global_step_max,
+        restore: None,
+    }
+}
+
+fn open_store(global_step_max: u64) -> Store {
+    let store = Store::new(0);
+    store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
+    store.prepare(&chief(1), prepare(global_step_max)).unwrap();
+    store.open(&chief(1)).unwrap();
+    store
+}
+
+fn read(store: &Store, identity: &Identity) -> Vec<f32> {
+    let mut out = Vec::new();
+    let pull = Pull { whole: &[0], rows: &[(2, 0)], row_sets: &[vec![2, 3]], reserve_step: false };
+    store.pull(identity, &pull, &mut out).unwrap();
+    out
+}
+
+fn reserve(store: &Store, identity: &Identity) -> Ticket {
+    let pull = Pull { whole: &[], rows: &[], row_sets: &[], reserve_step: true };
+    store.pull(identity, &pull, &mut Vec::new()).unwrap().ticket
+}
+
+fn push(store: &Store, identity: &Identity, batch: BatchId, gradients: &[f32]) -> Result<Pushed, Error> {
+    let push = Push { batch, pulled_version: 0, whole: &[0], rows: &[(2, 0)], row_sets: &[vec![3]], gradients };
+    store.push(identity, &push)
+}
+
+fn step(store: &Store, identity: &Identity, batch: BatchId, gradients: &[f32]) -> Result<Pushed, Error> {
+    assert_eq!(reserve(store, identity), Ticket::Granted);
+    push(store, identity, batch, gradients)
+}
+
+#[test]
+fn push_updates_whole_slices_and_rows() {
+    let store = open_store(0);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    let pushed = step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0, 2.0, 3.0, 4.0]).unwrap();
+    assert_eq!((pushed.version, pushed.global_step, pushed.duplicate), (1, 1, false));
+    assert_eq!(read(&store, &worker(0, 1, 0)), [-1.0, -2.0, 0.0, 0.0, -3.0, -4.0]);
+}
+
+#[test]
+fn repeated_seq_is_a_duplicate_and_changes_nothing() {
+    let store = open_store(0);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
+    let again = push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
+    assert_eq!((again.duplicate, again.version, again.global_step), (true, 1, 1));
+    assert_eq!(read(&store, &worker(0, 1, 0))[0], -1.0);
+}
+
+#[test]
+fn repeated_batch_of_another_session_is_a_duplicate() {
+    let store = open_store(0);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 5).unwrap();
+    step(&store, &worker(0, 1, 1), batch(5, 0), &[1.0; 4]).unwrap();
+    let next = store.open_session(&worker(0, 2, 0), FINGERPRINT, 5).unwrap();
+    assert_eq!(next, 1, "the restarted worker goes on where the data was applied");
+    let again = step(&store, &worker(0, 2, 1), batch(5, 0), &[1.0; 4]).unwrap();
+    assert_eq!((again.duplicate, again.global_step), (true, 1));
+}
+
+#[test]
+fn lower_session_is_fenced() {
+    let store = open_store(0);
+    store.open_session(&worker(0, 2, 0), FINGERPRINT, 0).unwrap();
+    let refused = push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]);
+    assert!(matches!(refused, Err(Error::Fenced { current: 2, given: 1, .. })), "{refused:?}");
+    assert!(matches!(store.open_session(&worker(0, 1, 0), FINGERPRINT, 0), Err(Error::Fenced { .. })));
+    assert_eq!(read(&store, &worker(0, 2, 0))[0], 0.0);
+}
+
+#[test]
+fn closed_session_is_fenced_and_returns_its_tickets() {
+    let store = open_store(1);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    store.open_session(&worker(1, 1, 0), FINGERPRINT, 1).unwrap();
+    assert_eq!(reserve(&store, &worker(0, 1, 1)), Ticket::Granted);
+    assert_eq!(reserve(&store, &worker(1, 1, 1)), Ticket::Wait);
+    store.close_session(&chief(1), Task { role: Role::Worker, index: 0 }, 1).unwrap();
+    assert!(matches!(push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]), Err(Error::Fenced { .. })));
+    assert_eq!(reserve(&store, &worker(1, 1, 1)), Ticket::Granted);
+}
+
+#[test]
+fn lower_epoch_is_refused_everywhere() {
+    let store = open_store(0);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    store.claim(&Claim { cluster_id: CLUSTER, epoch: 2 }).unwrap();
+    let stale = Error::StaleEpoch { current: 2, given: 1 };
+    assert_eq!(push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]), Err(stale.clone()));
+    assert_eq!(store.open(&chief(1)), Err(stale.clone()));
+    assert_eq!(store.finish(&chief(1)), Err(stale.clone()));
+    assert_eq!(store.prepare(&chief(1), prepare(0)), Err(stale.clone()));
+    assert_eq!(store.snapshot(&chief(1)).map(|_| ()), Err(stale.clone()));
+    assert_eq!(store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }), Err(stale));
+}
+
+#[test]
+fn another_cluster_is_refused() {
+    let store = open_store(0);
+    let stranger = Identity { cluster_id: 8, ..worker(0, 1, 1) };
+    let other = Error::OtherCluster { current: CLUSTER, given: 8 };
+    assert_eq!(push(&store, &stranger, batch(0, 0), &[1.0; 4]), Err(other.clone()));
+    assert_eq!(store.claim(&Claim { cluster_id: 8, epoch: 9 }), Err(other));
+}
+
+#[test]
+fn another_layout_is_refused() {
+    let store = open_store(0);
+    let refused = store.open_session(&worker(0, 1, 0), 1, 0);
+    assert_eq!(refused, Err(Error::OtherLayout { current: FINGERPRINT, given: 1 }));
+}
+
+#[test]
+fn sequence_gap_is_refused() {
+    let store = open_store(0);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    let refused = push(&store, &worker(0, 1, 65), batch(0, 0), &[1.0; 4]);
+    assert_eq!(refused, Err(Error::SequenceGap { most: 64, given: 65 }));
+}
+
+#[test]
+fn bad_rows_and_lengths_change_nothing() {
+    let store = open_store(0);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    let identity = worker(0, 1, 1);
+    reserve(&store, &identity);
+    let base = Push {
+        batch: batch(0, 0),
+        pulled_version: 0,
+        whole: &[0],
+        rows: &[(2, 0)],
+        row_sets: &[vec![3]],
+        gradients: &[1.0; 4],
+    };
+    let bad = [
+        Push { whole: &[9], ..base },
+        Push { rows: &[(2, 1)], ..base },
+        Push { row_sets: &[vec![1]], ..base },
+        Push { row_sets: &[vec![4]], ..base },
+        Push { row_sets: &[vec![3, 3]], gradients: &[1.0; 6], ..base },
+        Push { gradients: &[1.0; 3], ..base },
+        Push { gradients: &[1.0; 5], ..base },
+    ];
+    for push in bad {
+        let refused = store.push(&identity, &push);
+        assert!(matches!(refused, Err(Error::BadRequest(_))), "{push:?} gave {refused:?}");
+    }
+    assert!(read(&store, &worker(0, 1, 0)).iter().all(|&value| value == 0.0));
+    assert!(!store.push(&identity, &base).unwrap().duplicate, "the good push still counts");
+}
+
+#[test]
+fn push_that_is_not_finite_changes_nothing_and_uses_its_seq_up() {
+    let store = open_store(0);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    let refused = step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0, 1.0, 1.0, f32::NAN]);
+    assert!(matches!(refused, Err(Error::NotFinite { slice: 2, position: 1, .. })), "{refused:?}");
+    assert!(read(&store, &worker(0, 1, 0)).iter().all(|&value| value == 0.0));
+    assert!(push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap().duplicate);
+}
+
+#[test]
+fn the_last_step_is_never_overshot() {
+    let store = open_store(3);
+    for index in 0..3 {
+        store.open_session(&worker(index, 1, 0), FINGERPRINT, index as u64).unwrap();
+    }
+    step(&store, &worker(0, 1, 1), batch(0, 0), &[0.0; 4]).unwrap();
+    assert_eq!(reserve(&store, &worker(0, 1, 2)), Ticket::Granted);
+    assert_eq!(reserve(&store, &worker(0, 1, 2)), Ticket::Granted, "asking again is the same ticket");
+    assert_eq!(reserve(&store, &worker(1, 1, 1)), Ticket::Granted);
+    assert_eq!(reserve(&store, &worker(2, 1, 1)), Ticket::Wait);
+    let refused = push(&store, &worker(2, 1, 1), batch(2, 0), &[0.0; 4]);
+    assert!(matches!(refused, Err(Error::NoTicket { .. })), "{refused:?}");
+    push(&store, &worker(0, 1, 2), batch(0, 1), &[0.0; 4]).unwrap();
+    push(&store, &worker(1, 1, 1), batch(1, 0), &[0.0; 4]).unwrap();
+    assert_eq!(reserve(&store, &worker(2, 1, 1)), Ticket::Finished);
+    assert_eq!(store.status().global_step, 3);
+}
+
+#[test]
+fn nobody_trains_before_open_or_after_the_end() {
+    let store = Store::new(0);
+    let identity = worker(0, 1, 0);
+    let early = store.open_session(&identity, FINGERPRINT, 0);
+    assert!(matches!(early, Err(Error::NotReady(_))), "{early:?}");
+    store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
+    assert!(matches!(store.open(&chief(1)), Err(Error::NotReady(_))));
+    store.prepare(&chief(1), prepare(0)).unwrap();
+    assert!(matches!(store.open_session(&identity, FINGERPRINT, 0), Err(Error::NotReady(_))));
+    store.open(&chief(1)).unwrap();
+    store.open_session(&identity, FINGERPRINT, 0).unwrap();
+    store.finish(&chief(1)).unwrap();
+    assert_eq!(push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]), Err(Error::Ended));
+}
+
+struct Copied(Snapshot);
+
+impl TensorSource for Copied {
+    fn read(
+        &self,
+        variable: &str,
+        slot: Option<&str>,
+        rows: std::ops::Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), String> {
+        let slice = self.0.slices.iter().find(|slice| slice.variable == variable).ok_or("no such variable")?;
+        assert_eq!((slice.rows.clone(), slot), (rows, None), "SGD has no slots");
+        out.copy_from_slice(&slice.values.values);
+        Ok(())
+    }
+}
+
+#[test]
+fn restored_store_goes_on_with_values_counters_and_data() {
+    let store = open_store(0);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 4).unwrap();
+    step(&store, &worker(0, 1, 1), batch(4, 0), &[1.0, 2.0, 3.0, 4.0]).unwrap();
+    let snapshot = store.snapshot(&chief(1)).unwrap();
+    let source = Copied(snapshot.clone());
+    let restored = Store::new(0);
+    restored.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
+    let restore = Restore { source: &source, version: 1, global_step: 1, positions: snapshot.positions.clone() };
+    restored.prepare(&chief(1), Prepare { restore: Some(restore), ..prepare(0) }).unwrap();
+    restored.open(&chief(1)).unwrap();
+    assert_eq!(restored.open_session(&worker(0, 1, 0), FINGERPRINT, 4), Ok(1));
+    assert_eq!(restored.snapshot(&chief(1)).unwrap(), snapshot);
+    let again = step(&restored, &worker(0, 1, 1), batch(4, 0), &[1.0; 4]).unwrap();
+    assert!(again.duplicate, "a batch inside the checkpoint is not applied again");
+}
+
+/// Eight workers push ones at the same rows, every push twice; the sum tells each lost or doubled update.
+#[test]
+fn ledger_is_exact_under_concurrent_workers_and_repeated_pushes() {
+    let store = Arc::new(open_store(0));
+    let (workers, pushes) = (8, 200);
+    std::thread::scope(|scope| {
+        for index in 0..workers {
+            let store = Arc::clone(&store);
+            scope.spawn(move || {
+                let shard = index as u64;
+                store.open_session(&worker(index, 1, 0), FINGERPRINT, shard).unwrap();
+                for seq in 1..=pushes {
+                    let identity = worker(index, 1, seq);
+                    step(&store, &identity, batch(shard, seq - 1), &[1.0; 4]).unwrap();
+                    assert!(push(&store, &identity, batch(shard, seq - 1), &[1.0; 4]).unwrap().duplicate);
+                }
+            });
+        }
+    });
+    let total = -((workers as u64 * pushes) as f32);
+    assert_eq!(read(&store, &worker(0, 1, 0)), [total, total, 0.0, 0.0, total, total]);
+    assert_eq!(store.status().global_step, workers as u64 * pushes);
+}
+
+#[test]
+fn snapshot_sees_each_push_whole_or_not_at_all() {
+    let store = Arc::new(open_store(0));
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    std::thread::scope(|scope| {
+        let writer = Arc::clone(&store);
+        scope.spawn(move || {
+            for seq in 1..=500 {
+                step(&writer, &worker(0, 1, seq), batch(0, seq - 1), &[1.0; 4]).unwrap();
+            }
+        });
+        for _ in 0..50 {
+            let snapshot = store.snapshot(&chief(1)).unwrap();
+            let expected = -(snapshot.version as f32);
+            assert_eq!(snapshot.slices[0].values.values, [expected; 2]);
+            assert_eq!(snapshot.slices[1].values.values[2..], [expected; 2]);
+        }
+    });
+}

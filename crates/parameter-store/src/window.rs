@@ -1,0 +1,84 @@
+//! A sliding window over numbers that should arrive once each: what has been seen, and what has not.
+
+/// Numbers below the highest that the window remembers one by one.
+pub(crate) const WINDOW: u64 = 64;
+
+/// Which of the numbers 1, 2, 3, ... have been seen. Everything more than [`WINDOW`] below the highest counts as seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Highest number seen; 0 = none.
+    highest: u64,
+    /// Bit `i` says that `highest - i` has been seen.
+    seen: u64,
+}
+
+impl Window {
+    /// Returns a window in which all numbers below `next` have been seen.
+    pub(crate) fn starting_at(next: u64) -> Self {
+        Self { highest: next.saturating_sub(1), seen: u64::MAX }
+    }
+
+    /// Returns whether `number` has been seen.
+    pub(crate) fn contains(&self, number: u64) -> bool {
+        number <= self.highest && (self.highest - number >= WINDOW || self.seen >> (self.highest - number) & 1 == 1)
+    }
+
+    /// Returns the highest number that is not too far ahead.
+    pub(crate) fn most(&self) -> u64 {
+        self.highest.saturating_add(WINDOW)
+    }
+
+    /// Remembers `number`. A jump ahead by more than the window makes everything below count as seen.
+    pub(crate) fn insert(&mut self, number: u64) {
+        if number > self.highest {
+            let shift = number - self.highest;
+            self.seen = if shift < WINDOW { self.seen << shift | 1 } else { 1 };
+            self.highest = number;
+        } else if self.highest - number < WINDOW {
+            self.seen |= 1 << (self.highest - number);
+        }
+    }
+
+    /// Returns the lowest number that has not been seen, within the window.
+    pub(crate) fn first_missing(&self) -> u64 {
+        let floor = self.highest.saturating_sub(WINDOW - 1).max(1);
+        (floor..=self.highest).find(|&number| !self.contains(number)).unwrap_or(self.highest + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn window_agrees_with_a_set(numbers in prop::collection::vec(1_u64..200, 1..200)) {
+            let (mut window, mut set) = (Window::default(), BTreeSet::new());
+            for number in numbers {
+                let highest = set.last().copied().unwrap_or(0);
+                let expected = set.contains(&number) || number + WINDOW <= highest;
+                prop_assert_eq!(window.contains(number), expected, "{} in {:?}", number, set);
+                window.insert(number);
+                set.insert(number);
+                prop_assert!(window.contains(number));
+            }
+        }
+    }
+
+    #[test]
+    fn first_missing_is_the_lowest_hole() {
+        let mut window = Window::starting_at(1);
+        assert_eq!(window.first_missing(), 1);
+        for number in [1, 2, 4, 5] {
+            window.insert(number);
+        }
+        assert_eq!(window.first_missing(), 3);
+        window.insert(3);
+        assert_eq!(window.first_missing(), 6);
+        assert_eq!(Window::starting_at(1000).first_missing(), 1000);
+    }
+}

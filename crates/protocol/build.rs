@@ -1,0 +1,15 @@
+//! Compiles `proto/` with protox, so that no protoc is needed.
+
+use std::path::PathBuf;
+
+use prost::Message as _;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo:rerun-if-changed=../../proto");
+    let files = ["trainyard/v1/parameter_service.proto", "trainyard/v1/session_service.proto"];
+    let descriptors = protox::compile(files, ["../../proto"])?;
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
+    tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! Between generated messages and the domain's types. Whatever comes from a peer is checked here.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use trainyard_cluster_spec::{Role, Task};
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_variable::{Access, Slice, VariableSpec};
+
+use crate::limits::{NAME_BYTES_MAX, VARIABLES_MAX};
+use crate::v1;
+use crate::v1::parameter::Value;
+
+/// A message that does not say what it must.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("field `{field}` {rule}, given {given}")]
+pub struct Invalid {
+    /// The field.
+    pub field: &'static str,
+    /// What it must be.
+    pub rule: &'static str,
+    /// What it was.
+    pub given: String,
+}
+
+fn invalid(field: &'static str, rule: &'static str, given: impl ToString) -> Invalid {
+    Invalid { field, rule, given: given.to_string() }
+}
+
+/// Returns the wire form of a task.
+pub fn task_to_wire(task: Task) -> v1::Task {
+    let role = match task.role {
+        Role::Chief => v1::Role::Chief,
+        Role::Worker => v1::Role::Worker,
+        Role::Ps => v1::Role::Ps,
+        Role::Evaluator => v1::Role::Evaluator,
+    };
+    v1::Task { role: role.into(), index: u32::try_from(task.index).unwrap_or(u32::MAX) }
+}
+
+/// Returns the task in a message.
+///
+/// # Errors
+/// There is none, or its role is unknown.
+pub fn task_from_wire(task: Option<v1::Task>) -> Result<Task, Invalid> {
+    let task = task.ok_or_else(|| invalid("task", "must be set", "nothing"))?;
+    let role = match task.role() {
+        v1::Role::Chief => Role::Chief,
+        v1::Role::Worker => Role::Worker,
+        v1::Role::Ps => Role::Ps,
+        v1::Role::Evaluator => Role::Evaluator,
+        v1::Role::Unspecified => {
+            return Err(invalid("task.role", "must be chief, worker, ps or evaluator", task.role));
+        }
+    };
+    Ok(Task { role, index: task.index as usize })
+}
+
+/// Returns the 128-bit cluster id in a message.
+///
+/// # Errors
+/// It is not 16 bytes long.
+pub fn cluster_id_from_wire(bytes: &[u8]) -> Result<u128, Invalid> {
+    let array = <[u8; 16]>::try_from(bytes)
+        .map_err(|_| invalid("cluster_id", "must be 16 bytes long", format!("{} bytes", bytes.len())))?;
+    Ok(u128::from_be_bytes(array))
+}
+
+/// Returns the wire form of a cluster id.
+pub fn cluster_id_to_wire(id: u128) -> bytes::Bytes {
+    bytes::Bytes::copy_from_slice(&id.to_be_bytes())
+}
+
+/// Writes a tagged configuration (`kind` and numbers or switches) as a message.
+fn configuration_to_wire(config: &impl Serialize) -> v1::Configuration {
+    let mut message = v1::Configuration::default();
+    let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(config) else { return message };
+    for (key, field) in fields {
+        let value = match field {
+            serde_json::Value::String(kind) if key == "kind" => {
+                message.kind = kind;
+                continue;
+            }
+            serde_json::Value::Bool(flag) => Value::Flag(flag),
+            other => match other.as_f64() {
+                Some(number) => Value::Number(number),
+                None => continue,
+            },
+        };
+        message.parameters.insert(key, v1::Parameter { value: Some(value) });
+    }
+    message
+}
+
+fn configuration_from_wire<T: DeserializeOwned>(
+    field: &'static str,
+    message: Option<v1::Configuration>,
+) -> Result<T, Invalid> {
+    let message = message.ok_or_else(|| invalid(field, "must be set", "nothing"))?;
+    let given = format!("kind `{}`", message.kind);
+    let mut fields = serde_json::Map::from_iter([("kind".to_owned(), message.kind.into())]);
+    for (key, parameter) in message.parameters {
+        let value = match parameter.value {
+            Some(Value::Number(number)) => number.into(),
+            Some(Value::Flag(flag)) => flag.into(),
+            None => continue,
+        };
+        fields.insert(key, value);
+    }
+    serde_json::from_value(fields.into())
+        .map_err(|_| invalid(field, "must be a known kind with its parameters", given))
+}
+
+/// Returns the wire form of the optimizers by group.
+pub fn optimizers_to_wire(
+    optimizers: &BTreeMap<String, OptimizerConfig>,
+) -> HashMap<String, v1::Configuration> {
+    optimizers.iter().map(|(group, config)| (group.clone(), configuration_to_wire(config))).collect()
+}
+
+/// Returns the optimizers in a message.
+///
+/// # Errors
+/// One is of an unknown kind or lacks a parameter.
+pub fn optimizers_from_wire(
+    optimizers: HashMap<String, v1::Configuration>,
+) -> Result<BTreeMap<String, OptimizerConfig>, Invalid> {
+    optimizers
+        .into_iter()
+        .map(|(group, config)| Ok((group, configuration_from_wire("optimizers", Some(config))?)))
+        .collect()
+}
+
+/// Returns the wire form of a variable.
+pub fn variable_to_wire(spec: &VariableSpec) -> v1::Variable {
+    let access = match spec.access {
+        Access::Whole => v1::Access::Whole,
+        Access::Rows => v1::Access::Rows,
+    };
+    v1::Variable {
+        name: spec.name.clone(),
+        shape: spec.shape.iter().map(|&dimension| dimension as u64).collect(),
+        access: access.into(),
+        initializer: Some(configuration_to_wire(&spec.initializer)),
+        optimizer_group: spec.optimizer_group.clone(),
+    }
+}
+
+/// Returns the variables in a message.
+///
+/// # Errors
+/// There are too many, or one has no usable name, shape, access or initializer.
+pub fn variables_from_wire(variables: Vec<v1::Variable>) -> Result<Vec<VariableSpec>, Invalid> {
+    if variables.len() > VARIABLES_MAX {
+        return Err(invalid("variables", "must be at most 100000", variables.len()));
+    }
+    variables.into_iter().map(variable_from_wire).collect()
+}
+
+fn variable_from_wire(variable: v1::Variable) -> Result<VariableSpec, Invalid> {
+    if variable.name.is_empty() || variable.name.len() > NAME_BYTES_MAX {
+        return Err(invalid("variable.name", "must be 1 to 255 bytes long", variable.name.len()));
+    }
+    let access = match variable.access() {
+        v1::Access::Whole => Access::Whole,
+        v1::Access::Rows => Access::Rows,
+        v1::Access::Unspecified => {
+            return Err(invalid("variable.access", "must be whole or rows", variable.access));
+        }
+    };
+    let shape: Option<Vec<usize>> =
+        variable.shape.iter().map(|&dimension| usize::try_from(dimension).ok()).collect();
+    let size =
+        |shape: &Vec<usize>| shape.iter().try_fold(4_usize, |bytes, &dimension| bytes.checked_mul(dimension));
+    let shape = shape.filter(|shape| size(shape).is_some()).ok_or_else(|| {
+        invalid("variable.shape", "must fit the address space", format!("{:?}", variable.shape))
+    })?;
+    Ok(VariableSpec {
+        name: variable.name,
+        shape,
+        access,
+        initializer: configuration_from_wire("variable.initializer", variable.initializer)?,
+        optimizer_group: variable.optimizer_group,
+    })
+}
+
+/// Returns the wire form of slice `number`.
+pub fn slice_to_wire(number: usize, slice: &Slice) -> v1::Slice {
+    v1::Slice {
+        number: number as u32,
+        variable: slice.variable as u32,
+        part: slice.part as u32,
+        row_begin: slice.rows.start as u64,
+        row_end: slice.rows.end as u64,
+    }
+}
+
+/// Returns the number and the slice in a message, on parameter server `ps`.
+///
+/// # Errors
+/// It names a variable or rows that do not exist.
+pub fn slice_from_wire(
+    slice: &v1::Slice,
+    variables: &[VariableSpec],
+    ps: usize,
+) -> Result<(u32, Slice), Invalid> {
+    let variable = slice.variable as usize;
+    let spec = variables
+        .get(variable)
+        .ok_or_else(|| invalid("slice.variable", "must be an index of `variables`", slice.variable))?;
+    if slice.row_begin > slice.row_end || slice.row_end > spec.rows() as u64 {
+        let given = format!("{}..{} of {}", slice.row_begin, slice.row_end, spec.rows());
+        return Err(invalid("slice.rows", "must lie within the variable", given));
+    }
+    let rows = slice.row_begin as usize..slice.row_end as usize;
+    Ok((slice.number, Slice { variable, part: slice.part as usize, rows, width: spec.width(), ps }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_variable::Initializer;
+
+    #[test]
+    fn variables_and_optimizers_survive_the_wire() {
+        let spec = VariableSpec {
+            name: "dnn/hiddenlayer_0/kernel".into(),
+            shape: vec![3, 4],
+            access: Access::Whole,
+            initializer: Initializer::TruncatedNormal { stddev: 0.1 },
+            optimizer_group: "dnn".into(),
+        };
+        assert_eq!(variables_from_wire(vec![variable_to_wire(&spec)]), Ok(vec![spec]));
+        let adam = OptimizerConfig::Sgd { learning_rate: 0.1 };
+        let optimizers = BTreeMap::from([("dnn".to_owned(), adam)]);
+        assert_eq!(optimizers_from_wire(optimizers_to_wire(&optimizers)), Ok(optimizers));
+    }
+
+    #[test]
+    fn a_shape_beyond_the_address_space_is_refused() {
+        let wire = v1::Variable {
+            name: "huge".into(),
+            shape: vec![u64::MAX, 2],
+            access: v1::Access::Rows.into(),
+            initializer: Some(configuration_to_wire(&Initializer::Zeros)),
+            optimizer_group: "dnn".into(),
+        };
+        assert_eq!(variables_from_wire(vec![wire]).unwrap_err().field, "variable.shape");
+    }
+
+    #[test]
+    fn an_unknown_optimizer_is_refused() {
+        let config = v1::Configuration { kind: "adamm".into(), parameters: HashMap::new() };
+        let error = optimizers_from_wire(HashMap::from([("dnn".into(), config)])).unwrap_err();
+        assert_eq!((error.field, error.given.as_str()), ("optimizers", "kind `adamm`"));
+    }
+}

@@ -1,0 +1,29 @@
+//! Bounds on everything that crosses the wire.
+
+use std::time::Duration;
+
+/// Largest pull or push message, in bytes. Preparing a ps whose whole slices would not fit one message is refused,
+/// so that the bound is met at bring-up and never in the middle of training.
+pub const TENSOR_MESSAGE_BYTES_MAX: usize = 256 << 20;
+/// Largest message of the session service, in bytes.
+pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Most variables of a model.
+pub const VARIABLES_MAX: usize = 100_000;
+/// Longest variable name, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Longest text of a peer that is shown to a person, in bytes.
+pub const PEER_TEXT_BYTES_MAX: usize = 256;
+/// HTTP/2 window of a stream and of a connection, in bytes.
+pub const WINDOW_BYTES: u32 = 8 << 20;
+/// Largest HTTP/2 frame, in bytes.
+pub const FRAME_BYTES: u32 = 1 << 20;
+/// Idle time after which a connection is pinged.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Time after which a ping without answer ends the connection.
+pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time to connect to a peer, once.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest time of one pull, push or control call, before it counts as failed and is tried again.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time of a call that reads or writes a checkpoint.
+pub const CHECKPOINT_CALL_TIMEOUT: Duration = Duration::from_secs(600);

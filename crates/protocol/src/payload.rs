@@ -1,0 +1,94 @@
+//! Tensors as bytes: little-endian, end to end, copied once each way.
+
+use bytes::Bytes;
+
+#[cfg(target_endian = "big")]
+compile_error!("payloads are the memory of a little-endian machine");
+
+/// A payload that is not as long as its message says.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("payload of {given} bytes, expected {expected}")]
+pub struct LengthError {
+    /// Bytes in the message.
+    pub given: usize,
+    /// Bytes that its slices and rows call for.
+    pub expected: usize,
+}
+
+/// Returns the bytes of `values`.
+pub fn float_bytes(values: &[f32]) -> &[u8] {
+    bytemuck::cast_slice(values)
+}
+
+/// Returns the bytes of `rows`.
+pub fn row_bytes(rows: &[u32]) -> &[u8] {
+    bytemuck::cast_slice(rows)
+}
+
+/// Returns the rows in `bytes`.
+///
+/// # Errors
+/// The length is not a multiple of 4.
+pub fn rows(bytes: &[u8]) -> Result<Vec<u32>, LengthError> {
+    if !bytes.len().is_multiple_of(4) {
+        return Err(LengthError { given: bytes.len(), expected: bytes.len() / 4 * 4 });
+    }
+    let mut rows = vec![0_u32; bytes.len() / 4];
+    bytemuck::cast_slice_mut(&mut rows).copy_from_slice(bytes);
+    Ok(rows)
+}
+
+/// Reads floats from the front of a payload.
+#[derive(Debug)]
+pub struct Reader {
+    rest: Bytes,
+}
+
+impl Reader {
+    /// Starts at the front, once the payload is known to hold `floats` values and nothing else.
+    ///
+    /// # Errors
+    /// It is longer or shorter.
+    pub fn new(payload: Bytes, floats: usize) -> Result<Self, LengthError> {
+        let expected = floats.saturating_mul(4);
+        if payload.len() != expected {
+            return Err(LengthError { given: payload.len(), expected });
+        }
+        Ok(Self { rest: payload })
+    }
+
+    /// Copies the next `out.len()` values into `out`.
+    ///
+    /// # Panics
+    /// Never, as long as the reads add up to the length given to [`Reader::new`].
+    pub fn read(&mut self, out: &mut [f32]) {
+        let bytes = bytemuck::cast_slice_mut::<f32, u8>(out);
+        bytes.copy_from_slice(&self.rest.split_to(bytes.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_survive_at_an_odd_address() {
+        let values = [1.5_f32, -0.0, f32::MIN_POSITIVE, 3.0e38];
+        let mut shifted = vec![7_u8];
+        shifted.extend_from_slice(float_bytes(&values));
+        let mut reader = Reader::new(Bytes::from(shifted).slice(1..), 4).unwrap();
+        let (mut first, mut rest) = ([0.0; 1], [0.0; 3]);
+        reader.read(&mut first);
+        reader.read(&mut rest);
+        assert_eq!([first[0], rest[0], rest[1], rest[2]].map(f32::to_bits), values.map(f32::to_bits));
+    }
+
+    #[test]
+    fn a_payload_of_the_wrong_length_is_refused() {
+        assert_eq!(
+            Reader::new(Bytes::from_static(&[0; 9]), 2).map(|_| ()),
+            Err(LengthError { given: 9, expected: 8 })
+        );
+        assert_eq!(rows(&[0; 6]), Err(LengthError { given: 6, expected: 4 }));
+    }
+}

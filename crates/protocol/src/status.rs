@@ -1,0 +1,104 @@
+//! The one table between refusals and gRPC status codes.
+
+use tonic::metadata::MetadataValue;
+use tonic::{Code, Status};
+
+/// Metadata key that carries the reason by name.
+const REASON_KEY: &str = "trainyard-reason";
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident $text:literal $code:ident;)*) => {
+        /// Why a request was refused. Nothing was changed by it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Reason {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Reason {
+            /// Returns the name on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            fn code(self) -> Code {
+                match self { $(Self::$name => Code::$code,)* }
+            }
+
+            fn parse(text: &str) -> Option<Self> {
+                match text { $($text => Some(Self::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The request's epoch is lower than the one the ps was claimed for.
+    StaleEpoch "stale_epoch" FailedPrecondition;
+    /// A newer session of the same task exists, or this one was closed.
+    Fenced "fenced" FailedPrecondition;
+    /// The ps holds no variables yet, or does not let workers in.
+    NotReady "not_ready" Unavailable;
+    /// The sequence number leaves a gap.
+    SequenceGap "sequence_gap" OutOfRange;
+    /// The peer computed another layout: another job file or cluster.
+    OtherLayout "other_layout" FailedPrecondition;
+    /// The peer belongs to another cluster.
+    OtherCluster "other_cluster" FailedPrecondition;
+    /// Another live process serves the same task.
+    TaskTaken "task_taken" AlreadyExists;
+    /// The message does not fit the slices it names.
+    BadRequest "bad_request" InvalidArgument;
+    /// A gradient holds NaN or infinity.
+    NotFinite "not_finite" InvalidArgument;
+    /// The step was pushed without the right to: the last one has been applied.
+    NoTicket "no_ticket" FailedPrecondition;
+    /// The job has ended.
+    JobEnded "job_ended" FailedPrecondition;
+    /// A file could not be read or written.
+    Storage "storage" Internal;
+    /// A growth in memory was refused.
+    TooLarge "too_large" ResourceExhausted;
+}
+
+/// A refusal: a reason that programs act on, and a message that people read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// For programs.
+    pub reason: Reason,
+    /// For people: rule, then value.
+    pub message: String,
+}
+
+impl Refusal {
+    /// Returns a refusal.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+
+    /// Returns the refusal that a peer's status carries, if it carries one.
+    pub fn from_status(status: &Status) -> Option<Self> {
+        let text = status.metadata().get(REASON_KEY)?.to_str().ok()?;
+        Some(Self { reason: Reason::parse(text)?, message: status.message().to_owned() })
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        let mut status = Status::new(refusal.reason.code(), refusal.message);
+        status.metadata_mut().insert(REASON_KEY, MetadataValue::from_static(refusal.reason.as_str()));
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_survives_the_wire() {
+        let refusal = Refusal::new(Reason::StaleEpoch, "epoch must be at least 3, given 2");
+        assert_eq!(Refusal::from_status(&Status::from(refusal.clone())), Some(refusal));
+        assert_eq!(Refusal::from_status(&Status::internal("no reason given")), None);
+    }
+}

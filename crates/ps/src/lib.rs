@@ -1,0 +1,1 @@
+//! The parameter server: serves pull and push over its shard.

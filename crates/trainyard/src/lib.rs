@@ -1,0 +1,1 @@
+//! Trainyard as a library and as the operator's command.

@@ -1,0 +1,18 @@
+//! Variables by description: their specs, initial values, partitions and placement, and the values a step moves.
+//!
+//! This crate exists so that a model, the parameter servers and a checkpoint can speak of the same variable
+//! without one of them holding the other. It has no storage and no network.
+
+mod initializer;
+mod layout;
+mod partitioner;
+mod placement;
+mod spec;
+mod transfer;
+
+pub use initializer::Initializer;
+pub use layout::{Layout, Slice};
+pub use partitioner::Partitioner;
+pub use placement::Placement;
+pub use spec::{Access, VariableSpec};
+pub use transfer::{Gradients, Read, Reads, Values};

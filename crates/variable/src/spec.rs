@@ -1,0 +1,55 @@
+//! The description of one variable of a model.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Initializer;
+
+/// How a step reads a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Every step reads and updates the whole variable.
+    Whole,
+    /// A step reads and updates the rows that its batch names (an embedding table).
+    Rows,
+}
+
+/// Describes one variable: its name, shape, first values and the optimizer that updates it.
+///
+/// A variable is a row-major `f32` matrix of `shape[0]` rows; a vector of `n` values has shape `[n]` and rows of
+/// width 1, a scalar has shape `[]` and one row. Names are TensorFlow's, for example `dnn/hiddenlayer_0/kernel`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VariableSpec {
+    /// Unique within a model; 1 to 255 characters of `[A-Za-z0-9._/-]`.
+    pub name: String,
+    /// Dimensions, outermost first.
+    pub shape: Vec<usize>,
+    /// Whether steps read it whole or by row.
+    pub access: Access,
+    /// First values, a pure function of (seed, name, row).
+    pub initializer: Initializer,
+    /// Names an entry of the model's optimizers, for example `linear` or `dnn`.
+    pub optimizer_group: String,
+}
+
+impl VariableSpec {
+    /// Returns the number of rows: the first dimension, 1 for a scalar.
+    pub fn rows(&self) -> usize {
+        self.shape.first().copied().unwrap_or(1)
+    }
+
+    /// Returns the number of values in a row: the product of the dimensions after the first, 1 if there are none.
+    pub fn width(&self) -> usize {
+        self.shape.iter().skip(1).product()
+    }
+
+    /// Returns the number of values.
+    pub fn len(&self) -> usize {
+        self.rows() * self.width()
+    }
+
+    /// Returns whether the variable holds no value at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

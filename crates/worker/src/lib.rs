@@ -1,0 +1,1 @@
+//! The worker: joins, waits for ready, trains until told to stop.

@@ -1,0 +1,1 @@
+//! Starts, kills and watches real daemons for the tests.

@@ -1,0 +1,1 @@
+//! Checks what the compiler cannot: floors, absences, captions and lengths.
