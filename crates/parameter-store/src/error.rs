@@ -35,7 +35,9 @@ pub enum Error {
         given: u64,
     },
     /// The peer computed another layout.
-    #[error("layout fingerprint must be {current:016x}, given {given:016x}: the tasks run different job files or clusters")]
+    #[error(
+        "layout fingerprint must be {current:016x}, given {given:016x}: the tasks run different job files or clusters"
+    )]
     OtherLayout {
         /// Fingerprint of the prepared layout.
         current: u64,

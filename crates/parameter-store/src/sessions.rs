@@ -36,7 +36,9 @@ impl Sessions {
         let current = self.by_task.get(&identity.task).copied();
         match current {
             Some(session) if session.number > identity.session => Err(self.fenced(identity)),
-            Some(session) if session.number == identity.session && !session.open => Err(self.fenced(identity)),
+            Some(session) if session.number == identity.session && !session.open => {
+                Err(self.fenced(identity))
+            }
             Some(session) if session.number == identity.session => Ok(()),
             _ => {
                 let session = Session { number: identity.session, open: true, pushes: Window::default() };
@@ -48,7 +50,8 @@ impl Sessions {
 
     /// Ends a session: nothing more is accepted from it.
     pub(crate) fn close(&mut self, task: Task, number: u64) {
-        let session = self.by_task.entry(task).or_insert(Session { number, open: false, pushes: Window::default() });
+        let session =
+            self.by_task.entry(task).or_insert(Session { number, open: false, pushes: Window::default() });
         if session.number <= number {
             *session = Session { number, open: false, ..*session };
         }
@@ -108,7 +111,9 @@ impl Sessions {
     }
 
     fn applied(&self, batch: &BatchId) -> bool {
-        self.batches.get(&batch.shard).is_some_and(|(window, _)| window.contains(batch.batch.saturating_add(1)))
+        self.batches
+            .get(&batch.shard)
+            .is_some_and(|(window, _)| window.contains(batch.batch.saturating_add(1)))
     }
 
     fn fenced(&self, identity: &Identity) -> Error {

@@ -39,11 +39,14 @@ impl Slice {
             let message = format!("rows of slice {number} must ascend, given {} before {}", pair[0], pair[1]);
             return Err(Error::BadRequest(message));
         }
-        let outside = rows.first().into_iter().chain(rows.last()).find(|&&row| !self.rows.contains(&(row as usize)));
+        let outside =
+            rows.first().into_iter().chain(rows.last()).find(|&&row| !self.rows.contains(&(row as usize)));
         match outside {
             Some(row) => {
                 let Range { start, end } = self.rows;
-                Err(Error::BadRequest(format!("rows of slice {number} must lie in {start}..{end}, given {row}")))
+                Err(Error::BadRequest(format!(
+                    "rows of slice {number} must lie in {start}..{end}, given {row}"
+                )))
             }
             None => Ok(()),
         }

@@ -2,7 +2,6 @@
 
 mod request;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dashmap::DashMap;
@@ -15,8 +14,8 @@ use crate::slice::{Slice, SliceValues};
 use crate::steps::Steps;
 use crate::{Error, Identity, Ticket};
 pub use request::{
-    Claim, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Snapshot, SnapshotSlice, State, Status,
-    TensorSource,
+    Claim, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Snapshot, SnapshotSlice, State,
+    Status, TensorSource,
 };
 
 /// What the chief has told this ps.
@@ -77,11 +76,8 @@ impl Store {
     pub fn status(&self) -> Status {
         let control = self.control.read();
         let ledger = self.ledger.lock();
-        let floats: usize = self
-            .slices
-            .iter()
-            .map(|slice| slice.len() * (1 + slice.optimizer.slots().len()))
-            .sum();
+        let floats: usize =
+            self.slices.iter().map(|slice| slice.len() * (1 + slice.optimizer.slots().len())).sum();
         Status {
             state: control.state,
             cluster_id: control.cluster_id,
@@ -304,8 +300,11 @@ impl Store {
             slices.push((*entry.key(), copy));
         }
         slices.sort_by_key(|(number, _)| *number);
-        let positions =
-            ledger.sessions.positions().map(|(shard, pass, batch)| ShardPosition { shard, pass, batch }).collect();
+        let positions = ledger
+            .sessions
+            .positions()
+            .map(|(shard, pass, batch)| ShardPosition { shard, pass, batch })
+            .collect();
         Ok(Snapshot {
             version: ledger.version,
             global_step: ledger.steps.global_step(),
@@ -358,7 +357,8 @@ impl Store {
         let row_lengths = rows.iter().map(|(number, slice, rows)| (*number, slice.width * rows.len()));
         let expected: usize = lengths.clone().chain(row_lengths.clone()).map(|(_, length)| length).sum();
         if gradients.len() != expected {
-            let message = format!("a push of these slices holds {expected} values, given {}", gradients.len());
+            let message =
+                format!("a push of these slices holds {expected} values, given {}", gradients.len());
             return Err(Error::BadRequest(message));
         }
         let mut rest = gradients;
@@ -381,7 +381,7 @@ fn take<'a>(rest: &mut &'a [f32], length: usize) -> &'a [f32] {
     part
 }
 
-fn check_identity(control: &Control, identity: &Identity) -> Result<(), Error> {
+fn check_control(control: &Control, identity: &Identity) -> Result<(), Error> {
     match control.cluster_id {
         Some(current) if current != identity.cluster_id => {
             Err(Error::OtherCluster { current, given: identity.cluster_id })
@@ -390,17 +390,15 @@ fn check_identity(control: &Control, identity: &Identity) -> Result<(), Error> {
         Some(_) if identity.epoch < control.epoch => {
             Err(Error::StaleEpoch { current: control.epoch, given: identity.epoch })
         }
-        Some(_) if identity.epoch > control.epoch => Err(Error::NotReady("its chief has not claimed it for this epoch")),
+        Some(_) if identity.epoch > control.epoch => {
+            Err(Error::NotReady("its chief has not claimed it for this epoch"))
+        }
         Some(_) => Ok(()),
     }
 }
 
-fn check_control(control: &Control, identity: &Identity) -> Result<(), Error> {
-    check_identity(control, identity)
-}
-
 fn check_worker(control: &Control, identity: &Identity) -> Result<(), Error> {
-    check_identity(control, identity)?;
+    check_control(control, identity)?;
     match control.state {
         State::Open | State::Draining => Ok(()),
         State::Empty => Err(Error::NotReady("it holds no variables")),
@@ -410,16 +408,16 @@ fn check_worker(control: &Control, identity: &Identity) -> Result<(), Error> {
 }
 
 fn build_slice(prepare: &Prepare<'_>, slice: &trainyard_variable::Slice) -> Result<Slice, Error> {
-    let spec: &VariableSpec = prepare
-        .variables
-        .get(slice.variable)
-        .ok_or_else(|| Error::BadRequest(format!("slice names variable {}, which does not exist", slice.variable)))?;
+    let spec: &VariableSpec = prepare.variables.get(slice.variable).ok_or_else(|| {
+        Error::BadRequest(format!("slice names variable {}, which does not exist", slice.variable))
+    })?;
     let group = &spec.optimizer_group;
-    let optimizer = prepare
-        .optimizers
-        .get(group)
-        .cloned()
-        .ok_or_else(|| Error::BadRequest(format!("variable `{}` names optimizer group `{group}`, which does not exist", spec.name)))?;
+    let optimizer = prepare.optimizers.get(group).cloned().ok_or_else(|| {
+        Error::BadRequest(format!(
+            "variable `{}` names optimizer group `{group}`, which does not exist",
+            spec.name
+        ))
+    })?;
     let length = slice.rows.len() * slice.width;
     let mut values = vec![0.0; length];
     let mut slots: Vec<Vec<f32>> = Vec::new();

@@ -20,7 +20,8 @@ impl Window {
 
     /// Returns whether `number` has been seen.
     pub(crate) fn contains(&self, number: u64) -> bool {
-        number <= self.highest && (self.highest - number >= WINDOW || self.seen >> (self.highest - number) & 1 == 1)
+        number <= self.highest
+            && (self.highest - number >= WINDOW || self.seen >> (self.highest - number) & 1 == 1)
     }
 
     /// Returns the highest number that is not too far ahead.

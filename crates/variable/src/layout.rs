@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Partitioner, Placement, VariableSpec};
+use crate::fingerprint::Fingerprint;
+use crate::partitioner::part_rows;
+use crate::{Access, Partitioner, Placement, VariableSpec};
 
 /// One slice of one variable, and the server that holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +23,18 @@ pub struct Slice {
     pub ps: usize,
 }
 
+impl Slice {
+    /// Returns the number of values.
+    pub fn len(&self) -> usize {
+        self.rows.len() * self.width
+    }
+
+    /// Returns whether it holds no value.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// Every slice of every variable. A slice's number is its position in [`Layout::slices`]; the slices of a variable
 /// are consecutive and in row order. Every task computes the same layout from the same job and cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,12 +43,126 @@ pub struct Layout {
     pub slices: Vec<Slice>,
     /// Number of parameter servers.
     pub num_ps: usize,
+    /// First slice of each variable, and one past the last of all.
+    starts: Vec<usize>,
 }
 
 impl Layout {
     /// Cuts `variables` with `partitioner` and places the slices on `num_ps` servers, at least one.
-    pub fn new(variables: &[VariableSpec], partitioner: Partitioner, placement: Placement, num_ps: usize) -> Self {
-        let _ = (variables, partitioner, placement, num_ps);
-        unimplemented!()
+    ///
+    /// Scalars (shape `[]`) are one slice. Round robin gives its first turn to the global step, as TensorFlow does,
+    /// which lives on `ps:0`.
+    pub fn new(
+        variables: &[VariableSpec],
+        partitioner: Partitioner,
+        placement: Placement,
+        num_ps: usize,
+    ) -> Self {
+        let num_ps = num_ps.max(1);
+        let (mut slices, mut starts) = (Vec::new(), Vec::with_capacity(variables.len() + 1));
+        let (mut load, mut turn) = (vec![0_usize; num_ps], 1_usize);
+        for (variable, spec) in variables.iter().enumerate() {
+            starts.push(slices.len());
+            let parts = partitioner.num_slices(spec.rows(), spec.width() * 4);
+            for part in 0..parts {
+                let rows = part_rows(spec.rows(), parts, part);
+                let bytes = rows.len() * spec.width() * 4;
+                let ps = match placement {
+                    Placement::RoundRobin => turn % num_ps,
+                    Placement::Greedy => (0..num_ps).min_by_key(|&ps| load[ps]).unwrap_or(0),
+                };
+                (load[ps], turn) = (load[ps] + bytes, turn + 1);
+                slices.push(Slice { variable, part, rows, width: spec.width(), ps });
+            }
+        }
+        starts.push(slices.len());
+        Self { slices, num_ps, starts }
+    }
+
+    /// Returns the numbers of a variable's slices.
+    pub fn of_variable(&self, variable: usize) -> Range<usize> {
+        self.starts[variable]..self.starts[variable + 1]
+    }
+
+    /// Returns the number and the slice of everything that server `ps` holds.
+    pub fn of_ps(&self, ps: usize) -> impl Iterator<Item = (usize, &Slice)> {
+        self.slices.iter().enumerate().filter(move |(_, slice)| slice.ps == ps)
+    }
+
+    /// Returns a number that two tasks share if, and nearly only if, they mean the same variables, cut the same way.
+    pub fn fingerprint(&self, variables: &[VariableSpec]) -> u64 {
+        let mut hash = Fingerprint::new();
+        hash.write_u64(self.num_ps as u64);
+        for spec in variables {
+            hash.write(spec.name.as_bytes());
+            hash.write(spec.optimizer_group.as_bytes());
+            hash.write_u64(u64::from(spec.access == Access::Rows));
+            spec.shape.iter().for_each(|&dimension| hash.write_u64(dimension as u64));
+        }
+        for slice in &self.slices {
+            for value in [slice.variable, slice.rows.start, slice.rows.end, slice.ps] {
+                hash.write_u64(value as u64);
+            }
+        }
+        hash.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Initializer;
+
+    fn spec(name: &str, shape: &[usize]) -> VariableSpec {
+        let (access, initializer) = (Access::Whole, Initializer::Zeros);
+        VariableSpec {
+            name: name.into(),
+            shape: shape.into(),
+            access,
+            initializer,
+            optimizer_group: "g".into(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn slices_cover_every_row_exactly_once(
+            shapes in prop::collection::vec((0_usize..50, 1_usize..5), 1..8), shards in 1_usize..9, num_ps in 1_usize..6,
+        ) {
+            let specs: Vec<_> = shapes.iter().map(|&(rows, width)| spec("v", &[rows, width])).collect();
+            for placement in [Placement::RoundRobin, Placement::Greedy] {
+                let layout = Layout::new(&specs, Partitioner::Fixed { num_shards: shards }, placement, num_ps);
+                for (variable, spec) in specs.iter().enumerate() {
+                    let mut next = 0;
+                    for slice in &layout.slices[layout.of_variable(variable)] {
+                        prop_assert_eq!((slice.variable, slice.rows.start), (variable, next));
+                        prop_assert!(slice.ps < num_ps);
+                        next = slice.rows.end;
+                    }
+                    prop_assert_eq!(next, spec.rows());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn greedy_placement_levels_the_bytes() {
+        let specs = [spec("a", &[100, 4]), spec("b", &[30, 4]), spec("c", &[30, 4]), spec("d", &[40, 4])];
+        let layout = Layout::new(&specs, Partitioner::Fixed { num_shards: 1 }, Placement::Greedy, 2);
+        let ps: Vec<usize> = layout.slices.iter().map(|slice| slice.ps).collect();
+        assert_eq!(ps, [0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn fingerprint_tells_other_models_and_clusters_apart() {
+        let (one, two) = ([spec("a", &[4, 2])], [spec("a", &[4, 3])]);
+        let print = |specs: &[VariableSpec], num_ps| {
+            let layout = Layout::new(specs, Partitioner::Fixed { num_shards: 2 }, Placement::Greedy, num_ps);
+            layout.fingerprint(specs)
+        };
+        assert_eq!(print(&one, 2), print(&one, 2));
+        assert!(print(&one, 2) != print(&two, 2) && print(&one, 2) != print(&one, 1));
     }
 }

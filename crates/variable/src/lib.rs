@@ -3,6 +3,7 @@
 //! This crate exists so that a model, the parameter servers and a checkpoint can speak of the same variable
 //! without one of them holding the other. It has no storage and no network.
 
+mod fingerprint;
 mod initializer;
 mod layout;
 mod partitioner;

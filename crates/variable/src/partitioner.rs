@@ -1,5 +1,7 @@
 //! How many slices a variable is cut into.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 /// A rule that cuts variables into slices along axis 0 (`tf.distribute.experimental.partitioners`).
@@ -8,21 +10,84 @@ use serde::{Deserialize, Serialize};
 pub enum Partitioner {
     /// `FixedShardsPartitioner`.
     Fixed {
-        /// Slices of every variable, at most its rows.
+        /// Slices of every variable, at least 1, at most its rows.
         num_shards: usize,
     },
     /// `MinSizePartitioner`: as many slices as keep each at `min_shard_bytes` or more.
     MinSize {
-        /// Least bytes of a slice.
+        /// Least bytes of a slice, at least 1.
         min_shard_bytes: usize,
-        /// Most slices.
+        /// Most slices, at least 1.
         max_shards: usize,
     },
     /// `MaxSizePartitioner`: as few slices as keep each at `max_shard_bytes` or less.
     MaxSize {
-        /// Most bytes of a slice.
+        /// Most bytes of a slice, at least 1.
         max_shard_bytes: usize,
-        /// Most slices; none = no bound.
+        /// Most slices, at least 1; none = no bound.
         max_shards: Option<usize>,
     },
+}
+
+impl Partitioner {
+    /// Returns the number of slices of a variable of `rows` rows of `row_bytes` bytes: at least 1, at most `rows`.
+    /// A variable without rows or without values is one slice.
+    pub fn num_slices(self, rows: usize, row_bytes: usize) -> usize {
+        if rows == 0 || row_bytes == 0 {
+            return 1;
+        }
+        let slices = match self {
+            Self::Fixed { num_shards } => num_shards,
+            Self::MinSize { min_shard_bytes, max_shards } => {
+                (rows * row_bytes).div_ceil(min_shard_bytes.max(1)).min(max_shards)
+            }
+            Self::MaxSize { max_shard_bytes, max_shards } => {
+                let rows_per_slice = (max_shard_bytes / row_bytes).max(1);
+                rows.div_ceil(rows_per_slice).min(max_shards.unwrap_or(usize::MAX))
+            }
+        };
+        slices.clamp(1, rows)
+    }
+}
+
+/// Returns the rows of part `part` of `parts`: the first `rows mod parts` parts hold one row more.
+pub(crate) fn part_rows(rows: usize, parts: usize, part: usize) -> Range<usize> {
+    let (each, more) = (rows / parts, rows % parts);
+    let begin = part * each + part.min(more);
+    begin..begin + each + usize::from(part < more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_follow_tensorflow() {
+        let table = [
+            // rows, width, Fixed(2), Min(4,2), Min(4,10), Min(256K,16), Max(4), Max(4,2), Max(1024)
+            (6, 1, [2, 2, 6, 1, 6, 2, 1]),
+            (10, 3, [2, 2, 10, 1, 10, 2, 1]),
+            (1024, 1024, [2, 2, 10, 16, 1024, 2, 1024]),
+            (7, 1, [2, 2, 7, 1, 7, 2, 1]),
+        ];
+        for (rows, width, expected) in table {
+            let rules = [
+                Partitioner::Fixed { num_shards: 2 },
+                Partitioner::MinSize { min_shard_bytes: 4, max_shards: 2 },
+                Partitioner::MinSize { min_shard_bytes: 4, max_shards: 10 },
+                Partitioner::MinSize { min_shard_bytes: 256 << 10, max_shards: 16 },
+                Partitioner::MaxSize { max_shard_bytes: 4, max_shards: None },
+                Partitioner::MaxSize { max_shard_bytes: 4, max_shards: Some(2) },
+                Partitioner::MaxSize { max_shard_bytes: 1024, max_shards: None },
+            ];
+            assert_eq!(rules.map(|rule| rule.num_slices(rows, width * 4)), expected, "[{rows}, {width}]");
+        }
+    }
+
+    #[test]
+    fn first_parts_hold_the_odd_rows() {
+        let lengths: Vec<usize> = (0..5).map(|part| part_rows(13, 5, part).len()).collect();
+        assert_eq!(lengths, [3, 3, 3, 2, 2]);
+        assert_eq!(part_rows(13, 5, 4).end, 13);
+    }
 }

@@ -58,7 +58,13 @@ pub trait TensorSource {
     ///
     /// # Errors
     /// Says what is missing or damaged, and in which file.
-    fn read(&self, variable: &str, slot: Option<&str>, rows: Range<usize>, out: &mut [f32]) -> Result<(), String>;
+    fn read(
+        &self,
+        variable: &str,
+        slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), String>;
 }
 
 /// How far the training data of one shard has been applied.

@@ -28,7 +28,13 @@ fn batch(shard: u64, batch: u64) -> BatchId {
 
 fn spec(name: &str, shape: &[usize], access: Access) -> VariableSpec {
     let initializer = Initializer::Zeros;
-    VariableSpec { name: name.into(), shape: shape.into(), access, initializer, optimizer_group: "sgd".into() }
+    VariableSpec {
+        name: name.into(),
+        shape: shape.into(),
+        access,
+        initializer,
+        optimizer_group: "sgd".into(),
+    }
 }
 
 /// A dense vector of 2 and the upper half of a 4 x 2 table, SGD with learning rate 1.
@@ -68,7 +74,8 @@ fn reserve(store: &Store, identity: &Identity) -> Ticket {
 }
 
 fn push(store: &Store, identity: &Identity, batch: BatchId, gradients: &[f32]) -> Result<Pushed, Error> {
-    let push = Push { batch, pulled_version: 0, whole: &[0], rows: &[(2, 0)], row_sets: &[vec![3]], gradients };
+    let push =
+        Push { batch, pulled_version: 0, whole: &[0], rows: &[(2, 0)], row_sets: &[vec![3]], gradients };
     store.push(identity, &push)
 }
 
@@ -253,7 +260,8 @@ impl TensorSource for Copied {
         rows: std::ops::Range<usize>,
         out: &mut [f32],
     ) -> Result<(), String> {
-        let slice = self.0.slices.iter().find(|slice| slice.variable == variable).ok_or("no such variable")?;
+        let slice =
+            self.0.slices.iter().find(|slice| slice.variable == variable).ok_or("no such variable")?;
         assert_eq!((slice.rows.clone(), slot), (rows, None), "SGD has no slots");
         out.copy_from_slice(&slice.values.values);
         Ok(())
@@ -269,7 +277,8 @@ fn restored_store_goes_on_with_values_counters_and_data() {
     let source = Copied(snapshot.clone());
     let restored = Store::new(0);
     restored.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
-    let restore = Restore { source: &source, version: 1, global_step: 1, positions: snapshot.positions.clone() };
+    let restore =
+        Restore { source: &source, version: 1, global_step: 1, positions: snapshot.positions.clone() };
     restored.prepare(&chief(1), Prepare { restore: Some(restore), ..prepare(0) }).unwrap();
     restored.open(&chief(1)).unwrap();
     assert_eq!(restored.open_session(&worker(0, 1, 0), FINGERPRINT, 4), Ok(1));
