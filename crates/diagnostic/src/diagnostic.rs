@@ -60,7 +60,14 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// Returns an error without place, notes or help.
     pub fn error(code: Code, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, code, message: message.into(), place: None, notes: Vec::new(), help: None }
+        Self {
+            severity: Severity::Error,
+            code,
+            message: message.into(),
+            place: None,
+            notes: Vec::new(),
+            help: None,
+        }
     }
 
     /// Returns a warning without place, notes or help.

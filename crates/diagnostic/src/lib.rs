@@ -1,10 +1,21 @@
 //! Messages for people: what is wrong, the value, where it came from, what was expected and what to do.
 //!
 //! Every error that ends a program, and every warning about a user's files, is a [`Diagnostic`]. It exists as a
-//! crate of its own so that all floors share one form, one table of codes and one table of exit codes.
+//! crate of its own so that all floors share one form, one table of codes and one table of exit codes, and one
+//! reader of TOML files ([`Document`]) that reports every mistake at once.
 
 mod code;
 mod diagnostic;
+mod document;
+mod render;
+mod section;
+mod suggest;
+mod waiting;
 
-pub use code::{Code, CODES};
+pub use code::{CODES, Code};
 pub use diagnostic::{Diagnostic, Place, Severity};
+pub use document::{Document, Node, Table, Value};
+pub use render::{escape, render_all};
+pub use section::{Problems, Section};
+pub use suggest::suggest;
+pub use waiting::{Action, Waiting};

@@ -1,5 +1,12 @@
 //! The job file: `RunConfig`, `TrainSpec`, `EvalSpec`, input, features, model and strategy of one training run.
+//!
+//! A file becomes a [`Job`] only when everything in it holds; otherwise every mistake is reported at once, each
+//! with its line, the rule it breaks and the nearest name that would have been right.
 
+mod files;
 mod job;
+mod reader;
+mod section;
 
+pub use files::resolve_files;
 pub use job::*;

@@ -1,0 +1,225 @@
+//! A TOML file as a tree in which every key and value knows its place.
+
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::{Code, Diagnostic, Place};
+
+/// A value and where it was written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// The value.
+    pub value: Value,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// A TOML value. Dates are read as text.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A string.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Float(f64),
+    /// `true` or `false`.
+    Flag(bool),
+    /// An array.
+    List(Vec<Node>),
+    /// A table.
+    Table(Table),
+}
+
+impl Value {
+    /// Returns the name of the type, for messages.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "a string",
+            Self::Integer(_) => "a whole number",
+            Self::Float(_) => "a number",
+            Self::Flag(_) => "true or false",
+            Self::List(_) => "an array",
+            Self::Table(_) => "a table",
+        }
+    }
+}
+
+/// A table: keys in file order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Table {
+    /// Key, its place, its value.
+    pub entries: Vec<(String, Place, Node)>,
+}
+
+impl Table {
+    /// Returns the value of `key`.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.entries.iter().find(|(name, _, _)| name == key).map(|(_, _, node)| node)
+    }
+}
+
+/// A parsed file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// Top level.
+    pub root: Table,
+}
+
+impl Document {
+    /// Parses the text of `file`.
+    ///
+    /// # Errors
+    /// Every syntax error, with its line.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Diagnostic>> {
+        let (table, errors) = DeTable::parse_recoverable(text);
+        let source = Source { file, text };
+        if errors.is_empty() {
+            return Ok(Self { root: source.table(table.get_ref()) });
+        }
+        let problems = errors.iter().map(|error| {
+            let place = source.place(error.span().unwrap_or(0..0), "");
+            Diagnostic::error(Code::E1003, format!("not valid TOML: {}", error.message().replace('\n', ", ")))
+                .at(place)
+        });
+        Err(problems.collect())
+    }
+
+    /// Sets one value from `key.path=value`, as a flag would. The value is read as TOML, and as bare text where it is
+    /// not. Elements of arrays are named by index: `feature.0.buckets=10`.
+    ///
+    /// # Errors
+    /// There is no `=`, a part of the path is not a table, or an index lies outside the array.
+    pub fn set(&mut self, assignment: &str) -> Result<(), Diagnostic> {
+        let place = Place::Named(format!("flag --set {assignment}"));
+        let Some((path, given)) = assignment.split_once('=') else {
+            let message = format!("--set must be section.key=value, given `{assignment}`");
+            return Err(
+                Diagnostic::error(Code::E1000, message).help("for example --set train.max_steps=1000")
+            );
+        };
+        let value = read_value(given.trim(), &place);
+        let keys: Vec<&str> = path.trim().split('.').collect();
+        place_value(&mut self.root, &keys, value, &place)
+            .map_err(|message| Diagnostic::error(Code::E1000, message).at(place))
+    }
+}
+
+fn place_value(table: &mut Table, keys: &[&str], value: Value, place: &Place) -> Result<(), String> {
+    let (first, rest) = keys.split_first().ok_or("--set names no key")?;
+    let position = table.entries.iter().position(|(name, _, _)| name == first).unwrap_or_else(|| {
+        let node = Node { value: Value::Table(Table::default()), place: place.clone() };
+        table.entries.push(((*first).to_owned(), place.clone(), node));
+        table.entries.len() - 1
+    });
+    let mut node = &mut table.entries[position].2;
+    let mut rest = rest;
+    loop {
+        let Some((key, more)) = rest.split_first() else {
+            *node = Node { value, place: place.clone() };
+            return Ok(());
+        };
+        match &mut node.value {
+            Value::Table(inner) => return place_value(inner, rest, value, place),
+            Value::List(items) => {
+                let count = items.len();
+                let item = key.parse::<usize>().ok().and_then(|index| items.get_mut(index));
+                node = item.ok_or(format!(
+                    "`{first}` has elements 0 to {}, given `{key}`",
+                    count.saturating_sub(1)
+                ))?;
+                rest = more;
+            }
+            other => return Err(format!("`{first}` is {}, it has no key `{key}`", other.type_name())),
+        }
+    }
+}
+
+fn read_value(text: &str, place: &Place) -> Value {
+    let line = format!("value = {text}");
+    let parsed = DeTable::parse(&line).ok().and_then(|table| {
+        let source = Source { file: Path::new(""), text: &line };
+        source.table(table.get_ref()).get("value").map(|node| node.value.clone())
+    });
+    let mut value = parsed.unwrap_or_else(|| Value::Text(text.to_owned()));
+    relocate(&mut value, place);
+    value
+}
+
+fn relocate(value: &mut Value, place: &Place) {
+    let nodes: Vec<&mut Node> = match value {
+        Value::List(items) => items.iter_mut().collect(),
+        Value::Table(table) => table
+            .entries
+            .iter_mut()
+            .map(|(_, key_place, node)| {
+                *key_place = place.clone();
+                node
+            })
+            .collect(),
+        _ => Vec::new(),
+    };
+    for node in nodes {
+        node.place = place.clone();
+        relocate(&mut node.value, place);
+    }
+}
+
+struct Source<'a> {
+    file: &'a Path,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn table(&self, table: &DeTable<'_>) -> Table {
+        let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+            let name: &std::borrow::Cow<'_, str> = key.get_ref();
+            (key.span().start, name.to_string(), self.place(key.span(), ""), self.node(value))
+        };
+        let mut entries: Vec<_> = table.iter().map(entry).collect();
+        entries.sort_by_key(|(start, ..)| *start);
+        Table { entries: entries.into_iter().map(|(_, name, place, node)| (name, place, node)).collect() }
+    }
+
+    fn node(&self, value: &Spanned<DeValue<'_>>) -> Node {
+        let read = match value.get_ref() {
+            DeValue::String(text) => Value::Text(text.to_string()),
+            DeValue::Integer(number) => {
+                match i64::from_str_radix(&number.as_str().replace('_', ""), number.radix()) {
+                    Ok(number) => Value::Integer(number),
+                    Err(_) => Value::Text(number.as_str().to_owned()),
+                }
+            }
+            DeValue::Float(number) => match number.as_str().replace('_', "").parse() {
+                Ok(number) => Value::Float(number),
+                Err(_) => Value::Text(number.as_str().to_owned()),
+            },
+            DeValue::Boolean(flag) => Value::Flag(*flag),
+            DeValue::Datetime(date) => Value::Text(date.to_string()),
+            DeValue::Array(items) => Value::List(items.iter().map(|item| self.node(item)).collect()),
+            DeValue::Table(table) => Value::Table(self.table(table)),
+        };
+        Node { value: read, place: self.place(value.span(), "") }
+    }
+
+    fn place(&self, span: std::ops::Range<usize>, label: &str) -> Place {
+        let start = floor(self.text, span.start);
+        let end = floor(self.text, span.end.max(start));
+        let line_start = self.text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line_end = self.text[start..].find('\n').map_or(self.text.len(), |at| start + at);
+        Place::Source {
+            file: self.file.to_owned(),
+            line: self.text[..start].matches('\n').count() + 1,
+            column: self.text[line_start..start].chars().count() + 1,
+            text: self.text[line_start..line_end].trim_end_matches('\r').to_owned(),
+            length: self.text[start..end.min(line_end).max(start)].chars().count().max(1),
+            label: label.to_owned(),
+        }
+    }
+}
+
+fn floor(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+}

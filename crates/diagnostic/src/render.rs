@@ -1,0 +1,134 @@
+//! The text and the JSON form of a message.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use crate::{Diagnostic, Place, Severity};
+
+/// Characters of a source line that are shown.
+const LINE_CHARACTERS_MAX: usize = 100;
+
+impl Diagnostic {
+    /// Returns the message as text, several lines, ending with a line break.
+    pub fn render(&self) -> String {
+        let severity = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let mut out = format!("{severity}[{}]: {}\n", self.code.name, escape(&self.message));
+        let mut gutter = 0;
+        match &self.place {
+            Some(Place::Source { file, line, column, text, length, label }) => {
+                gutter = line.to_string().len();
+                let pad = " ".repeat(gutter);
+                let _ = writeln!(out, "{pad}--> {}:{line}:{column}", file.display());
+                let (shown, offset) = cut(text, *column);
+                let carets = "^".repeat((*length).min(shown.chars().count().saturating_sub(offset)).max(1));
+                let _ = writeln!(out, "{pad} |\n{line} | {shown}");
+                let _ =
+                    writeln!(out, "{}", format!("{pad} | {}{carets} {label}", " ".repeat(offset)).trim_end());
+            }
+            Some(Place::Named(name)) => {
+                let _ = writeln!(out, "  from: {}", escape(name));
+            }
+            None => {}
+        }
+        let pad = " ".repeat(gutter);
+        for note in &self.notes {
+            let _ = writeln!(out, "{pad} = {}", escape(note).replace('\n', &format!("\n{pad}   ")));
+        }
+        if let Some(help) = &self.help {
+            let _ = writeln!(out, "{pad} = help: {}", escape(help));
+        }
+        out
+    }
+
+    /// Returns the message as one JSON object.
+    pub fn to_json(&self) -> serde_json::Value {
+        json!({
+            "severity": self.severity, "code": self.code.name, "message": self.message, "place": self.place,
+            "notes": self.notes, "help": self.help,
+        })
+    }
+
+    /// Returns the exit code of a program that ends with this message.
+    pub fn exit_code(&self) -> u8 {
+        self.code.exit
+    }
+}
+
+/// Returns all messages as text, a blank line between two.
+pub fn render_all(diagnostics: &[Diagnostic]) -> String {
+    diagnostics.iter().map(Diagnostic::render).collect::<Vec<_>>().join("\n")
+}
+
+/// Replaces control characters other than line breaks by their escapes, so that no file or peer can write to a
+/// person's terminal.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' => out.push('\n'),
+            other if other.is_control() => out.extend(other.escape_default()),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Returns the part of a line around `column` (from 1) that is shown, and the column's place in it (from 0).
+fn cut(text: &str, column: usize) -> (String, usize) {
+    let characters: Vec<char> = escape(&text.replace(['\t', '\n'], " ")).chars().collect();
+    let at = column.saturating_sub(1).min(characters.len());
+    if characters.len() <= LINE_CHARACTERS_MAX {
+        return (characters.into_iter().collect(), at);
+    }
+    let begin = at.saturating_sub(LINE_CHARACTERS_MAX / 2).min(characters.len() - LINE_CHARACTERS_MAX);
+    let shown: String = characters[begin..begin + LINE_CHARACTERS_MAX].iter().collect();
+    if begin == 0 { (format!("{shown} …"), at) } else { (format!("… {shown}"), at - begin + 2) }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::*;
+
+    #[test]
+    fn source_errors_show_the_line_and_a_caret() {
+        let place = Place::Source {
+            file: "train.toml".into(),
+            line: 14,
+            column: 1,
+            text: "learnig_rate = 0.05".into(),
+            length: 12,
+            label: "not a key of [optimizer]".into(),
+        };
+        let diagnostic = Diagnostic::error(Code::E1001, "unknown key `learnig_rate`")
+            .at(place)
+            .help("did you mean `learning_rate`?");
+        let expected = "error[E1001]: unknown key `learnig_rate`\n  --> train.toml:14:1\n   |\n14 | learnig_rate = 0.05\n   \
+                        | ^^^^^^^^^^^^ not a key of [optimizer]\n   = help: did you mean `learning_rate`?\n";
+        assert_eq!(diagnostic.render(), expected);
+        assert_eq!(diagnostic.exit_code(), 78);
+    }
+
+    #[test]
+    fn control_characters_never_reach_the_terminal() {
+        let diagnostic =
+            Diagnostic::error(Code::E4004, "value \u{1b}[31mred").at(Place::Named("a\u{7}b".into()));
+        let text = diagnostic.render();
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text:?}");
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_the_place() {
+        let text = format!("{}here{}", "x".repeat(300), "y".repeat(300));
+        let (file, label) = ("a.toml".into(), String::new());
+        let place = Place::Source { file, line: 1, column: 301, text, length: 4, label };
+        let rendered = Diagnostic::error(Code::E1002, "m").at(place).render();
+        let lines: Vec<&str> = rendered.lines().collect();
+        let caret = lines[4].find('^').unwrap();
+        let shown: String = lines[3].chars().skip(lines[4][..caret].chars().count()).take(4).collect();
+        assert_eq!(shown, "here", "{rendered}");
+    }
+}

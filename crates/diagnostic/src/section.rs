@@ -1,0 +1,322 @@
+//! Reading a table by type and range, so that every mistake is collected and no key is overlooked.
+
+use std::cell::RefCell;
+use std::ops::RangeInclusive;
+
+use crate::{Code, Diagnostic, Node, Place, Table, Value, suggest};
+
+/// The mistakes found so far.
+#[derive(Debug, Default)]
+pub struct Problems {
+    found: RefCell<Vec<Diagnostic>>,
+}
+
+impl Problems {
+    /// Adds a mistake.
+    pub fn push(&self, problem: Diagnostic) {
+        self.found.borrow_mut().push(problem);
+    }
+
+    /// Returns all mistakes in the order of the file.
+    pub fn into_vec(self) -> Vec<Diagnostic> {
+        let mut found = self.found.into_inner();
+        found.sort_by_key(|problem| match &problem.place {
+            Some(Place::Source { line, column, .. }) => (*line, *column),
+            _ => (usize::MAX, 0),
+        });
+        found
+    }
+}
+
+/// One table being read. Keys that were never asked for are unknown, which [`Section::finish`] reports.
+#[derive(Debug)]
+pub struct Section<'a> {
+    title: String,
+    table: &'a Table,
+    place: Option<Place>,
+    problems: &'a Problems,
+    asked: RefCell<Vec<&'static str>>,
+}
+
+impl<'a> Section<'a> {
+    /// Starts to read a table. `title` names it in messages, for example `[input.train]`.
+    pub fn new(
+        title: impl Into<String>,
+        table: &'a Table,
+        place: Option<Place>,
+        problems: &'a Problems,
+    ) -> Self {
+        Self { title: title.into(), table, place, problems, asked: RefCell::default() }
+    }
+
+    /// Returns the mistakes, for checks of the caller's own.
+    pub fn problems(&self) -> &'a Problems {
+        self.problems
+    }
+
+    /// Returns the title.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Returns the node of `key`.
+    pub fn node(&self, key: &'static str) -> Option<&'a Node> {
+        self.asked.borrow_mut().push(key);
+        self.table.get(key)
+    }
+
+    /// Returns the place of `key`'s value, or of the section when the key is absent.
+    pub fn place(&self, key: &str) -> Option<Place> {
+        self.table.get(key).map(|node| node.place.clone()).or_else(|| self.place.clone())
+    }
+
+    /// Reports that the value of `key` breaks a rule.
+    pub fn reject(&self, code: Code, key: &str, message: impl Into<String>) -> Diagnostic {
+        let problem = Diagnostic::error(code, message);
+        match self.place(key) {
+            Some(place) => problem.at(place),
+            None => problem,
+        }
+    }
+
+    /// Adds a mistake of `key`.
+    pub fn fail(&self, code: Code, key: &str, message: impl Into<String>) {
+        self.problems.push(self.reject(code, key, message));
+    }
+
+    fn wrong_type(&self, key: &str, node: &Node, wanted: &str) {
+        let given = match &node.value {
+            Value::Text(text) => format!("the string \"{text}\""),
+            Value::Integer(number) => number.to_string(),
+            Value::Float(number) => number.to_string(),
+            Value::Flag(flag) => flag.to_string(),
+            other => other.type_name().to_owned(),
+        };
+        let message = format!("{key} must be {wanted}, given {given}");
+        self.problems.push(Diagnostic::error(Code::E1002, message).at(node.place.clone()));
+    }
+
+    /// Returns the text of `key`.
+    pub fn text(&self, key: &'static str) -> Option<String> {
+        let node = self.node(key)?;
+        match &node.value {
+            Value::Text(text) => Some(text.clone()),
+            _ => {
+                self.wrong_type(key, node, "a string");
+                None
+            }
+        }
+    }
+
+    /// Returns the text of `key`, which must be there and not be empty.
+    pub fn required_text(&self, key: &'static str, example: &str) -> Option<String> {
+        if self.node(key).is_none() {
+            self.missing(key, example);
+            return None;
+        }
+        let text = self.text(key)?;
+        if text.is_empty() {
+            self.fail(Code::E1002, key, format!("{key} must not be empty"));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// Reports that `key` is missing.
+    pub fn missing(&self, key: &'static str, example: &str) {
+        self.asked.borrow_mut().push(key);
+        let problem = Diagnostic::error(Code::E1005, format!("missing key `{key}` in {}", self.title));
+        let problem = match &self.place {
+            Some(place) => problem.at(place.clone()),
+            None => problem,
+        };
+        self.problems.push(problem.help(format!("add it, for example {key} = {example}")));
+    }
+
+    /// Returns the switch of `key`.
+    pub fn flag(&self, key: &'static str) -> Option<bool> {
+        let node = self.node(key)?;
+        match node.value {
+            Value::Flag(flag) => Some(flag),
+            _ => {
+                self.wrong_type(key, node, "true or false");
+                None
+            }
+        }
+    }
+
+    /// Returns the whole number of `key`, within `range`.
+    pub fn integer(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+        let node = self.node(key)?;
+        self.integer_of(key, node, range)
+    }
+
+    fn integer_of(&self, key: &str, node: &Node, range: RangeInclusive<u64>) -> Option<u64> {
+        let Value::Integer(number) = node.value else {
+            self.wrong_type(key, node, "a whole number");
+            return None;
+        };
+        match u64::try_from(number) {
+            Ok(value) if range.contains(&value) => Some(value),
+            _ => {
+                let rule = match (*range.start(), *range.end()) {
+                    (least, u64::MAX) => format!(">= {least}"),
+                    (least, most) => format!("{least} to {most}"),
+                };
+                let message = format!("{key} must be {rule}, given {number}");
+                self.problems.push(Diagnostic::error(Code::E1002, message).at(node.place.clone()));
+                None
+            }
+        }
+    }
+
+    /// Returns the number of `key`, which must be finite.
+    pub fn number(&self, key: &'static str) -> Option<f64> {
+        let node = self.node(key)?;
+        self.number_of(key, node)
+    }
+
+    fn number_of(&self, key: &str, node: &Node) -> Option<f64> {
+        match node.value {
+            Value::Integer(number) => Some(number as f64),
+            Value::Float(number) if number.is_finite() => Some(number),
+            _ => {
+                self.wrong_type(key, node, "a finite number");
+                None
+            }
+        }
+    }
+
+    fn list(&self, key: &'static str, wanted: &str) -> Option<&'a [Node]> {
+        let node = self.node(key)?;
+        match &node.value {
+            Value::List(items) => Some(items),
+            _ => {
+                self.wrong_type(key, node, wanted);
+                None
+            }
+        }
+    }
+
+    /// Returns the texts of `key`. A lone string counts as an array of one.
+    pub fn texts(&self, key: &'static str) -> Option<Vec<String>> {
+        let node = self.node(key)?;
+        if let Value::Text(text) = &node.value {
+            return Some(vec![text.clone()]);
+        }
+        let items = self.list(key, "an array of strings")?;
+        let texts = items.iter().filter_map(|item| match &item.value {
+            Value::Text(text) => Some(text.clone()),
+            _ => {
+                self.wrong_type(key, item, "an array of strings");
+                None
+            }
+        });
+        let texts: Vec<String> = texts.collect();
+        (texts.len() == items.len()).then_some(texts)
+    }
+
+    /// Returns the numbers of `key`.
+    pub fn numbers(&self, key: &'static str) -> Option<Vec<f64>> {
+        let items = self.list(key, "an array of numbers")?;
+        let numbers: Vec<f64> = items.iter().filter_map(|item| self.number_of(key, item)).collect();
+        (numbers.len() == items.len()).then_some(numbers)
+    }
+
+    /// Returns the whole numbers of `key`, each within `range`.
+    pub fn integers(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<Vec<u64>> {
+        let items = self.list(key, "an array of whole numbers")?;
+        let numbers: Vec<u64> =
+            items.iter().filter_map(|item| self.integer_of(key, item, range.clone())).collect();
+        (numbers.len() == items.len()).then_some(numbers)
+    }
+
+    /// Returns what the name in `key` stands for.
+    pub fn choice<T: Copy>(&self, key: &'static str, what: &str, known: &[(&str, T)]) -> Option<T> {
+        let text = self.text(key)?;
+        if let Some((_, value)) = known.iter().find(|(name, _)| *name == text) {
+            return Some(*value);
+        }
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        let problem = self.reject(Code::E1101, key, format!("unknown {what} `{text}`"));
+        let problem = problem.note(format!("known: {}", names.join(", ")));
+        self.problems.push(match suggest(&text, names.iter().copied()) {
+            Some(near) => problem.help(format!("did you mean `{near}`?")),
+            None => problem,
+        });
+        None
+    }
+
+    /// Returns the table of `key`.
+    pub fn section(&self, key: &'static str) -> Option<Section<'a>> {
+        let node = self.node(key)?;
+        let parent = self.title.trim_matches(['[', ']']);
+        let title = if parent.is_empty() { format!("[{key}]") } else { format!("[{parent}.{key}]") };
+        match &node.value {
+            Value::Table(table) => Some(Section::new(title, table, Some(node.place.clone()), self.problems)),
+            _ => {
+                self.wrong_type(key, node, "a table");
+                None
+            }
+        }
+    }
+
+    /// Returns the tables of the array of tables `key`.
+    pub fn sections(&self, key: &'static str) -> Vec<Section<'a>> {
+        let mut out = Vec::new();
+        for item in self.list(key, "an array of tables").unwrap_or_default() {
+            match &item.value {
+                Value::Table(table) => {
+                    out.push(Section::new(
+                        format!("[[{key}]]"),
+                        table,
+                        Some(item.place.clone()),
+                        self.problems,
+                    ));
+                }
+                _ => self.wrong_type(key, item, "a table"),
+            }
+        }
+        out
+    }
+
+    /// Returns the keys of the table.
+    pub fn keys(&self) -> impl Iterator<Item = &'a str> {
+        self.table.entries.iter().map(|(name, _, _)| name.as_str())
+    }
+
+    /// Marks keys as known without reading them, for kinds that are read elsewhere.
+    pub fn know(&self, keys: &[&'static str]) {
+        self.asked.borrow_mut().extend(keys);
+    }
+
+    /// Returns the keys that were asked for, in order, each once.
+    pub fn asked(&self) -> Vec<&'static str> {
+        let mut keys = self.asked.borrow().clone();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// Reports every key that was never asked for.
+    pub fn finish(self) {
+        let known = self.asked();
+        for (name, place, _) in &self.table.entries {
+            if known.iter().any(|key| key == name) {
+                continue;
+            }
+            let mut place = place.clone();
+            if let Place::Source { label, .. } = &mut place {
+                *label = match self.title.is_empty() {
+                    true => "not a section or key of a job file".to_owned(),
+                    false => format!("not a key of {}", self.title),
+                };
+            }
+            let problem = Diagnostic::error(Code::E1001, format!("unknown key `{name}`")).at(place);
+            self.problems.push(match suggest(name, known.iter().copied()) {
+                Some(near) => problem.help(format!("did you mean `{near}`?")),
+                None => problem.help(format!("known: {}", known.join(", "))),
+            });
+        }
+    }
+}

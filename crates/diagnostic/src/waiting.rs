@@ -1,0 +1,87 @@
+//! A wait that explains itself: whom it waits for after 2 s, again every 10 s, and an error at its deadline.
+
+use std::time::Duration;
+
+use crate::{Code, Diagnostic};
+
+/// Silence before the first notice.
+const FIRST_NOTICE: Duration = Duration::from_secs(2);
+/// Silence between notices.
+const NEXT_NOTICE: Duration = Duration::from_secs(10);
+
+/// What the waiting task should do now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Go on without a word.
+    Wait,
+    /// Log this line and go on.
+    Notice(String),
+    /// Give up with this message.
+    GiveUp(Box<Diagnostic>),
+}
+
+/// One wait of one task. Pure: the caller tells it how long it has waited.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    who: String,
+    subject: String,
+    deadline: Duration,
+    next_notice: Duration,
+    tries: u64,
+}
+
+impl Waiting {
+    /// Starts a wait of `who` (`worker:1`) for `subject` (`ps:1 at 10.0.0.5:2222`).
+    pub fn new(who: impl Into<String>, subject: impl Into<String>, deadline: Duration) -> Self {
+        Self { who: who.into(), subject: subject.into(), deadline, next_notice: FIRST_NOTICE, tries: 0 }
+    }
+
+    /// Counts a try that failed with `last`, `waited` after the start, and says what to do.
+    pub fn tick(&mut self, waited: Duration, last: &str) -> Action {
+        self.tries += 1;
+        let Self { who, subject, deadline, tries, .. } = self;
+        if waited >= *deadline {
+            let message = format!("{subject} was not ready for {} s (last: {last})", deadline.as_secs());
+            let help = "start it, or correct its address in the cluster spec; --connect-deadline sets how long to wait";
+            return Action::GiveUp(Box::new(
+                Diagnostic::error(Code::E2003, message).note(format!("{who} tried {tries} times")).help(help),
+            ));
+        }
+        if waited < self.next_notice {
+            return Action::Wait;
+        }
+        self.next_notice = waited + NEXT_NOTICE;
+        Action::Notice(format!(
+            "waiting: {who} for {subject} ({last}, {tries} tries, {:.1} s)",
+            waited.as_secs_f32()
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_speaks_at_2_s_then_every_10_s_then_gives_up() {
+        let mut waiting = Waiting::new("worker:1", "ps:1 at 10.0.0.5:2222", Duration::from_secs(60));
+        let mut notices = Vec::new();
+        for second in 0..=60_u64 {
+            match waiting.tick(Duration::from_secs(second), "connection refused") {
+                Action::Wait => {}
+                Action::Notice(text) => {
+                    assert!(
+                        text.contains("worker:1 for ps:1 at 10.0.0.5:2222 (connection refused"),
+                        "{text}"
+                    );
+                    notices.push(second);
+                }
+                Action::GiveUp(diagnostic) => {
+                    assert_eq!((second, diagnostic.exit_code()), (60, 69));
+                    assert!(diagnostic.message.contains("60 s (last: connection refused)"), "{diagnostic}");
+                }
+            }
+        }
+        assert_eq!(notices, [2, 12, 22, 32, 42, 52]);
+    }
+}

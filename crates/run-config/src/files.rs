@@ -1,0 +1,71 @@
+//! From the files that a job names to the files that exist.
+
+use std::path::{Path, PathBuf};
+
+use trainyard_diagnostic::{Code, Diagnostic, suggest};
+
+use crate::{InputPart, Job};
+
+/// Returns the files of an input, patterns expanded and sorted, in the order in which the job names them.
+///
+/// A relative name is looked for in the working folder, then beside the job file.
+///
+/// # Errors
+/// A file does not exist, or a pattern matches nothing.
+pub fn resolve_files(job: &Job, part: &InputPart) -> Result<Vec<PathBuf>, Diagnostic> {
+    let beside = job.path.parent().unwrap_or(Path::new(""));
+    let mut out = Vec::new();
+    for name in &part.files {
+        let folders = if Path::new(name).is_absolute() {
+            vec![PathBuf::new()]
+        } else {
+            vec![PathBuf::new(), beside.to_owned()]
+        };
+        let found = folders.iter().map(|folder| matches(&folder.join(name))).find(|found| !found.is_empty());
+        match found {
+            Some(found) => out.extend(found),
+            None => return Err(missing(name, &folders)),
+        }
+    }
+    Ok(out)
+}
+
+fn matches(pattern: &Path) -> Vec<PathBuf> {
+    if pattern.is_file() {
+        return vec![pattern.to_owned()];
+    }
+    let mut found: Vec<PathBuf> = match glob::glob(&pattern.to_string_lossy()) {
+        Ok(paths) => paths.filter_map(Result::ok).filter(|path| path.is_file()).collect(),
+        Err(_) => Vec::new(),
+    };
+    found.sort();
+    found
+}
+
+fn missing(name: &str, folders: &[PathBuf]) -> Diagnostic {
+    let pattern = name.contains(['*', '?', '[']);
+    let message = match pattern {
+        true => format!("input pattern `{name}` matches no file"),
+        false => format!("input file `{name}` does not exist"),
+    };
+    let mut diagnostic = Diagnostic::error(Code::E4002, message);
+    let mut near: Vec<String> = Vec::new();
+    for folder in folders {
+        let path = folder.join(name);
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let shown = std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned());
+        diagnostic = diagnostic.note(match parent.is_dir() {
+            true => format!("looked in {}", shown.display()),
+            false => format!("looked in {}, which does not exist", shown.display()),
+        });
+        let entries = std::fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok);
+        near.extend(entries.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+    }
+    let wanted =
+        Path::new(name).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    match suggest(&wanted, near.iter().map(String::as_str)) {
+        Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+        None => diagnostic
+            .help("correct input.train.files or input.eval.files, or run from the folder that holds them"),
+    }
+}

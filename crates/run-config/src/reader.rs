@@ -1,0 +1,100 @@
+//! From text to [`Job`].
+
+use std::path::Path;
+
+use trainyard_diagnostic::{Code, Diagnostic, Document, Place, Problems, Section};
+
+use crate::{Job, section};
+
+impl Job {
+    /// Reads a job file and sets `overrides` (`section.key=value`).
+    ///
+    /// # Errors
+    /// Every mistake in the file and the overrides.
+    pub fn load(path: &Path, overrides: &[String]) -> Result<Self, Vec<Diagnostic>> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let message = format!("job file {} cannot be read: {}", path.display(), error.kind());
+            vec![
+                Diagnostic::error(Code::E1201, message)
+                    .help("give the path of a job file, such as configs/iris.toml"),
+            ]
+        })?;
+        Self::parse(path, &text, overrides)
+    }
+
+    /// Reads the text of a job file. `path` is for messages, and for files named relative to it.
+    ///
+    /// # Errors
+    /// Every mistake in the text and the overrides.
+    pub fn parse(path: &Path, text: &str, overrides: &[String]) -> Result<Self, Vec<Diagnostic>> {
+        let mut document = Document::parse(path, text)?;
+        let problems = Problems::default();
+        for assignment in overrides {
+            document.set(assignment).unwrap_or_else(|problem| problems.push(problem));
+        }
+        let place = Place::Named(path.display().to_string());
+        let root = Section::new("", &document.root, Some(place), &problems);
+        let job = read(path, root);
+        let found = problems.into_vec();
+        match job {
+            Some(job) if found.is_empty() => Ok(job),
+            _ if found.is_empty() => {
+                let message = format!("job file {} could not be read", path.display());
+                Err(vec![
+                    Diagnostic::error(Code::E9001, message)
+                        .help("this is a fault in the reader, not in the file"),
+                ])
+            }
+            _ => Err(found),
+        }
+    }
+}
+
+fn read(path: &Path, root: Section<'_>) -> Option<Job> {
+    let model_dir = root.required_text("model_dir", "\"runs/census\"");
+    let run = section::run::read(root.section("run"));
+    let model = match root.section("model") {
+        Some(model) => section::model::read(model),
+        None => {
+            root.missing("model", "a section [model] with kind = \"dnn_classifier\"");
+            None
+        }
+    };
+    let input = match root.section("input") {
+        Some(input) => section::input::read(input),
+        None => {
+            root.missing("input", "a section [input] with format = \"csv\"");
+            None
+        }
+    };
+    let features = section::feature::read_all(path, &root, model.as_ref().map(|model| model.kind));
+    let train = section::train::read_train(root.section("train"));
+    let eval = section::train::read_eval(root.section("eval"));
+    let exporters = section::train::read_exporters(&root);
+    let strategy = section::strategy::read(root.section("strategy"));
+    let mut model = model;
+    if let (Some(model), Some(input)) = (&mut model, &input) {
+        section::model::settle_classes(&root, model, input);
+    }
+    if let (Some(input), Some(train)) = (&input, &train)
+        && input.train.epochs.is_none()
+        && train.max_steps.is_none()
+    {
+        let message = "training would never end: set train.max_steps or input.train.epochs";
+        root.problems()
+            .push(Diagnostic::error(Code::E1005, message).help("for example --set train.max_steps=1000"));
+    }
+    root.finish();
+    Some(Job {
+        path: path.to_owned(),
+        model_dir: model_dir?.into(),
+        run: run?,
+        input: input?,
+        features: features?,
+        model: model?,
+        train: train?,
+        eval: eval?,
+        exporters: exporters?,
+        strategy: strategy?,
+    })
+}

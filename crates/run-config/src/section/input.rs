@@ -1,0 +1,116 @@
+//! `[input]`: where records come from.
+
+use trainyard_diagnostic::{Code, Section};
+
+use crate::{BadRows, Format, InputConfig, InputPart, LabelConfig, Sharding};
+
+/// Most records in a batch or a shuffle buffer.
+const ROWS_MAX: u64 = 100_000_000;
+
+pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
+    let format = match section.node("format") {
+        Some(_) => section.choice("format", "input format", &[("csv", Format::Csv), ("tsv", Format::Tsv)]),
+        None => Some(Format::Csv),
+    };
+    let label = match section.section("label") {
+        Some(label) => read_label(label),
+        None => {
+            section.missing("label", "{ column = \"salary\", positive = \">50K\" }");
+            None
+        }
+    };
+    let train = match section.section("train") {
+        Some(part) => read_part(part, 10_000, true),
+        None => {
+            section.missing("train", "a section [input.train] with files = [\"train.csv\"]");
+            None
+        }
+    };
+    let eval = section.section("eval").map(|part| read_part(part, 0, false));
+    let bad_rows = match section.node("bad_rows") {
+        Some(_) => section.choice("bad_rows", "policy", &[("fail", BadRows::Fail), ("skip", BadRows::Skip)]),
+        None => Some(BadRows::Fail),
+    };
+    let columns = section.texts("columns");
+    if let Some(twice) = columns.as_ref().and_then(|columns| duplicate(columns)) {
+        section.fail(Code::E1002, "columns", format!("columns must be unique, `{twice}` is given twice"));
+    }
+    let input = InputConfig {
+        format: format?,
+        columns,
+        label: label?,
+        weight_column: section.text("weight_column"),
+        trim: section.flag("trim").unwrap_or(true),
+        bad_rows: bad_rows?,
+        bad_rows_max: section.integer("bad_rows_max", 0..=u64::MAX).unwrap_or(100),
+        missing: section.texts("missing").unwrap_or_default(),
+        train: train?,
+        eval: match eval {
+            Some(eval) => Some(eval?),
+            None => None,
+        },
+    };
+    section.finish();
+    Some(input)
+}
+
+pub(crate) fn duplicate(values: &[String]) -> Option<&String> {
+    values
+        .iter()
+        .enumerate()
+        .find(|(position, value)| values[..*position].contains(value))
+        .map(|(_, value)| value)
+}
+
+fn read_label(section: Section<'_>) -> Option<LabelConfig> {
+    let column = section.required_text("column", "\"salary\"");
+    let positive = section.text("positive");
+    let vocabulary = section.texts("vocabulary");
+    if positive.is_some() && vocabulary.is_some() {
+        section.fail(Code::E1006, "vocabulary", "label.positive and label.vocabulary cannot be both set");
+    }
+    if let Some(classes) = &vocabulary {
+        if classes.len() < 2 {
+            let message = format!("label.vocabulary must name at least 2 classes, given {}", classes.len());
+            section.fail(Code::E1002, "vocabulary", message);
+        }
+        if let Some(twice) = duplicate(classes) {
+            section.fail(
+                Code::E1002,
+                "vocabulary",
+                format!("label.vocabulary must be unique, `{twice}` is given twice"),
+            );
+        }
+    }
+    section.finish();
+    Some(LabelConfig { column: column?, positive, vocabulary })
+}
+
+fn read_part(section: Section<'_>, shuffle_rows: u64, training: bool) -> Option<InputPart> {
+    let files = section.texts("files");
+    if section.node("files").is_none() {
+        section.missing("files", "[\"train.csv\"]");
+    }
+    if files.as_ref().is_some_and(Vec::is_empty) {
+        section.fail(Code::E1002, "files", "files must name at least one file, given none");
+    }
+    let epochs = section.integer("epochs", 1..=u64::MAX);
+    let sharding = match section.node("sharding") {
+        Some(_) => section.choice(
+            "sharding",
+            "sharding",
+            &[("none", Sharding::None), ("file", Sharding::File), ("row", Sharding::Row)],
+        ),
+        None => Some(Sharding::Row),
+    };
+    let part = InputPart {
+        files: files.unwrap_or_default(),
+        batch_size: section.integer("batch_size", 1..=ROWS_MAX).unwrap_or(128) as usize,
+        shuffle_rows: section.integer("shuffle_rows", 0..=ROWS_MAX).unwrap_or(shuffle_rows) as usize,
+        epochs: if training { epochs } else { Some(epochs.unwrap_or(1)) },
+        sharding: sharding?,
+        prefetch_batches: section.integer("prefetch_batches", 1..=1_000_000).unwrap_or(4) as usize,
+    };
+    section.finish();
+    Some(part)
+}

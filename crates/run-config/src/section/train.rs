@@ -1,0 +1,79 @@
+//! `[train]`, `[eval]` and `[[exporter]]`: when training ends, and what becomes of its checkpoints.
+
+use trainyard_diagnostic::{Code, Section};
+
+use super::input::duplicate;
+use crate::{EvalSpec, ExporterConfig, ExporterKind, TrainSpec};
+
+pub(crate) fn read_train(section: Option<Section<'_>>) -> Option<TrainSpec> {
+    let Some(section) = section else { return Some(TrainSpec { max_steps: None }) };
+    let max_steps = section.integer("max_steps", 1..=u64::MAX);
+    section.finish();
+    Some(TrainSpec { max_steps })
+}
+
+pub(crate) fn read_eval(section: Option<Section<'_>>) -> Option<EvalSpec> {
+    let Some(section) = section else {
+        return Some(EvalSpec {
+            steps: None,
+            start_delay_secs: 120,
+            throttle_secs: 600,
+            on_training_data: false,
+        });
+    };
+    let eval = EvalSpec {
+        steps: section.integer("steps", 1..=u64::MAX),
+        start_delay_secs: section.integer("start_delay_secs", 0..=u64::MAX).unwrap_or(120),
+        throttle_secs: section.integer("throttle_secs", 0..=u64::MAX).unwrap_or(600),
+        on_training_data: section.flag("on_training_data").unwrap_or(false),
+    };
+    section.finish();
+    Some(eval)
+}
+
+pub(crate) fn read_exporters(root: &Section<'_>) -> Option<Vec<ExporterConfig>> {
+    let mut out = Vec::new();
+    if root.node("exporter").is_none() {
+        return Some(out);
+    }
+    for section in root.sections("exporter") {
+        let known =
+            [("latest", ExporterKind::Latest), ("best", ExporterKind::Best), ("final", ExporterKind::Final)];
+        let kind = match section.node("kind") {
+            Some(_) => section.choice("kind", "exporter", &known),
+            None => {
+                section.missing("kind", "\"best\"");
+                None
+            }
+        };
+        let Some(kind) = kind else { continue };
+        let default = known.iter().find(|(_, known)| *known == kind).map_or("best", |(name, _)| name);
+        let name = section.text("name").unwrap_or_else(|| default.to_owned());
+        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\']) {
+            section.fail(
+                Code::E1002,
+                "name",
+                format!("exporter.name must be a plain folder name, given `{name}`"),
+            );
+        }
+        let metric = section.text("metric").unwrap_or_else(|| "loss".to_owned());
+        let lower = metric == "loss" || metric == "average_loss";
+        out.push(ExporterConfig {
+            kind,
+            name,
+            exports_to_keep: section.integer("exports_to_keep", 0..=1_000_000).unwrap_or(5) as usize,
+            higher_is_better: section.flag("higher_is_better").unwrap_or(!lower),
+            metric,
+        });
+        section.finish();
+    }
+    let names: Vec<String> = out.iter().map(|exporter| exporter.name.clone()).collect();
+    if let Some(twice) = duplicate(&names) {
+        root.fail(
+            Code::E1002,
+            "exporter",
+            format!("exporters must have unique names, `{twice}` is given twice"),
+        );
+    }
+    Some(out)
+}

@@ -1,0 +1,202 @@
+//! What a job file may say, and what it is told when it says something else.
+#![expect(clippy::unwrap_used, reason = "a job that is not as the test says fails the test")]
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use trainyard_diagnostic::{Diagnostic, render_all};
+use trainyard_run_config::{Deep, FeatureKind, Job, Sharding};
+
+const CENSUS: &str = r#"
+model_dir = "runs/census"
+[run]
+seed = 7
+save_checkpoints_secs = 30
+[input]
+format = "csv"
+label = { column = "salary", positive = ">50K" }
+[input.train]
+files = ["train.csv"]
+batch_size = 128
+shuffle_rows = 10_000
+epochs = 10
+[input.eval]
+files = ["eval.csv"]
+batch_size = 512
+[[feature]]
+column = "age"
+kind = "bucketized"
+boundaries = [18, 25, 30, 35, 40, 45, 50, 55, 60, 65]
+wide = true
+[[feature]]
+column = "occupation"
+kind = "hashed"
+buckets = 100
+wide = true
+deep = { embedding = 8 }
+[model]
+kind = "dnn_linear_combined_classifier"
+hidden_units = [100, 50]
+[model.linear_optimizer]
+kind = "ftrl"
+[model.dnn_optimizer]
+kind = "adagrad"
+learning_rate = 0.05
+[train]
+max_steps = 5_000
+[eval]
+throttle_secs = 10
+[[exporter]]
+kind = "best"
+"#;
+
+fn parse(text: &str, overrides: &[&str]) -> Result<Job, Vec<Diagnostic>> {
+    let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+    Job::parse(Path::new("job.toml"), text, &overrides)
+}
+
+/// Asserts that the changed text is refused with a message that holds all of `expected`.
+fn refused(from: &str, to: &str, expected: &[&str]) {
+    assert!(CENSUS.contains(from), "{from} is not in the job");
+    let problems = parse(&CENSUS.replacen(from, to, 1), &[]).unwrap_err();
+    let text = render_all(&problems);
+    for part in expected {
+        assert!(text.contains(part), "no `{part}` in\n{text}");
+    }
+}
+
+#[test]
+fn the_example_of_the_design_loads() {
+    let job = parse(CENSUS, &[]).unwrap();
+    assert_eq!((job.run.save_checkpoints_secs, job.run.save_checkpoints_steps), (Some(30), None));
+    assert_eq!((job.train.max_steps, job.input.train.epochs), (Some(5000), Some(10)));
+    assert_eq!(job.input.train.sharding, Sharding::Row);
+    assert_eq!(
+        (job.features[0].name.as_str(), job.features[0].wide, job.features[0].deep),
+        ("age_bucketized", true, None)
+    );
+    assert_eq!(job.features[1].deep, Some(Deep::Embedding(8)));
+    assert_eq!((job.model.n_classes, job.exporters[0].metric.as_str()), (2, "loss"));
+}
+
+#[test]
+fn overrides_win_and_are_checked_like_the_file() {
+    let job = parse(CENSUS, &["train.max_steps=77", "feature.1.buckets=10", "model_dir=elsewhere"]).unwrap();
+    assert_eq!((job.train.max_steps, job.model_dir.to_str()), (Some(77), Some("elsewhere")));
+    assert!(matches!(job.features[1].kind, FeatureKind::Hashed { buckets: 10, .. }));
+    let text = render_all(&parse(CENSUS, &["train.max_stepz=1", "run.seed=x", "nothing"]).unwrap_err());
+    for part in [
+        "unknown key `max_stepz`",
+        "did you mean `max_steps`?",
+        "from: flag --set train.max_stepz=1",
+        "seed must be a whole number",
+        "--set must be section.key=value",
+    ] {
+        assert!(text.contains(part), "no `{part}` in\n{text}");
+    }
+}
+
+#[test]
+fn every_mistake_is_reported_at_once() {
+    let text = CENSUS
+        .replace("seed = 7", "sead = 7")
+        .replace("learning_rate = 0.05", "learning_rate = -1")
+        .replace("kind = \"hashed\"", "kind = \"hashd\"")
+        .replace("max_steps = 5_000", "max_steps = \"many\"");
+    let problems = parse(&text, &[]).unwrap_err();
+    let lines: Vec<String> = problems.iter().map(|problem| problem.code.name.to_owned()).collect();
+    assert_eq!(lines, ["E1001", "E1101", "E1002", "E1002"], "{}", render_all(&problems));
+}
+
+#[test]
+fn mistakes_name_value_place_and_rule() {
+    refused(
+        "seed = 7",
+        "sead = 7",
+        &["unknown key `sead`", "job.toml:4:1", "not a key of [run]", "did you mean `seed`?"],
+    );
+    refused(
+        "kind = \"adagrad\"",
+        "kind = \"adagrat\"",
+        &["unknown optimizer `adagrat`", "known: sgd, adagrad, adam, ftrl", "did you mean `adagrad`?"],
+    );
+    refused(
+        "save_checkpoints_secs = 30",
+        "save_checkpoints_secs = 30\nsave_checkpoints_steps = 5",
+        &["cannot be both set"],
+    );
+    refused("batch_size = 128", "batch_size = 0", &["batch_size must be 1 to", "given 0"]);
+    refused("[18, 25,", "[25, 18,", &["boundaries must ascend, given 25 before 18"]);
+    refused("deep = { embedding = 8 }\n", "deep = { embeding = 8 }\n", &["unknown key `embeding`"]);
+    refused(
+        "wide = true\ndeep = { embedding = 8 }\n",
+        "",
+        &["used by no part of the model", "deep = { embedding = 8 }"],
+    );
+    refused("hidden_units = [100, 50]\n", "", &["missing key `hidden_units`"]);
+    refused("format = \"csv\"", "format = \"cvs\"", &["unknown input format `cvs`", "did you mean `csv`?"]);
+    refused("throttle_secs = 10", "throttle_secs = -10", &["throttle_secs must be >= 0, given -10"]);
+    refused("column = \"occupation\"", "column = \"occupation\"\ncolumns = [\"a\"]", &["cannot be both set"]);
+    refused("positive = \">50K\"", "vocabulary = [\"a\", \"a\"]", &["`a` is given twice"]);
+    refused("[model]", "[modle]", &["unknown key `modle`", "missing key `kind` in [model]"]);
+    refused("model_dir = \"runs/census\"", "model_dir = runs", &["not valid TOML", "job.toml:2:"]);
+}
+
+#[test]
+fn a_cross_holds_buckets_and_columns_but_no_numbers() {
+    let cross = "[[feature]]\nkind = \"crossed\"\ncolumns = [\"age_bucketized\", \"education\"]\nbuckets = 50\nwide = true\n[model]";
+    let job = parse(&CENSUS.replacen("[model]", cross, 1), &[]).unwrap();
+    assert_eq!(job.features[2].name, "age_bucketized_X_education");
+    let numeric = format!(
+        "[[feature]]\ncolumn = \"age\"\nkind = \"numeric\"\n{}",
+        cross.replace("age_bucketized", "age")
+    );
+    let text = render_all(&parse(&CENSUS.replacen("[model]", &numeric, 1), &[]).unwrap_err());
+    assert!(
+        text.contains("a cross cannot hold the numeric feature `age`") && text.contains("`age_bucketized`"),
+        "{text}"
+    );
+}
+
+#[test]
+fn alike_columns_share_one_section() {
+    let many = "column = \"occupation\"\nkind = \"hashed\"\nbuckets = 100";
+    let text = CENSUS.replace(many, "columns = [\"c1\", \"c2\"]\nkind = \"hashed\"\nbuckets = [5, 6]");
+    let job = parse(&text, &[]).unwrap();
+    assert!(matches!(&job.features[2].kind, FeatureKind::Hashed { column, buckets: 6 } if column == "c2"));
+}
+
+#[test]
+fn training_without_an_end_is_refused() {
+    let text = CENSUS.replace("epochs = 10\n", "").replace("max_steps = 5_000\n", "");
+    assert!(render_all(&parse(&text, &[]).unwrap_err()).contains("training would never end"));
+}
+
+#[test]
+fn every_shipped_job_loads() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs");
+    let mut loaded = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.extension().is_some_and(|extension| extension == "toml") && !name.starts_with("cluster") {
+            Job::load(&path, &[]).unwrap_or_else(|problems| panic!("{name}:\n{}", render_all(&problems)));
+            loaded += 1;
+        }
+    }
+    assert!(loaded >= 3, "only {loaded} jobs in configs");
+}
+
+proptest! {
+    #[test]
+    fn edited_jobs_never_panic_and_rejections_say_where(at in 0..1000_usize, remove in 0..12_usize, insert in "[ -~\n]{0,6}") {
+        let at = at % CENSUS.len();
+        let mut text = CENSUS.to_owned();
+        text.replace_range(at..(at + remove).min(CENSUS.len()), &insert);
+        if let Err(problems) = parse(&text, &[]) {
+            prop_assert!(!problems.is_empty());
+            prop_assert!(problems.iter().all(|problem| problem.place.is_some() || problem.help.is_some()), "{}", render_all(&problems));
+            prop_assert!(problems.iter().all(|problem| problem.code.name != "E9001"), "{text}\n{}", render_all(&problems));
+        }
+    }
+}
