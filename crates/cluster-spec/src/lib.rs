@@ -1,7 +1,12 @@
 //! Who is in the cluster: roles, tasks and addresses, from a cluster file or from `TF_CONFIG`.
+//!
+//! Both ways in lead to one checked [`ClusterSpec`], so that nothing behind this crate knows which was taken.
 
+mod cluster_file;
 mod spec;
 mod task;
+mod tf_config;
 
-pub use spec::ClusterSpec;
+pub use spec::{ClusterSpec, LocalCounts};
 pub use task::{Role, Task};
+pub use tf_config::TfConfig;

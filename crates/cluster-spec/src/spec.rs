@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::{Role, Task};
 
@@ -10,12 +11,83 @@ use crate::{Role, Task};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ClusterSpec {
     /// Address (`host:port`) of every task of the training cluster; never holds an evaluator.
+    #[serde(serialize_with = "by_name")]
     pub tasks: BTreeMap<Task, String>,
     /// Addresses of the admin ports (`/metrics`), where the cluster file gives them; may hold evaluators.
+    #[serde(serialize_with = "by_name")]
     pub admin: BTreeMap<Task, String>,
+    /// Evaluators that the cluster names. An evaluator takes no part in training, so it has no address here.
+    pub evaluators: usize,
+}
+
+fn by_name<S: serde::Serializer>(tasks: &BTreeMap<Task, String>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(tasks.iter().map(|(task, address)| (task.to_string(), address)))
+}
+
+/// How many tasks a cluster on this machine has, besides its chief.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalCounts {
+    /// Parameter servers, at least 1.
+    pub ps: usize,
+    /// Workers besides the chief.
+    pub workers: usize,
+    /// Evaluators, 0 or 1.
+    pub evaluators: usize,
+}
+
+impl LocalCounts {
+    /// Reads `local:ps=2,worker=3` (one ps, no worker and one evaluator where not given), or nothing where the text
+    /// does not begin with `local`.
+    ///
+    /// # Errors
+    /// A part is not `role=count`, or a count is out of range.
+    pub fn parse(text: &str) -> Option<Result<Self, Diagnostic>> {
+        let rest = text.strip_prefix("local")?;
+        if !rest.is_empty() && !rest.starts_with(':') {
+            return None;
+        }
+        let mut counts = Self { ps: 1, workers: 0, evaluators: 1 };
+        for part in rest.trim_start_matches(':').split(',').filter(|part| !part.is_empty()) {
+            let (role, count) = part.split_once('=').unwrap_or((part, ""));
+            let (slot, range) = match role.trim() {
+                "ps" => (&mut counts.ps, 1..=64),
+                "worker" | "workers" => (&mut counts.workers, 0..=256),
+                "evaluator" => (&mut counts.evaluators, 0..=1),
+                _ => return Some(Err(bad_local(text, &format!("`{role}` is not ps, worker or evaluator")))),
+            };
+            match count.trim().parse::<usize>() {
+                Ok(count) if range.contains(&count) => *slot = count,
+                _ => {
+                    let rule =
+                        format!("{role} must be {} to {}, given `{count}`", range.start(), range.end());
+                    return Some(Err(bad_local(text, &rule)));
+                }
+            }
+        }
+        Some(Ok(counts))
+    }
+
+    /// Returns the number of ports that the cluster needs.
+    pub fn ports(&self) -> usize {
+        1 + self.workers + self.ps
+    }
+}
+
+fn bad_local(text: &str, rule: &str) -> Diagnostic {
+    Diagnostic::error(Code::E1000, format!("--cluster {text}: {rule}"))
+        .help("for example --cluster local:ps=2,worker=3")
 }
 
 impl ClusterSpec {
+    /// Returns a cluster of this machine on the given ports: chief, workers, parameter servers.
+    pub fn local(counts: LocalCounts, ports: &[u16]) -> Self {
+        let roles = [(Role::Chief, 1), (Role::Worker, counts.workers), (Role::Ps, counts.ps)];
+        let tasks =
+            roles.into_iter().flat_map(|(role, count)| (0..count).map(move |index| Task { role, index }));
+        let tasks = tasks.zip(ports).map(|(task, port)| (task, format!("127.0.0.1:{port}"))).collect();
+        Self { tasks, admin: BTreeMap::new(), evaluators: counts.evaluators }
+    }
+
     /// Returns the number of parameter servers.
     pub fn num_ps(&self) -> usize {
         self.tasks.keys().filter(|task| task.role == Role::Ps).count()
@@ -24,5 +96,125 @@ impl ClusterSpec {
     /// Returns the number of training tasks: the chief and the workers.
     pub fn num_worker_replicas(&self) -> usize {
         self.tasks.keys().filter(|task| matches!(task.role, Role::Chief | Role::Worker)).count()
+    }
+
+    /// Returns the tasks of a role and their addresses, in order.
+    pub fn of_role(&self, role: Role) -> impl Iterator<Item = (Task, &str)> {
+        self.tasks
+            .iter()
+            .filter(move |(task, _)| task.role == role)
+            .map(|(task, address)| (*task, address.as_str()))
+    }
+
+    /// Returns the address of a task.
+    pub fn address(&self, task: Task) -> Option<&str> {
+        self.tasks.get(&task).map(String::as_str)
+    }
+
+    /// Returns the task of a role by index.
+    ///
+    /// # Errors
+    /// The cluster has no such task; the message lists those that it has.
+    pub fn task(&self, role: Role, index: usize) -> Result<Task, Diagnostic> {
+        let task = Task { role, index };
+        if self.tasks.contains_key(&task) || task == (Task { role: Role::Evaluator, index: 0 }) {
+            return Ok(task);
+        }
+        Err(self.no_task(role, index))
+    }
+
+    pub(crate) fn no_task(&self, role: Role, index: usize) -> Diagnostic {
+        let error = |message: String| Diagnostic::error(Code::E1004, message);
+        if role == Role::Evaluator {
+            let message = format!("there can be only one evaluator, evaluator:0, given index {index}");
+            return error(message).help("use index 0");
+        }
+        let known: Vec<String> =
+            self.of_role(role).map(|(task, address)| format!("{} = {address}", task.index)).collect();
+        let indices: Vec<String> = self.of_role(role).map(|(task, _)| task.index.to_string()).collect();
+        if known.is_empty() {
+            return error(format!("the cluster has no {role}"))
+                .help(format!("add {role} addresses to the cluster"));
+        }
+        error(format!("task index {index} is out of range for role `{role}`"))
+            .note(format!("the cluster has {} {role}: {}", known.len(), known.join(", ")))
+            .help(format!("use index {}, or add a {role} address to the cluster", indices.join(" or ")))
+    }
+
+    /// Returns a task's number in the cluster: chief 0, then workers, then parameter servers (`global_id_in_cluster`);
+    /// nothing for an evaluator.
+    pub fn global_id(&self, task: Task) -> Option<usize> {
+        let before = |role: Role| match self.of_role(role).map(|(task, _)| task.index).max() {
+            // TensorFlow numbers by the highest index, so that a sparse map leaves its gaps.
+            Some(highest) => highest + 1,
+            None => 0,
+        };
+        match task.role {
+            Role::Chief => Some(0),
+            Role::Worker => Some(before(Role::Chief) + task.index),
+            Role::Ps => Some(before(Role::Chief) + before(Role::Worker) + task.index),
+            Role::Evaluator => None,
+        }
+    }
+
+    /// Returns a number that two tasks share if they were given the same training cluster (FNV-1a of tasks and
+    /// addresses).
+    pub fn fingerprint(&self) -> u64 {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for (task, address) in &self.tasks {
+            for byte in format!("{task}={address};").bytes() {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        hash
+    }
+
+    /// Returns the cluster as a cluster file.
+    pub fn to_toml(&self) -> String {
+        let list = |tasks: &BTreeMap<Task, String>, role: Role| {
+            let addresses = tasks.iter().filter(|(task, _)| task.role == role);
+            addresses.map(|(_, address)| format!("\"{address}\"")).collect::<Vec<_>>().join(", ")
+        };
+        let mut out = String::new();
+        for (title, tasks) in [("cluster", &self.tasks), ("admin", &self.admin)] {
+            if tasks.is_empty() {
+                continue;
+            }
+            out.push_str(&format!("[{title}]\n"));
+            for role in [Role::Chief, Role::Worker, Role::Ps, Role::Evaluator] {
+                let addresses = list(tasks, role);
+                if !addresses.is_empty() {
+                    out.push_str(&format!("{role} = [{addresses}]\n"));
+                }
+            }
+        }
+        out
+    }
+
+    /// Returns the value of `TF_CONFIG` for a task.
+    pub fn to_tf_config(&self, task: Task) -> serde_json::Value {
+        let mut cluster = serde_json::Map::new();
+        for role in [Role::Chief, Role::Worker, Role::Ps] {
+            let addresses: Vec<&str> = self.of_role(role).map(|(_, address)| address).collect();
+            if !addresses.is_empty() {
+                cluster.insert(role.to_string(), addresses.into());
+            }
+        }
+        serde_json::json!({"cluster": cluster, "task": {"type": task.role, "index": task.index}})
+    }
+}
+
+/// Checks an address; says what is wrong with it.
+pub(crate) fn check_address(address: &str) -> Result<(), &'static str> {
+    let Some((host, port)) = address.rsplit_once(':') else { return Err("must be host:port") };
+    if host.contains("://") || address.contains("//") {
+        return Err("must be host:port without a scheme");
+    }
+    if host.is_empty() || host.contains(char::is_whitespace) {
+        return Err("must name a host");
+    }
+    match port.parse::<u16>() {
+        Ok(_) => Ok(()),
+        Err(_) => Err("must end with a port, 0 to 65535"),
     }
 }

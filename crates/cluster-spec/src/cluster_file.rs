@@ -1,0 +1,85 @@
+//! The cluster file: `[cluster]` and `[admin]`, a list of addresses for each role.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use trainyard_diagnostic::{Code, Diagnostic, Document, Place, Problems, Section};
+
+use crate::spec::check_address;
+use crate::{ClusterSpec, Role, Task};
+
+const ROLES: [(&str, Role); 4] =
+    [("chief", Role::Chief), ("worker", Role::Worker), ("ps", Role::Ps), ("evaluator", Role::Evaluator)];
+
+impl ClusterSpec {
+    /// Reads a cluster file.
+    ///
+    /// # Errors
+    /// Every mistake in it.
+    pub fn load(path: &Path) -> Result<Self, Vec<Diagnostic>> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let message = format!("cluster file {} cannot be read: {}", path.display(), error.kind());
+            vec![
+                Diagnostic::error(Code::E1201, message)
+                    .help("give the path of a cluster file, or local:ps=1,worker=1"),
+            ]
+        })?;
+        Self::from_toml(path, &text)
+    }
+
+    /// Reads the text of a cluster file. `path` is for messages.
+    ///
+    /// # Errors
+    /// Every mistake in it.
+    pub fn from_toml(path: &Path, text: &str) -> Result<Self, Vec<Diagnostic>> {
+        let document = Document::parse(path, text)?;
+        let problems = Problems::default();
+        let place = Place::Named(path.display().to_string());
+        let root = Section::new("", &document.root, Some(place), &problems);
+        let mut tasks = BTreeMap::new();
+        match root.section("cluster") {
+            Some(section) => read(section, &mut tasks),
+            None if root.node("cluster").is_none() => {
+                root.missing("cluster", "a section [cluster] with chief = [\"host:2222\"]")
+            }
+            None => {}
+        }
+        let mut admin = BTreeMap::new();
+        if let Some(section) = root.section("admin") {
+            read(section, &mut admin);
+        }
+        let evaluators = tasks.keys().filter(|task| task.role == Role::Evaluator).count();
+        tasks.retain(|task, _| task.role != Role::Evaluator);
+        match tasks.keys().filter(|task| task.role == Role::Chief).count() {
+            1 => {}
+            count if root.node("cluster").is_some() => {
+                root.fail(Code::E1007, "cluster", format!("the cluster must have one chief, given {count}"));
+            }
+            _ => {}
+        }
+        root.finish();
+        let found = problems.into_vec();
+        if found.is_empty() { Ok(Self { tasks, admin, evaluators }) } else { Err(found) }
+    }
+}
+
+fn read(section: Section<'_>, tasks: &mut BTreeMap<Task, String>) {
+    for (name, role) in ROLES {
+        for (index, address) in section.texts(name).unwrap_or_default().into_iter().enumerate() {
+            let task = Task { role, index };
+            if let Err(rule) = check_address(&address) {
+                section.fail(Code::E1007, name, format!("address of {task} {rule}, given `{address}`"));
+            }
+            let taken = tasks.iter().find(|(_, other)| **other == address && !address.ends_with(":0"));
+            if let Some((other, _)) = taken {
+                section.fail(
+                    Code::E1007,
+                    name,
+                    format!("address of {task} must be its own, {address} is {other}'s"),
+                );
+            }
+            tasks.insert(task, address);
+        }
+    }
+    section.finish();
+}

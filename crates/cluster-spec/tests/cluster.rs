@@ -1,0 +1,68 @@
+//! Cluster files, local clusters and their messages.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task, TfConfig};
+use trainyard_diagnostic::render_all;
+
+#[test]
+fn every_shipped_cluster_loads_and_survives_a_round_trip() {
+    for name in ["cluster-local.toml", "cluster-hosts.toml"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs").join(name);
+        let cluster = ClusterSpec::load(&path).unwrap_or_else(|problems| panic!("{}", render_all(&problems)));
+        let again = ClusterSpec::from_toml(Path::new("again"), &cluster.to_toml()).unwrap();
+        assert_eq!((&again.tasks, &again.admin), (&cluster.tasks, &cluster.admin), "{name}");
+        assert_eq!(again.fingerprint(), cluster.fingerprint());
+        let task = Task { role: Role::Worker, index: 1 };
+        let config = TfConfig::parse(&cluster.to_tf_config(task).to_string()).unwrap();
+        assert_eq!((config.task, config.cluster.unwrap().tasks), (task, cluster.tasks));
+    }
+}
+
+#[test]
+fn every_mistake_of_a_cluster_file_is_reported() {
+    let text = "[cluster]\nchief = [\"a:1\", \"b:1\"]\nworkr = [\"c:1\"]\nps = [\"a:1\", \"noport\"]\n[admn]\nps = [\"x:1\"]\n";
+    let rendered = render_all(&ClusterSpec::from_toml(Path::new("c.toml"), text).unwrap_err());
+    for part in [
+        "must have one chief, given 2",
+        "unknown key `workr`",
+        "did you mean `worker`?",
+        "address of ps:0 must be its own, a:1 is chief:0's",
+        "address of ps:1 must be host:port, given `noport`",
+        "unknown key `admn`",
+        "c.toml:4:6",
+    ] {
+        assert!(rendered.contains(part), "no `{part}` in\n{rendered}");
+    }
+}
+
+#[test]
+fn a_task_that_does_not_exist_is_answered_with_those_that_do() {
+    let cluster = ClusterSpec::local(LocalCounts { ps: 2, workers: 0, evaluators: 1 }, &[7001, 7002, 7003]);
+    let text = cluster.task(Role::Ps, 3).unwrap_err().render();
+    assert!(text.contains("task index 3 is out of range for role `ps`"), "{text}");
+    assert!(text.contains("the cluster has 2 ps: 0 = 127.0.0.1:7002, 1 = 127.0.0.1:7003"), "{text}");
+    assert!(text.contains("use index 0 or 1"), "{text}");
+    assert!(cluster.task(Role::Worker, 0).unwrap_err().message.contains("the cluster has no worker"));
+    assert!(cluster.task(Role::Evaluator, 0).is_ok());
+}
+
+#[test]
+fn local_counts_are_read_and_checked() {
+    let counts = LocalCounts::parse("local:ps=2,worker=3").unwrap().unwrap();
+    assert_eq!((counts, counts.ports()), (LocalCounts { ps: 2, workers: 3, evaluators: 1 }, 6));
+    assert!(LocalCounts::parse("cluster.toml").is_none());
+    for bad in ["local:ps=0", "local:ps=x", "local:wrkr=1", "local:evaluator=2"] {
+        assert!(LocalCounts::parse(bad).unwrap().is_err(), "{bad}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_text_never_panics(text in "\\PC{0,200}", json in "[\\[\\]{}\":,0-9a-z]{0,80}") {
+        let _ = TfConfig::parse(&text);
+        let _ = TfConfig::parse(&json);
+        let _ = ClusterSpec::from_toml(Path::new("x"), &text);
+    }
+}
