@@ -48,10 +48,12 @@ impl Bytes {
         self.len() == 0
     }
 
-    /// Removes all values and keeps the memory.
-    pub fn clear(&mut self) {
-        self.data.clear();
-        self.offsets.truncate(1);
+    /// Keeps the first `len` values.
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.len() {
+            self.data.truncate(self.offsets[len] as usize);
+            self.offsets.truncate(len + 1);
+        }
     }
 }
 

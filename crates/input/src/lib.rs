@@ -1,7 +1,22 @@
 //! Input pipelines: from files to batches of columns, on threads of their own.
+//!
+//! files -> records -> shard -> shuffle -> repeat -> batch -> prefetch, with the meaning that `tf.data` gives each
+//! step. The same options give the same batches, so a batch is known by its [`Position`] alone.
 
 mod batch;
+mod dataset;
+mod dead_letter;
+mod error;
+mod options;
+mod parser;
+mod prefetch;
+mod record;
 mod schema;
+mod shuffle;
 
 pub use batch::{Batch, Bytes, Column, Position};
+pub use dataset::{Dataset, Statistics, check};
+pub use error::{BadRow, Error};
+pub use options::{BadRows, Format, Options, Sharding};
+pub use prefetch::{Prefetch, PrefetchError};
 pub use schema::{Field, FieldKind, Schema};

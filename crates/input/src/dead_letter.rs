@@ -1,0 +1,70 @@
+//! Bad rows: counted once each, written to a file, bounded.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use crate::{BadRow, Error};
+
+/// Size at which the dead-letter file stops growing.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Bad rows that the final message shows.
+const SHOWN_MAX: usize = 5;
+
+/// The bad rows of one input.
+#[derive(Debug)]
+pub(crate) struct DeadLetter {
+    path: Option<PathBuf>,
+    file: Option<(File, u64)>,
+    seen: HashSet<(PathBuf, u64)>,
+    first: Vec<BadRow>,
+    most: u64,
+}
+
+impl DeadLetter {
+    pub(crate) fn new(path: Option<PathBuf>, most: u64) -> Self {
+        Self { path, file: None, seen: HashSet::new(), first: Vec::new(), most }
+    }
+
+    /// Counts a bad row, once however often it is read. Returns whether it was new.
+    pub(crate) fn add(&mut self, row: BadRow, bytes: &[u8], rows_read: u64) -> Result<bool, Error> {
+        if !self.seen.insert((row.file.clone(), row.offset)) {
+            return Ok(false);
+        }
+        self.write(&row, bytes)?;
+        if self.first.len() < SHOWN_MAX {
+            self.first.push(row);
+        }
+        let bad = self.seen.len() as u64;
+        if bad > self.most {
+            return Err(Error::Rows { bad, read: rows_read, most: self.most, first: self.first.clone() });
+        }
+        Ok(true)
+    }
+
+    fn write(&mut self, row: &BadRow, bytes: &[u8]) -> Result<(), Error> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let failed =
+            |error: std::io::Error| Error::File { file: path.clone(), message: error.kind().to_string() };
+        if self.file.is_none() {
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder).map_err(failed)?;
+            }
+            let file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
+            let length = file.metadata().map_err(failed)?.len();
+            self.file = Some((file, length));
+        }
+        let line = serde_json::json!({
+            "file": row.file, "line": row.line, "offset": row.offset, "column": row.column, "reason": row.reason,
+            "row": crate::parser::shown(bytes),
+        });
+        let Some((file, length)) = &mut self.file else { return Ok(()) };
+        let text = format!("{line}\n");
+        if *length + text.len() as u64 <= FILE_BYTES_MAX {
+            file.write_all(text.as_bytes()).map_err(failed)?;
+            *length += text.len() as u64;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! Why input cannot be read.
+
+use std::path::PathBuf;
+
+use trainyard_diagnostic::{Code, Diagnostic, suggest};
+
+/// A record that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadRow {
+    /// The file.
+    pub file: PathBuf,
+    /// Line on which the record begins, from 1.
+    pub line: u64,
+    /// Byte at which it begins.
+    pub offset: u64,
+    /// The column, where one is at fault.
+    pub column: Option<String>,
+    /// What is wrong, value included.
+    pub reason: String,
+}
+
+impl std::fmt::Display for BadRow {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}:{}: ", self.file.display(), self.line)?;
+        match &self.column {
+            Some(column) => write!(formatter, "column `{column}`: {}", self.reason),
+            None => formatter.write_str(&self.reason),
+        }
+    }
+}
+
+/// A failed input.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be opened or read.
+    #[error("input file {} cannot be read: {message}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// The system's word.
+        message: String,
+    },
+    /// A wanted column is not in the input.
+    #[error("column `{column}` is not in {}", file.display())]
+    Column {
+        /// The column.
+        column: String,
+        /// The file.
+        file: PathBuf,
+        /// Columns that are.
+        known: Vec<String>,
+    },
+    /// No record in any file.
+    #[error("the input holds no record: {}", files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "))]
+    Empty {
+        /// The files.
+        files: Vec<PathBuf>,
+    },
+    /// A record cannot be read, and the job says to stop.
+    #[error("{0}")]
+    Row(Box<BadRow>),
+    /// More bad rows than allowed.
+    #[error("{bad} of {read} rows are unreadable, bad_rows_max is {most}")]
+    Rows {
+        /// Rows that were bad.
+        bad: u64,
+        /// Rows read.
+        read: u64,
+        /// Rows allowed to be bad.
+        most: u64,
+        /// The first few.
+        first: Vec<BadRow>,
+    },
+}
+
+impl From<Error> for Diagnostic {
+    fn from(error: Error) -> Self {
+        let text = error.to_string();
+        match error {
+            Error::File { .. } => Self::error(Code::E4002, text).help("check the path and its permissions"),
+            Error::Column { column, known, .. } => {
+                let problem = Self::error(Code::E4003, text).note(format!("columns: {}", known.join(", ")));
+                match suggest(&column, known.iter().map(String::as_str)) {
+                    Some(near) => problem.help(format!("did you mean `{near}`?")),
+                    None => problem.help("correct the job's column, or name the columns with input.columns"),
+                }
+            }
+            Error::Empty { .. } => Self::error(Code::E4001, text).help("check that the files are not empty or a header alone"),
+            Error::Row(_) => {
+                Self::error(Code::E4004, text).help("fix the row, or set input.bad_rows = \"skip\" to leave such rows out")
+            }
+            Error::Rows { first, .. } => first
+                .iter()
+                .fold(Self::error(Code::E4004, text), |problem, row| problem.note(row.to_string()))
+                .help("fix the rows, raise input.bad_rows_max, or set input.bad_rows = \"fail\" to stop at the first"),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What to read, and how it becomes batches.
+
+use std::path::PathBuf;
+
+/// Record formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Fields between commas, quoted where they hold commas, quotes or line ends (RFC 4180).
+    Csv,
+    /// Fields between tabs, no quotes.
+    Tsv,
+}
+
+/// What to do with a record that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadRows {
+    /// Stop at the first.
+    Fail,
+    /// Leave it out, write it to the dead-letter file, stop at `bad_rows_max`.
+    Skip,
+}
+
+/// How records are divided over workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharding {
+    /// Every worker reads everything, each in its own order.
+    None,
+    /// File `i` goes to worker `i mod n`.
+    File,
+    /// Record `i` goes to worker `i mod n` (`tf.data.Dataset.shard`).
+    Row,
+}
+
+/// One input of one worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Files, in order.
+    pub files: Vec<PathBuf>,
+    /// Record format.
+    pub format: Format,
+    /// Column names; absent = the first line of each file names them.
+    pub columns: Option<Vec<String>>,
+    /// Whether spaces around fields and names are dropped.
+    pub trim: bool,
+    /// Texts that stand for a missing value, besides the empty one.
+    pub missing: Vec<String>,
+    /// What to do with bad rows.
+    pub bad_rows: BadRows,
+    /// Most bad rows under [`BadRows::Skip`].
+    pub bad_rows_max: u64,
+    /// Where bad rows are written under [`BadRows::Skip`].
+    pub dead_letter: Option<PathBuf>,
+    /// Records in a batch, at least 1.
+    pub batch_size: usize,
+    /// Records in the shuffle buffer; 0 = file order.
+    pub shuffle_rows: usize,
+    /// Passes over the data; absent = for ever.
+    pub epochs: Option<u64>,
+    /// How records are divided.
+    pub sharding: Sharding,
+    /// This worker's shard, below `shard_count`.
+    pub shard_index: usize,
+    /// Number of shards, at least 1.
+    pub shard_count: usize,
+    /// Seed of the shuffles.
+    pub seed: u64,
+    /// Batches to leave out at the front: the first one delivered has this number.
+    pub skip_batches: u64,
+}

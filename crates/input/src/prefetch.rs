@@ -1,0 +1,103 @@
+//! A thread that reads ahead: batches are parsed and prepared while the model computes.
+
+use std::thread::JoinHandle;
+
+use tokio::sync::mpsc;
+use trainyard_diagnostic::{Code, Diagnostic};
+
+use crate::{Batch, Dataset, Error, Position};
+
+/// Why no more batches come.
+#[derive(Debug)]
+pub enum PrefetchError<E> {
+    /// The input failed.
+    Input(Error),
+    /// The preparation of a batch failed.
+    Prepare(E),
+    /// The input thread ended without a word: a fault in this program.
+    Panicked,
+}
+
+impl<E: Into<Diagnostic>> From<PrefetchError<E>> for Diagnostic {
+    fn from(error: PrefetchError<E>) -> Self {
+        match error {
+            PrefetchError::Input(error) => error.into(),
+            PrefetchError::Prepare(error) => error.into(),
+            PrefetchError::Panicked => Self::error(Code::E9001, "the input thread panicked"),
+        }
+    }
+}
+
+type Item<T, E> = Result<(Position, T), PrefetchError<E>>;
+
+/// Prepared batches, at most `depth` ahead. Dropping it ends the thread.
+#[derive(Debug)]
+pub struct Prefetch<T, E> {
+    queue: mpsc::Receiver<Item<T, E>>,
+    thread: Option<JoinHandle<()>>,
+    depth: usize,
+}
+
+impl<T: Send + 'static, E: Send + 'static> Prefetch<T, E> {
+    /// Starts to read. `map` prepares each batch, on the input's thread.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub fn spawn(
+        dataset: Dataset,
+        depth: usize,
+        mut map: impl FnMut(Batch) -> Result<T, E> + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (sender, queue) = mpsc::channel(depth.max(1));
+        let work = move || {
+            for batch in dataset {
+                let item = match batch {
+                    Ok(batch) => {
+                        let position = batch.position;
+                        map(batch).map(|prepared| (position, prepared)).map_err(PrefetchError::Prepare)
+                    }
+                    Err(error) => Err(PrefetchError::Input(error)),
+                };
+                let last = item.is_err();
+                if sender.blocking_send(item).is_err() || last {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("input".to_owned()).spawn(work)?;
+        Ok(Self { queue, thread: Some(thread), depth })
+    }
+
+    /// Returns the next batch; nothing at the end of the input.
+    pub async fn next(&mut self) -> Option<Item<T, E>> {
+        let item = self.queue.recv().await;
+        item.or_else(|| self.ended())
+    }
+
+    /// Returns the next batch where there is no runtime.
+    ///
+    /// # Panics
+    /// It is called from asynchronous code.
+    pub fn blocking_next(&mut self) -> Option<Item<T, E>> {
+        let item = self.queue.blocking_recv();
+        item.or_else(|| self.ended())
+    }
+
+    /// Returns (batches that wait, batches that may).
+    pub fn fill(&self) -> (usize, usize) {
+        (self.queue.len(), self.depth)
+    }
+
+    fn ended(&mut self) -> Option<Item<T, E>> {
+        match self.thread.take()?.join() {
+            Ok(()) => None,
+            Err(_) => Some(Err(PrefetchError::Panicked)),
+        }
+    }
+}
+
+impl<T, E> Drop for Prefetch<T, E> {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
