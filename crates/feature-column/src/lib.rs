@@ -1,1 +1,19 @@
 //! Feature columns: from a batch of records to ids and numbers.
+//!
+//! One file per kind of column. What comes out is ready for arithmetic: numbers normalised, texts hashed, ids
+//! deduplicated once per batch and shared by everything that looks them up.
+
+mod bucketized;
+mod columns;
+mod crossed;
+mod error;
+mod hashed;
+mod identity;
+mod ids;
+mod numeric;
+mod vocabulary;
+
+pub use columns::{Categorical, FeatureColumns, Features, Numeric};
+pub use crossed::{CROSS_HASH_KEY, fingerprint_concatenate};
+pub use error::Error;
+pub use ids::Ids;

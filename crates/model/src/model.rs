@@ -95,7 +95,12 @@ pub trait Model: Send + Sync + 'static {
     fn scores(&self, metrics: &Self::Metrics) -> Scores;
 
     /// Returns the predictions of each row, by TensorFlow's keys.
-    fn predict(&self, features: &Self::Features, values: &Values, scratch: &mut Self::Scratch) -> Vec<BTreeMap<String, Prediction>>;
+    fn predict(
+        &self,
+        features: &Self::Features,
+        values: &Values,
+        scratch: &mut Self::Scratch,
+    ) -> Vec<BTreeMap<String, Prediction>>;
 
     /// Returns a description of the model for an exported signature: what a stranger needs to rebuild it.
     fn describe(&self) -> serde_json::Value;

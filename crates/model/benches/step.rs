@@ -1,0 +1,58 @@
+//! Milliseconds of a forward and backward pass of the click-through model: `cargo bench -p trainyard-model`.
+
+use std::path::Path;
+use std::time::Instant;
+
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use trainyard_input::{Batch, Bytes, Column, FieldKind, Position};
+use trainyard_model::{Canned, Model};
+use trainyard_run_config::Job;
+use trainyard_variable::Read;
+
+fn main() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/ctr.toml");
+    let job = Job::load(&path, &[]).expect("the shipped job loads");
+    let model = Canned::from_job(&job).expect("the shipped model builds");
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    for rows in [128, 512] {
+        let columns = model.schema().fields.iter().map(|field| match field.kind {
+            FieldKind::Float { .. } => {
+                Column::Float((0..rows).map(|_| f32::from(u8::from(random.random_bool(0.3)))).collect())
+            }
+            FieldKind::Int { .. } => Column::Int(vec![0; rows]),
+            FieldKind::Bytes => {
+                let mut texts = Bytes::default();
+                (0..rows).for_each(|_| {
+                    texts.push(format!("{:08x}", random.random_range(0..50_000_u32)).as_bytes())
+                });
+                Column::Bytes(texts)
+            }
+        });
+        let batch = Batch { rows, columns: columns.collect(), position: Position::default() };
+        let features = model.features(&batch).expect("the batch is good");
+        let sizes =
+            model.reads(&features).into_iter().zip(model.variables()).map(|(read, spec)| match read {
+                Read::Whole => spec.len(),
+                Read::Rows(rows) => rows.len() * spec.width(),
+                Read::Nothing => 0,
+            });
+        let values: Vec<Vec<f32>> =
+            sizes.map(|size| (0..size).map(|_| random.random_range(-0.1..0.1)).collect()).collect();
+        let (mut gradients, mut scratch) = (Vec::new(), Default::default());
+        let time = |steps: u32, work: &mut dyn FnMut()| {
+            let start = Instant::now();
+            (0..steps).for_each(|_| work());
+            start.elapsed().as_secs_f64() * 1e3 / f64::from(steps)
+        };
+        let mut step = || drop(model.train(&features, &values, &mut gradients, &mut scratch));
+        time(50, &mut step);
+        let step = time(500, &mut step);
+        let prepare = time(500, &mut || drop(model.features(&batch)));
+        let flops = 6.0 * rows as f64 * (429.0 * 256.0 + 256.0 * 128.0 + 128.0);
+        println!(
+            "batch {rows}: train {step:.3} ms ({:.0} GFLOP/s), features {prepare:.3} ms",
+            flops / step / 1e6
+        );
+    }
+}

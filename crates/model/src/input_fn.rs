@@ -1,0 +1,86 @@
+//! The input function (`input_fn`): from a job to the options of one worker's input.
+
+use std::path::PathBuf;
+
+use trainyard_diagnostic::Diagnostic;
+use trainyard_input as input;
+use trainyard_run_config as job;
+use trainyard_run_config::{InputPart, Job, resolve_files};
+
+/// Which input of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// `[input.train]`.
+    Train,
+    /// `[input.eval]`.
+    Eval,
+    /// `[input.train]`, read once and in order, to score it.
+    TrainForEvaluation,
+}
+
+/// A worker's share of the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    /// Below `count`.
+    pub index: usize,
+    /// At least 1.
+    pub count: usize,
+    /// Batches already applied: the first one delivered has this number.
+    pub skip_batches: u64,
+}
+
+impl Shard {
+    /// The whole input, from its start.
+    pub const WHOLE: Self = Self { index: 0, count: 1, skip_batches: 0 };
+}
+
+/// Returns the options of an input. `dead_letter` is where bad rows go, under `bad_rows = "skip"`.
+///
+/// # Errors
+/// A file that does not exist, or no such input in the job.
+pub fn input_options(
+    job: &Job,
+    part: Part,
+    shard: Shard,
+    dead_letter: Option<PathBuf>,
+) -> Result<input::Options, Diagnostic> {
+    let eval = job.input.eval.as_ref();
+    let section: &InputPart = match part {
+        Part::Eval => eval.ok_or_else(|| {
+            let problem =
+                Diagnostic::error(trainyard_diagnostic::Code::E1005, "the job has no section [input.eval]");
+            problem.help("add it, with files = [\"eval.csv\"]")
+        })?,
+        Part::Train | Part::TrainForEvaluation => &job.input.train,
+    };
+    let once = part == Part::TrainForEvaluation;
+    Ok(input::Options {
+        files: resolve_files(job, section)?,
+        format: match job.input.format {
+            job::Format::Csv => input::Format::Csv,
+            job::Format::Tsv => input::Format::Tsv,
+        },
+        columns: job.input.columns.clone(),
+        trim: job.input.trim,
+        missing: job.input.missing.clone(),
+        bad_rows: match job.input.bad_rows {
+            job::BadRows::Fail => input::BadRows::Fail,
+            job::BadRows::Skip => input::BadRows::Skip,
+        },
+        bad_rows_max: job.input.bad_rows_max,
+        dead_letter,
+        batch_size: section.batch_size,
+        shuffle_rows: if once { 0 } else { section.shuffle_rows },
+        epochs: if once { Some(1) } else { section.epochs },
+        sharding: match section.sharding {
+            _ if once => input::Sharding::None,
+            job::Sharding::None => input::Sharding::None,
+            job::Sharding::File => input::Sharding::File,
+            job::Sharding::Row => input::Sharding::Row,
+        },
+        shard_index: shard.index,
+        shard_count: shard.count,
+        seed: job.run.seed,
+        skip_batches: shard.skip_batches,
+    })
+}

@@ -1,0 +1,198 @@
+//! Premade estimators: gradients against finite differences, names against TensorFlow's, labels and predictions.
+#![expect(clippy::unwrap_used, reason = "a model that is not as the test says fails the test")]
+
+use std::path::Path;
+
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use trainyard_input::{BadRows, Batch, Dataset, Format, Options, Sharding};
+use trainyard_model::{Canned, Error, Model, Prediction};
+use trainyard_run_config::Job;
+use trainyard_variable::{Read, Values};
+
+const FEATURES: &str = r#"
+model_dir = "unused"
+[input]
+label = { column = "y" LABEL }
+weight_column = "w"
+train = { files = ["unused.csv"] }
+[[feature]]
+column = "x"
+kind = "numeric"
+wide = true
+deep = true
+[[feature]]
+column = "x"
+kind = "bucketized"
+boundaries = [-0.5, 0.5]
+wide = true
+deep = true
+[[feature]]
+column = "c"
+kind = "hashed"
+buckets = 7
+wide = true
+deep = { embedding = 3 }
+[[feature]]
+column = "d"
+kind = "vocabulary"
+values = ["p", "q"]
+oov_buckets = 1
+wide = true
+deep = { indicator = true }
+[[feature]]
+columns = ["x_bucketized", "c"]
+kind = "crossed"
+buckets = 5
+wide = true
+[train]
+max_steps = 1
+"#;
+
+fn model(kind: &str, label: &str) -> Canned {
+    let mut text = FEATURES.replace("LABEL", label);
+    if kind.starts_with("linear") {
+        text = text
+            .replace("deep = true\n", "")
+            .replace("deep = { embedding = 3 }\n", "")
+            .replace("deep = { indicator = true }\n", "");
+    } else {
+        text.push_str("[model]\nhidden_units = [6, 4]\n");
+    }
+    if kind.starts_with("dnn_c") || kind.starts_with("dnn_r") {
+        text = text
+            .replace("wide = true\n", "")
+            .replace("buckets = 5\n", "buckets = 5\ndeep = { embedding = 2 }\n");
+    }
+    if !text.contains("[model]") {
+        text.push_str("[model]\n");
+    }
+    text.push_str(&format!("kind = \"{kind}\"\n"));
+    let job = Job::parse(Path::new("job.toml"), &text, &[])
+        .unwrap_or_else(|problems| panic!("{}", trainyard_diagnostic::render_all(&problems)));
+    Canned::from_job(&job).unwrap()
+}
+
+fn batch(model: &Canned, rows: &str) -> Batch {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.csv");
+    std::fs::write(&path, format!("x,c,d,y,w\n{rows}")).unwrap();
+    let options = Options {
+        files: vec![path],
+        format: Format::Csv,
+        columns: None,
+        trim: true,
+        missing: Vec::new(),
+        bad_rows: BadRows::Fail,
+        bad_rows_max: 0,
+        dead_letter: None,
+        batch_size: 100,
+        shuffle_rows: 0,
+        epochs: Some(1),
+        sharding: Sharding::None,
+        shard_index: 0,
+        shard_count: 1,
+        seed: 0,
+        skip_batches: 0,
+    };
+    Dataset::open(options, model.schema().clone()).unwrap().next().unwrap().unwrap()
+}
+
+fn random_values(model: &Canned, features: &<Canned as Model>::Features, seed: u64) -> Values {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let reads = model.reads(features);
+    let sizes = reads.iter().zip(model.variables()).map(|(read, spec)| match read {
+        Read::Whole => spec.len(),
+        Read::Rows(rows) => rows.len() * spec.width(),
+        Read::Nothing => 0,
+    });
+    sizes.map(|size| (0..size).map(|_| random.random_range(-0.5..0.5)).collect()).collect()
+}
+
+const ROWS: &str = "0.3,a,p,1,1\n-1.2,b,q,0,2\n0.9,a,r,1,0.5\n2.1,,q,0,1\n";
+
+#[test]
+fn gradients_agree_with_finite_differences() {
+    for (kind, label) in [
+        ("linear_classifier", ""),
+        ("linear_regressor", ""),
+        ("dnn_classifier", ""),
+        ("dnn_linear_combined_classifier", ""),
+        ("dnn_linear_combined_regressor", ""),
+        ("dnn_linear_combined_classifier", ", vocabulary = [\"0\", \"1\", \"2\"]"),
+    ] {
+        for seed in [1, 2] {
+            let model = model(kind, label);
+            let features = model.features(&batch(&model, ROWS)).unwrap();
+            let mut values = random_values(&model, &features, seed);
+            let (mut gradients, mut scratch) = (Vec::new(), Default::default());
+            model.train(&features, &values, &mut gradients, &mut scratch).unwrap();
+            let step = 2e-3;
+            for variable in 0..values.len() {
+                for place in 0..values[variable].len() {
+                    let before = values[variable][place];
+                    let mut loss_at = |value: f32| {
+                        values[variable][place] = value;
+                        model.train(&features, &values, &mut Vec::new(), &mut scratch).unwrap().loss
+                    };
+                    let numeric = (loss_at(before + step) - loss_at(before - step)) / (2.0 * f64::from(step));
+                    values[variable][place] = before;
+                    let given = f64::from(gradients[variable][place]);
+                    let name = &model.variables()[variable].name;
+                    assert!(
+                        (numeric - given).abs() < 4e-3,
+                        "{kind}{label} seed {seed}: {name}[{place}] {numeric} {given}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn variables_have_tensorflows_names_and_shapes() {
+    let model = model("dnn_linear_combined_classifier", "");
+    let given: Vec<(&str, Vec<usize>)> =
+        model.variables().iter().map(|spec| (spec.name.as_str(), spec.shape.clone())).collect();
+    let expected = [
+        ("linear/linear_model/x/weights", vec![1, 1]),
+        ("linear/linear_model/c/weights", vec![7, 1]),
+        ("linear/linear_model/c_X_x_bucketized/weights", vec![5, 1]),
+        ("linear/linear_model/d/weights", vec![3, 1]),
+        ("linear/linear_model/x_bucketized/weights", vec![3, 1]),
+        ("linear/linear_model/bias_weights", vec![1]),
+        ("dnn/input_from_feature_columns/input_layer/c_embedding/embedding_weights", vec![7, 3]),
+        ("dnn/hiddenlayer_0/kernel", vec![10, 6]),
+        ("dnn/hiddenlayer_0/bias", vec![6]),
+        ("dnn/hiddenlayer_1/kernel", vec![6, 4]),
+        ("dnn/hiddenlayer_1/bias", vec![4]),
+        ("dnn/logits/kernel", vec![4, 1]),
+        ("dnn/logits/bias", vec![1]),
+    ];
+    assert_eq!(given, expected);
+}
+
+#[test]
+fn predictions_have_tensorflows_keys() {
+    let model = model("dnn_classifier", ", vocabulary = [\"no\", \"perhaps\", \"yes\"]");
+    let labelled = batch(&model, "0.3,a,p,yes,1\n-1.2,b,q,no,2\n");
+    let features = model.features(&labelled).unwrap();
+    let values = random_values(&model, &features, 3);
+    let predictions = model.predict(&features, &values, &mut Default::default());
+    assert_eq!(predictions.len(), 2);
+    let keys: Vec<&str> = predictions[0].keys().map(String::as_str).collect();
+    assert_eq!(keys, ["all_class_ids", "all_classes", "class_ids", "classes", "logits", "probabilities"]);
+    let Prediction::Floats(probabilities) = &predictions[0]["probabilities"] else { panic!() };
+    assert!((probabilities.iter().sum::<f32>() - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn labels_outside_the_vocabulary_are_named() {
+    let model = model("dnn_classifier", ", vocabulary = [\"no\", \"perhaps\", \"yes\"]");
+    let error = model.features(&batch(&model, "0.3,a,p,maybe,1\n")).unwrap_err();
+    assert!(matches!(&error, Error::Value { column, .. } if column == "y"), "{error}");
+    assert!(
+        error.to_string().contains("label \"maybe\" is not in the vocabulary no, perhaps, yes"),
+        "{error}"
+    );
+}
