@@ -1,1 +1,25 @@
 //! Checkpoints: layout on disk, manifest, writer, reader and retention.
+//!
+//! One folder per step, `model.ckpt-<step>`, holds one safetensors file per parameter server and a manifest that
+//! names every file, tensor, size and checksum. The folder appears by one rename, so that it is whole or absent.
+//! Readers go by variable and row, never by file: any number of servers reads what any other number wrote.
+
+mod damage;
+mod durable;
+mod error;
+mod job_state;
+mod manifest;
+mod model_dir;
+mod reader;
+mod retention;
+mod writer;
+
+pub use damage::latest_good;
+pub use durable::write_atomically;
+pub use error::Error;
+pub use job_state::{JobPhase, JobState};
+pub use manifest::{Manifest, PositionRecord, ShardRecord, TensorRecord, differences, misfit};
+pub use model_dir::{Found, claim_epoch, cluster_id, list, step_folder};
+pub use reader::Checkpoint;
+pub use retention::{Pin, pin, retain, sweep};
+pub use writer::{ShardState, SliceView, abandon, begin, commit, write_shard};

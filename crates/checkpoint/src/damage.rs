@@ -1,0 +1,51 @@
+//! Finding the newest good checkpoint, and setting damaged ones aside.
+
+use std::path::{Path, PathBuf};
+
+use trainyard_diagnostic::{Code, Diagnostic};
+
+use crate::durable::rename;
+use crate::{Checkpoint, Error, list};
+
+/// Returns the newest checkpoint whose every byte is as it was written.
+///
+/// A damaged one is renamed to `damaged.model.ckpt-<step>` and told to `warn`; nothing is deleted.
+///
+/// # Errors
+/// The folder cannot be read, or a damaged checkpoint cannot be set aside.
+pub fn latest_good(model_dir: &Path, warn: &mut dyn FnMut(Diagnostic)) -> Result<Option<Checkpoint>, Error> {
+    let mut candidates = list(model_dir)?;
+    while let Some(found) = candidates.pop() {
+        let outcome =
+            Checkpoint::open(&found.path).and_then(|checkpoint| checkpoint.verify().map(|()| checkpoint));
+        let error = match outcome {
+            Ok(checkpoint) => return Ok(Some(checkpoint)),
+            Err(error) => error,
+        };
+        let aside = free_name(model_dir, found.step);
+        rename(&found.path, &aside)?;
+        let next = match candidates.last() {
+            Some(next) => format!(
+                "using step {} instead; {} steps will be repeated",
+                next.step,
+                found.step.saturating_sub(next.step)
+            ),
+            None => "there is no older one: training starts from the beginning".to_owned(),
+        };
+        let message = format!("checkpoint step {} is damaged and was set aside", found.step);
+        let mut problem = Diagnostic::warning(Code::E3001, message).note(error.to_string());
+        if let Some(source) = std::error::Error::source(&error) {
+            problem = problem.note(source.to_string());
+        }
+        warn(problem.note(format!("{next}; nothing was deleted: it is now {}", aside.display())));
+    }
+    Ok(None)
+}
+
+fn free_name(model_dir: &Path, step: u64) -> PathBuf {
+    let name = |attempt: u64| match attempt {
+        0 => model_dir.join(format!("damaged.model.ckpt-{step}")),
+        attempt => model_dir.join(format!("damaged.model.ckpt-{step}.{attempt}")),
+    };
+    (0..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(u64::MAX))
+}

@@ -1,0 +1,42 @@
+//! Files that survive: written beside, flushed, renamed, and the folder flushed.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+
+use crate::Error;
+
+/// Replaces a file in one step: a reader sees the old text or the new, also after a power cut.
+///
+/// # Errors
+/// The file cannot be written, flushed or renamed; the old one is then as it was.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let beside = path.with_file_name(name);
+    let written = write_and_flush(&beside, bytes).and_then(|()| rename(&beside, path));
+    if written.is_err() {
+        drop(std::fs::remove_file(&beside));
+    }
+    written
+}
+
+/// Writes a file and flushes it to the disk.
+pub(crate) fn write_and_flush(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let mut file = File::create(path).map_err(Error::io("create", path))?;
+    file.write_all(bytes).map_err(Error::io("write", path))?;
+    file.sync_all().map_err(Error::io("flush", path))
+}
+
+/// Renames, and makes the rename durable.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), Error> {
+    std::fs::rename(from, to).map_err(Error::io("rename", from))?;
+    flush_folder(to.parent().unwrap_or(Path::new(".")))
+}
+
+/// Makes the names in a folder durable.
+pub(crate) fn flush_folder(folder: &Path) -> Result<(), Error> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let handle = File::open(folder).map_err(Error::io("open", folder))?;
+    handle.sync_all().map_err(Error::io("flush", folder))
+}

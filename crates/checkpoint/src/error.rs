@@ -1,0 +1,89 @@
+//! What can go wrong with checkpoints.
+
+use std::path::{Path, PathBuf};
+
+use trainyard_diagnostic::{Code, Diagnostic};
+
+/// A failed operation.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file operation failed.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What we were doing: `write`, `rename`, ...
+        action: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file does not hold what its manifest says.
+    #[error("{} is damaged: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where, expected and found.
+        what: String,
+    },
+    /// Too little space.
+    #[error("not enough space for a checkpoint in {}: need {need} bytes, {free} are free", path.display())]
+    Space {
+        /// The folder.
+        path: PathBuf,
+        /// Bytes needed.
+        need: u64,
+        /// Bytes free.
+        free: u64,
+    },
+    /// A variable or slot that the checkpoint does not hold.
+    #[error("{} holds no `{tensor}` for rows {begin}..{end}", path.display())]
+    Absent {
+        /// The checkpoint.
+        path: PathBuf,
+        /// Variable, or variable and slot.
+        tensor: String,
+        /// First row.
+        begin: usize,
+        /// One past the last row.
+        end: usize,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+
+    pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), what: what.into() }
+    }
+}
+
+impl From<Error> for Diagnostic {
+    fn from(error: Error) -> Self {
+        let mut text = error.to_string();
+        if let Some(source) = std::error::Error::source(&error) {
+            text = format!("{text}: {source}");
+        }
+        match error {
+            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+                Self::error(Code::E1202, text)
+                    .help("give this user the right to the folder, or choose another model_dir")
+            }
+            Error::Io { .. } => {
+                Self::error(Code::E3003, text).help("check the disk and the folder model_dir")
+            }
+            Error::Damaged { .. } => {
+                Self::error(Code::E3001, text).help("restore the file from a copy, or remove the folder")
+            }
+            Error::Space { .. } => {
+                Self::error(Code::E3006, text).help("free space, or choose another model_dir")
+            }
+            Error::Absent { .. } => {
+                Self::error(Code::E3002, text).help("use the job that wrote the checkpoint")
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The manifest of a checkpoint, and whether a checkpoint fits a model.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_variable::VariableSpec;
+
+/// The version of the layout on disk.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+
+/// How far the training data of one shard has been applied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PositionRecord {
+    /// Data shard.
+    pub shard: u64,
+    /// Pass of its latest batch.
+    pub pass: u64,
+    /// First batch not applied.
+    pub batch: u64,
+}
+
+/// One tensor of a shard file: the values of some rows of a variable, or of one of its slots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TensorRecord {
+    /// Name in the file.
+    pub name: String,
+    /// Variable.
+    pub variable: String,
+    /// Slot; absent = the values.
+    pub slot: Option<String>,
+    /// First row.
+    pub row_begin: usize,
+    /// One past the last row.
+    pub row_end: usize,
+    /// Values in a row.
+    pub width: usize,
+    /// Byte in the file at which its values begin.
+    pub offset: u64,
+    /// CRC-32C of its values.
+    pub crc32c: u32,
+}
+
+/// One parameter server's file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardRecord {
+    /// File name in the checkpoint's folder.
+    pub file: String,
+    /// Size.
+    pub bytes: u64,
+    /// CRC-32C of the header: everything before the first tensor.
+    pub header_crc32c: u32,
+    /// Index of the server.
+    pub ps: usize,
+    /// Pushes it had applied.
+    pub version: u64,
+    /// Data it had applied.
+    pub positions: Vec<PositionRecord>,
+    /// Its tensors.
+    pub tensors: Vec<TensorRecord>,
+}
+
+/// What a checkpoint is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of the layout on disk.
+    pub format_version: u32,
+    /// 128 bits in hexadecimal, minted once per model folder.
+    pub cluster_id: String,
+    /// Incarnation of the chief that wrote it.
+    pub cluster_epoch: u64,
+    /// Steps applied.
+    pub global_step: u64,
+    /// Number of parameter servers that wrote it.
+    pub num_ps: usize,
+    /// Variables of the model.
+    pub variables: Vec<VariableSpec>,
+    /// Update rules, by group.
+    pub optimizers: BTreeMap<String, OptimizerConfig>,
+    /// Files.
+    pub shards: Vec<ShardRecord>,
+    /// What the positions of the data mean: another value, another division of the input.
+    pub input: String,
+    /// When it was written, seconds since 1970.
+    pub created_unix_secs: u64,
+}
+
+impl Manifest {
+    /// Returns a manifest of this release's format.
+    pub fn new(cluster_id: String, cluster_epoch: u64, global_step: u64, created_unix_secs: u64) -> Self {
+        Self {
+            format_version: FORMAT_VERSION,
+            cluster_id,
+            cluster_epoch,
+            global_step,
+            num_ps: 0,
+            variables: Vec::new(),
+            optimizers: BTreeMap::new(),
+            shards: Vec::new(),
+            input: String::new(),
+            created_unix_secs,
+        }
+    }
+}
+
+/// Returns every difference between a checkpoint and a model, one a line.
+pub fn differences(
+    manifest: &Manifest,
+    variables: &[VariableSpec],
+    optimizers: &BTreeMap<String, OptimizerConfig>,
+) -> Vec<String> {
+    let shown =
+        |spec: Option<&VariableSpec>| spec.map_or("-".to_owned(), |spec| format!("f32{:?}", spec.shape));
+    let find = |specs: &[VariableSpec], name: &str| specs.iter().find(|spec| spec.name == name).cloned();
+    let mut names: Vec<&String> = manifest.variables.iter().chain(variables).map(|spec| &spec.name).collect();
+    names.sort();
+    names.dedup();
+    let mut out = Vec::new();
+    for name in names {
+        let (have, want) = (find(&manifest.variables, name), find(variables, name));
+        let what = match (&have, &want) {
+            (Some(have), Some(want)) if have.shape == want.shape => {
+                let (have, want) =
+                    (manifest.optimizers.get(&have.optimizer_group), optimizers.get(&want.optimizer_group));
+                let slots = |config: Option<&OptimizerConfig>| {
+                    config
+                        .map(|config| config.slots().iter().map(|slot| slot.name).collect::<Vec<_>>())
+                        .unwrap_or_default()
+                };
+                if slots(have) != slots(want) {
+                    out.push(format!(
+                        "{name}   checkpoint slots {:?}   model slots {:?}   optimizer",
+                        slots(have),
+                        slots(want)
+                    ));
+                }
+                continue;
+            }
+            (Some(_), Some(_)) => "shape",
+            (Some(_), None) => "not in model",
+            (None, _) => "not in checkpoint",
+        };
+        out.push(format!(
+            "{name}   checkpoint {}   model {}   {what}",
+            shown(have.as_ref()),
+            shown(want.as_ref())
+        ));
+    }
+    out
+}
+
+/// Returns the message for a checkpoint that does not fit, with every difference.
+pub fn misfit(
+    manifest: &Manifest,
+    variables: &[VariableSpec],
+    optimizers: &BTreeMap<String, OptimizerConfig>,
+) -> Option<Diagnostic> {
+    let found = differences(manifest, variables, optimizers);
+    if found.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "checkpoint step {} does not fit the model ({} differences)",
+        manifest.global_step,
+        found.len()
+    );
+    let problem =
+        Diagnostic::error(Code::E3002, message).help("use the job that wrote it, or another model_dir");
+    Some(found.into_iter().fold(problem, Diagnostic::note))
+}

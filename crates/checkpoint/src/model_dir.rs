@@ -1,0 +1,106 @@
+//! The model folder: its checkpoints, its identity, its epoch.
+
+use std::path::{Path, PathBuf};
+
+use crate::durable::write_atomically;
+use crate::{Error, Manifest};
+
+/// Name of the manifest in a checkpoint's folder.
+pub(crate) const MANIFEST: &str = "manifest.json";
+/// What the folder of a checkpoint begins with.
+const PREFIX: &str = "model.ckpt-";
+
+/// A committed checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Steps applied.
+    pub step: u64,
+    /// Incarnation of the chief that wrote it; 0 where the manifest cannot be read.
+    pub epoch: u64,
+    /// Its folder.
+    pub path: PathBuf,
+}
+
+/// Returns the name of a step's folder.
+pub fn step_folder(step: u64) -> String {
+    format!("{PREFIX}{step}")
+}
+
+/// Returns the committed checkpoints, oldest first: by epoch, then by step. A folder that does not exist holds none.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn list(model_dir: &Path) -> Result<Vec<Found>, Error> {
+    let entries = match std::fs::read_dir(model_dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io("read", model_dir)(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        let step =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|step| step.parse().ok());
+        let Some(step) = step else { continue };
+        let path = entry.path();
+        if !path.join(MANIFEST).is_file() {
+            continue;
+        }
+        let manifest = std::fs::read(path.join(MANIFEST)).ok();
+        let manifest = manifest.and_then(|text| serde_json::from_slice::<Manifest>(&text).ok());
+        found.push(Found { step, epoch: manifest.map_or(0, |manifest| manifest.cluster_epoch), path });
+    }
+    found.sort_by_key(|found| (found.epoch, found.step));
+    Ok(found)
+}
+
+/// Writes TensorFlow's state file, `checkpoint`. It is for tools and people; our readers go by manifests.
+pub(crate) fn write_state_file(model_dir: &Path, names: &[String]) -> Result<(), Error> {
+    let mut text = String::new();
+    if let Some(last) = names.last() {
+        text.push_str(&format!("model_checkpoint_path: \"{last}\"\n"));
+    }
+    for name in names {
+        text.push_str(&format!("all_model_checkpoint_paths: \"{name}\"\n"));
+    }
+    write_atomically(&model_dir.join("checkpoint"), text.as_bytes())
+}
+
+/// Returns the folder's 128-bit id, and makes `fresh` its id if it has none.
+///
+/// # Errors
+/// The file cannot be read or written, or does not hold an id.
+pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
+    let path = model_dir.join("cluster_id");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => u128::from_str_radix(text.trim(), 16).map_err(|_| {
+            Error::damaged(&path, format!("`{}` is not a cluster id", text.trim().escape_default()))
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(model_dir).map_err(Error::io("create", model_dir))?;
+            write_atomically(&path, format!("{fresh:032x}\n").as_bytes())?;
+            Ok(fresh)
+        }
+        Err(error) => Err(Error::io("read", &path)(error)),
+    }
+}
+
+/// Raises the folder's epoch by one, durably, and returns it. The first is 1.
+///
+/// # Errors
+/// The file cannot be read or written, or does not hold a number.
+pub fn claim_epoch(model_dir: &Path) -> Result<u64, Error> {
+    let path = model_dir.join("cluster_epoch");
+    let epoch = match std::fs::read_to_string(&path) {
+        Ok(text) => {
+            let epoch = text.trim().parse::<u64>();
+            epoch.map_err(|_| {
+                Error::damaged(&path, format!("`{}` is not an epoch", text.trim().escape_default()))
+            })?
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+        Err(error) => return Err(Error::io("read", &path)(error)),
+    };
+    write_atomically(&path, format!("{}\n", epoch + 1).as_bytes())?;
+    Ok(epoch + 1)
+}

@@ -1,0 +1,199 @@
+//! Reading a checkpoint by variable and row.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::manifest::FORMAT_VERSION;
+use crate::model_dir::MANIFEST;
+use crate::{Error, Manifest};
+
+/// Largest manifest, in bytes.
+const MANIFEST_BYTES_MAX: u64 = 256 << 20;
+/// Bytes read at once while a file is verified.
+const VERIFY_BYTES: usize = 1 << 20;
+
+/// An opened checkpoint.
+#[derive(Debug)]
+pub struct Checkpoint {
+    path: PathBuf,
+    manifest: Manifest,
+    files: BTreeMap<String, File>,
+}
+
+fn plain(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 255
+        && !name.starts_with('.')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+fn regular(path: &Path) -> Result<std::fs::Metadata, Error> {
+    let metadata = std::fs::symlink_metadata(path).map_err(Error::io("find", path))?;
+    if metadata.is_file() { Ok(metadata) } else { Err(Error::damaged(path, "it is not a regular file")) }
+}
+
+impl Checkpoint {
+    /// Opens the checkpoint in a folder: reads its manifest and checks every file's name, kind and size, and that
+    /// every tensor lies within its file.
+    ///
+    /// # Errors
+    /// Something is missing or does not agree.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let manifest_path = path.join(MANIFEST);
+        let length = regular(&manifest_path)?.len();
+        if length > MANIFEST_BYTES_MAX {
+            return Err(Error::damaged(
+                &manifest_path,
+                format!("{length} bytes, at most {MANIFEST_BYTES_MAX} are read"),
+            ));
+        }
+        let text = std::fs::read(&manifest_path).map_err(Error::io("read", &manifest_path))?;
+        let manifest: Manifest = serde_json::from_slice(&text)
+            .map_err(|error| Error::damaged(&manifest_path, error.to_string()))?;
+        if manifest.format_version != FORMAT_VERSION {
+            let what =
+                format!("format version {}, this release reads {FORMAT_VERSION}", manifest.format_version);
+            return Err(Error::damaged(&manifest_path, what));
+        }
+        let mut files = BTreeMap::new();
+        for shard in &manifest.shards {
+            if !plain(&shard.file) {
+                return Err(Error::damaged(
+                    &manifest_path,
+                    format!("file name `{}` is not plain", shard.file.escape_default()),
+                ));
+            }
+            let file_path = path.join(&shard.file);
+            let length = regular(&file_path)?.len();
+            if length != shard.bytes {
+                return Err(Error::damaged(&file_path, format!("{length} bytes, expected {}", shard.bytes)));
+            }
+            for tensor in &shard.tensors {
+                let end = tensor
+                    .row_end
+                    .checked_sub(tensor.row_begin)
+                    .and_then(|rows| rows.checked_mul(tensor.width));
+                let end = end
+                    .and_then(|values| values.checked_mul(4))
+                    .and_then(|bytes| tensor.offset.checked_add(bytes as u64));
+                if end.is_none_or(|end| end > shard.bytes) {
+                    return Err(Error::damaged(
+                        &manifest_path,
+                        format!("tensor `{}` lies outside its file", tensor.name),
+                    ));
+                }
+            }
+            files.insert(shard.file.clone(), File::open(&file_path).map_err(Error::io("open", &file_path))?);
+        }
+        Ok(Self { path: path.to_owned(), manifest, files })
+    }
+
+    /// Returns the folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Reads every byte and compares every checksum.
+    ///
+    /// # Errors
+    /// The first file and tensor that differ, with the expected and the found checksum.
+    pub fn verify(&self) -> Result<(), Error> {
+        for shard in &self.manifest.shards {
+            let path = self.path.join(&shard.file);
+            let front = shard.tensors.iter().map(|tensor| tensor.offset).min().unwrap_or(shard.bytes);
+            self.compare(&path, &shard.file, 0, front, shard.header_crc32c, "header")?;
+            for tensor in &shard.tensors {
+                let bytes = (tensor.row_end - tensor.row_begin) as u64 * tensor.width as u64 * 4;
+                self.compare(&path, &shard.file, tensor.offset, bytes, tensor.crc32c, &tensor.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(
+        &self,
+        path: &Path,
+        file: &str,
+        offset: u64,
+        bytes: u64,
+        expected: u32,
+        name: &str,
+    ) -> Result<(), Error> {
+        let (mut found, mut done) = (0, 0);
+        let mut buffer = vec![0; VERIFY_BYTES.min(bytes as usize)];
+        while done < bytes {
+            let part = (bytes - done).min(VERIFY_BYTES as u64) as usize;
+            self.file(file)?
+                .read_exact_at(&mut buffer[..part], offset + done)
+                .map_err(Error::io("read", path))?;
+            found = crc32c::crc32c_append(found, &buffer[..part]);
+            done += part as u64;
+        }
+        if found == expected {
+            return Ok(());
+        }
+        let what = format!("{name} at byte {offset}: crc32c {found:08x}, expected {expected:08x}");
+        Err(Error::damaged(path, what))
+    }
+
+    fn file(&self, name: &str) -> Result<&File, Error> {
+        self.files.get(name).ok_or_else(|| Error::damaged(&self.path, format!("file `{name}` is not open")))
+    }
+
+    /// Reads `rows` of a variable, or of one of its slots, into `out`, whatever files they lie in.
+    ///
+    /// # Errors
+    /// A row is in no file, or a file cannot be read.
+    pub fn read_rows(
+        &self,
+        variable: &str,
+        slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        let mut covered = 0;
+        for shard in &self.manifest.shards {
+            for tensor in &shard.tensors {
+                if tensor.variable != variable || tensor.slot.as_deref() != slot {
+                    continue;
+                }
+                let (begin, end) = (rows.start.max(tensor.row_begin), rows.end.min(tensor.row_end));
+                if begin >= end {
+                    continue;
+                }
+                let place = (begin - rows.start) * tensor.width..(end - rows.start) * tensor.width;
+                let Some(part) = out.get_mut(place) else { continue };
+                let offset = tensor.offset + ((begin - tensor.row_begin) * tensor.width * 4) as u64;
+                let path = self.path.join(&shard.file);
+                let bytes = bytemuck::cast_slice_mut(part);
+                self.file(&shard.file)?.read_exact_at(bytes, offset).map_err(Error::io("read", &path))?;
+                covered += end - begin;
+            }
+        }
+        if covered == rows.len() {
+            return Ok(());
+        }
+        let tensor = slot.map_or(variable.to_owned(), |slot| format!("{variable}/{slot}"));
+        Err(Error::Absent { path: self.path.clone(), tensor, begin: rows.start, end: rows.end })
+    }
+
+    /// Reads a whole variable.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::read_rows`].
+    pub fn read(&self, variable: &str) -> Result<Vec<f32>, Error> {
+        let spec = self.manifest.variables.iter().find(|spec| spec.name == variable);
+        let (rows, len) = spec.map_or((1, 0), |spec| (spec.rows(), spec.len()));
+        let mut out = vec![0.0; len];
+        self.read_rows(variable, None, 0..rows, &mut out)?;
+        Ok(out)
+    }
+}

@@ -1,0 +1,256 @@
+//! Checkpoints on a real disk: whole, damaged, cut off at every step, read by other numbers of servers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use trainyard_checkpoint::*;
+use trainyard_diagnostic::Diagnostic;
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, VariableSpec};
+
+fn variables() -> Vec<VariableSpec> {
+    let spec = |name: &str, shape: &[usize]| VariableSpec {
+        name: name.into(),
+        shape: shape.into(),
+        access: Access::Rows,
+        initializer: Initializer::Zeros,
+        optimizer_group: "dnn".into(),
+    };
+    vec![spec("dnn/table", &[37, 3]), spec("dnn/bias", &[11]), spec("scalar", &[])]
+}
+
+fn optimizers() -> BTreeMap<String, OptimizerConfig> {
+    let adagrad = OptimizerConfig::Adagrad { learning_rate: 0.1, initial_accumulator_value: 0.1 };
+    BTreeMap::from([("dnn".to_owned(), adagrad)])
+}
+
+/// The value of a place, another for slots, different for every place.
+fn value(variable: usize, slot: bool, place: usize) -> f32 {
+    (variable * 1000 + place) as f32 + if slot { 0.5 } else { 0.25 }
+}
+
+fn layout(num_ps: usize) -> Layout {
+    Layout::new(&variables(), Partitioner::Fixed { num_shards: num_ps }, Placement::Greedy, num_ps)
+}
+
+fn write_files(folder: &Path, num_ps: usize) -> Vec<ShardRecord> {
+    let (layout, variables) = (layout(num_ps), variables());
+    let write = |ps: usize| {
+        let slices: Vec<_> = layout.of_ps(ps).map(|(_, slice)| slice.clone()).collect();
+        let buffers: Vec<[Vec<f32>; 2]> = slices
+            .iter()
+            .map(|slice| {
+                let places = slice.rows.start * slice.width..slice.rows.end * slice.width;
+                [false, true]
+                    .map(|slot| places.clone().map(|place| value(slice.variable, slot, place)).collect())
+            })
+            .collect();
+        let views: Vec<SliceView<'_>> = slices
+            .iter()
+            .zip(&buffers)
+            .map(|(slice, [values, slot])| SliceView {
+                variable: &variables[slice.variable].name,
+                part: slice.part,
+                rows: slice.rows.clone(),
+                width: slice.width,
+                values,
+                slots: vec![("accumulator", slot)],
+            })
+            .collect();
+        let positions = vec![PositionRecord { shard: 3, pass: 1, batch: 40 }];
+        let state = ShardState { ps, num_ps, version: 9, positions };
+        write_shard(folder, &state, &views).expect("a shard is written")
+    };
+    (0..num_ps).map(write).collect()
+}
+
+fn manifest(step: u64, epoch: u64, shards: Vec<ShardRecord>) -> Manifest {
+    Manifest {
+        num_ps: shards.len(),
+        variables: variables(),
+        optimizers: optimizers(),
+        shards,
+        ..Manifest::new("c1".into(), epoch, step, 1000 + step)
+    }
+}
+
+fn save(model_dir: &Path, step: u64, num_ps: usize) -> Checkpoint {
+    let folder = begin(model_dir, step, "test", 1000).expect("a checkpoint begins");
+    let shards = write_files(&folder, num_ps);
+    commit(model_dir, &folder, &manifest(step, 1, shards)).expect("a checkpoint is committed")
+}
+
+fn latest(model_dir: &Path) -> (Option<u64>, Vec<Diagnostic>) {
+    let mut warnings = Vec::new();
+    let found =
+        latest_good(model_dir, &mut |warning| warnings.push(warning)).expect("the folder is readable");
+    (found.map(|checkpoint| checkpoint.manifest().global_step), warnings)
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(25))]
+    #[test]
+    fn any_number_of_servers_reads_what_any_other_wrote(written in 1_usize..=5, read in 1_usize..=5) {
+        let folder = folder();
+        let checkpoint = save(folder.path(), 7, written);
+        checkpoint.verify().expect("it is whole");
+        for slice in &layout(read).slices {
+            let spec = &variables()[slice.variable];
+            for slot in [None, Some("accumulator")] {
+                let mut out = vec![0.0; slice.rows.len() * slice.width];
+                checkpoint.read_rows(&spec.name, slot, slice.rows.clone(), &mut out).expect("rows are read");
+                let first = slice.rows.start * slice.width;
+                let expected: Vec<f32> = (0..out.len()).map(|place| value(slice.variable, slot.is_some(), first + place)).collect();
+                prop_assert_eq!(out, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_or_a_cut_is_found_before_a_value_is_served(at in 0.0_f64..1.0, bit in 0_u8..8, cut in any::<bool>()) {
+        let folder = folder();
+        save(folder.path(), 1, 1);
+        let checkpoint = save(folder.path(), 2, 2);
+        let path = checkpoint.path().join("shard-1-of-2.safetensors");
+        let mut bytes = std::fs::read(&path).expect("the shard is there");
+        let place = (at * bytes.len() as f64) as usize;
+        if cut { bytes.truncate(place) } else { bytes[place] ^= 1 << bit }
+        std::fs::write(&path, bytes).expect("the shard is damaged");
+        let (step, warnings) = latest(folder.path());
+        prop_assert_eq!(step, Some(1));
+        let text = warnings[0].render();
+        prop_assert!(text.contains("step 2 is damaged and was set aside") && text.contains("using step 1 instead"), "{}", text);
+        prop_assert!(folder.path().join("damaged.model.ckpt-2/manifest.json").exists(), "nothing is deleted");
+    }
+}
+
+#[test]
+fn files_are_readable_by_the_safetensors_library() {
+    let folder = folder();
+    let checkpoint = save(folder.path(), 1, 1);
+    let bytes =
+        std::fs::read(checkpoint.path().join("shard-0-of-1.safetensors")).expect("the shard is there");
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).expect("it is a safetensors file");
+    let table = tensors.tensor("dnn/table/part_0").expect("the table is in it");
+    assert_eq!((table.shape(), table.dtype()), ([37, 3].as_slice(), safetensors::Dtype::F32));
+    assert_eq!(table.data()[..4], value(0, false, 0).to_le_bytes());
+}
+
+/// Stops a save after each of its steps, as a crash would, and asks for the latest.
+#[test]
+fn a_save_cut_off_anywhere_leaves_the_one_before() {
+    let folder = folder();
+    let dir = folder.path();
+    save(dir, 1, 2);
+    let temporary = begin(dir, 2, "crash", 10).expect("a checkpoint begins");
+    assert_eq!(latest(dir).0, Some(1), "after begin");
+    let shards = write_files(&temporary, 2);
+    assert_eq!(latest(dir).0, Some(1), "after the shards");
+    std::fs::write(temporary.join("manifest.json"), b"{\"half\":").expect("a cut manifest");
+    assert_eq!(latest(dir).0, Some(1), "in the manifest");
+    // A crash between rename and state file: the manifest alone counts.
+    let text = serde_json::to_vec(&manifest(2, 1, shards)).expect("a manifest");
+    std::fs::write(temporary.join("manifest.json"), text).expect("the manifest");
+    std::fs::rename(&temporary, dir.join("model.ckpt-2")).expect("the rename");
+    assert_eq!(latest(dir).0, Some(2), "after the rename");
+    let left = begin(dir, 3, "left", 10).expect("a checkpoint begins");
+    sweep(dir).expect("the folder is swept");
+    assert!(!left.exists() && latest(dir).0 == Some(2));
+}
+
+#[test]
+fn a_failed_save_hides_nothing() {
+    let folder = folder();
+    save(folder.path(), 1, 2);
+    let temporary = begin(folder.path(), 2, "short", 10).expect("a checkpoint begins");
+    let shards = write_files(&temporary, 2);
+    std::fs::remove_file(temporary.join("shard-0-of-2.safetensors")).expect("a shard is lost");
+    assert!(commit(folder.path(), &temporary, &manifest(2, 1, shards)).is_err());
+    assert_eq!(latest(folder.path()).0, Some(1));
+    let space = begin(folder.path(), 3, "huge", u64::MAX / 4);
+    assert!(matches!(space, Err(Error::Space { .. })), "{space:?}");
+}
+
+#[test]
+fn a_later_epoch_wins_over_a_higher_step() {
+    let folder = folder();
+    save(folder.path(), 50, 1);
+    let temporary = begin(folder.path(), 40, "again", 10).expect("a checkpoint begins");
+    let shards = write_files(&temporary, 1);
+    commit(folder.path(), &temporary, &manifest(40, 2, shards)).expect("a checkpoint is committed");
+    assert_eq!(latest(folder.path()).0, Some(40));
+}
+
+#[test]
+fn old_checkpoints_go_but_never_a_pinned_one_nor_the_last_good() {
+    let folder = folder();
+    for step in 1..=5 {
+        save(folder.path(), step, 1);
+    }
+    let guard = pin(&folder.path().join("model.ckpt-2"), "reader").expect("a pin");
+    assert_eq!(retain(folder.path(), 2, 10_000.0).expect("retention"), [1, 3]);
+    let steps = || list(folder.path()).expect("a list").iter().map(|found| found.step).collect::<Vec<_>>();
+    assert_eq!(steps(), [2, 4, 5]);
+    drop(guard);
+    let newest = folder.path().join("model.ckpt-5/shard-0-of-1.safetensors");
+    let good = std::fs::read(&newest).expect("the shard is there");
+    std::fs::write(&newest, vec![0; good.len()]).expect("the newest is damaged");
+    assert!(retain(folder.path(), 1, 10_000.0).is_err());
+    assert_eq!(steps(), [2, 4, 5], "nothing goes while the newest is damaged");
+    std::fs::write(&newest, good).expect("the newest is mended");
+    assert_eq!(retain(folder.path(), 2, 10_000.0).expect("retention"), [2]);
+    let state = std::fs::read_to_string(folder.path().join("checkpoint")).expect("the state file");
+    assert_eq!(state.lines().next(), Some("model_checkpoint_path: \"model.ckpt-5\""));
+    assert_eq!(state.lines().count(), 3, "{state}");
+}
+
+#[test]
+fn every_difference_to_a_model_is_listed() {
+    let mut model = variables();
+    model[0].shape = vec![37, 4];
+    model[1].name = "dnn/other".into();
+    let sgd = BTreeMap::from([("dnn".to_owned(), OptimizerConfig::Sgd { learning_rate: 0.1 })]);
+    let text = misfit(&manifest(12, 1, Vec::new()), &model, &sgd).expect("it does not fit").render();
+    for part in [
+        "checkpoint step 12 does not fit the model (4 differences)",
+        "dnn/table   checkpoint f32[37, 3]   model f32[37, 4]   shape",
+        "dnn/bias   checkpoint f32[11]   model -   not in model",
+        "dnn/other   checkpoint -   model f32[11]   not in checkpoint",
+        "scalar   checkpoint slots [\"accumulator\"]   model slots []",
+    ] {
+        assert!(text.contains(part), "no `{part}` in\n{text}");
+    }
+}
+
+#[test]
+fn links_and_escapes_in_a_checkpoint_are_refused() {
+    let folder = folder();
+    let path: PathBuf = save(folder.path(), 1, 1).path().to_owned();
+    let shard = path.join("shard-0-of-1.safetensors");
+    let outside = folder.path().join("outside");
+    std::fs::rename(&shard, &outside).expect("the shard moves");
+    std::os::unix::fs::symlink(&outside, &shard).expect("a link in its place");
+    assert!(matches!(Checkpoint::open(&path), Err(Error::Damaged { .. })));
+    let manifest = path.join("manifest.json");
+    let text = std::fs::read_to_string(&manifest).expect("the manifest");
+    std::fs::write(&manifest, text.replace("shard-0-of-1.safetensors", "../outside")).expect("an escape");
+    assert!(matches!(Checkpoint::open(&path), Err(Error::Damaged { .. })));
+}
+
+#[test]
+fn identity_and_epoch_outlive_a_restart() {
+    let folder = folder();
+    assert_eq!(cluster_id(folder.path(), 5).expect("an id"), 5);
+    assert_eq!(cluster_id(folder.path(), 6).expect("the id"), 5);
+    assert_eq!([1, 2, 3].map(|_| claim_epoch(folder.path()).expect("an epoch")), [1, 2, 3]);
+    let state =
+        JobState { phase: JobPhase::Done, global_step: 4, reason: "max_steps".into(), cluster_epoch: 3 };
+    assert_eq!(JobState::read(folder.path()).expect("no marker"), None);
+    state.write(folder.path()).expect("a marker");
+    assert_eq!(JobState::read(folder.path()).expect("the marker"), Some(state));
+}
