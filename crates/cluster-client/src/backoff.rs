@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use rand::{Rng as _, RngExt as _, SeedableRng as _};
+use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 /// Bound of the first wait.

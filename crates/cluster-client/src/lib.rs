@@ -16,11 +16,9 @@ mod split;
 
 pub use backoff::Backoff;
 pub use channel::channel;
-pub use coordinator::{
-    Beat, Coordinator, JobState, Join, Joined, LeaveReason, Pulse, RemoteCoordinator,
-};
+pub use coordinator::{Beat, Coordinator, JobState, Join, Joined, LeaveReason, Pulse, RemoteCoordinator};
 pub use error::{Error, refusal};
 pub use local::LocalShard;
-pub use parameters::{Parameters, PulledStep, PushedStep, Traffic};
+pub use parameters::{Parameters, PulledStep, PushedStep, Traffic, retry};
 pub use remote::RemoteShard;
 pub use shard::{Plan, Saved, Shard, ShardGradients, ShardReads, ShardStatus};

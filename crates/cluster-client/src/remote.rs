@@ -69,7 +69,11 @@ impl RemoteShard {
             slices: slices.map(|(number, slice)| convert::slice_to_wire(number, slice)).collect(),
             optimizers: convert::optimizers_to_wire(&plan.optimizers),
             layout_fingerprint: plan.fingerprint,
-            checkpoint: plan.checkpoint.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
+            checkpoint: plan
+                .checkpoint
+                .as_ref()
+                .map(|path| path.to_string_lossy().into_owned())
+                .unwrap_or_default(),
             global_step_max: plan.global_step_max,
         };
         let mut client = self.client.clone();
@@ -141,7 +145,12 @@ impl RemoteShard {
         Ok(Pushed { duplicate, version, global_step, staleness })
     }
 
-    pub(crate) async fn close_session(&self, identity: Identity, task: Task, session: u64) -> Result<(), Error> {
+    pub(crate) async fn close_session(
+        &self,
+        identity: Identity,
+        task: Task,
+        session: u64,
+    ) -> Result<(), Error> {
         let identity = Some(identity_to_wire(&identity));
         let request = v1::CloseSessionRequest { identity, task: Some(convert::task_to_wire(task)), session };
         let mut client = self.client.clone();
@@ -157,7 +166,8 @@ impl RemoteShard {
     }
 
     pub(crate) async fn finish(&self, identity: Identity, reason: &str) -> Result<(), Error> {
-        let request = v1::FinishRequest { identity: Some(identity_to_wire(&identity)), reason: reason.to_owned() };
+        let request =
+            v1::FinishRequest { identity: Some(identity_to_wire(&identity)), reason: reason.to_owned() };
         let mut client = self.client.clone();
         self.call(limits::CALL_TIMEOUT, client.finish(request)).await.map(drop)
     }
@@ -232,8 +242,10 @@ fn identity_to_wire(identity: &Identity) -> v1::Identity {
 }
 
 fn targets_to_wire(reads: &ShardReads) -> (Vec<v1::RowSet>, Vec<v1::SliceRows>) {
-    let row_sets =
-        reads.row_sets.iter().map(|rows| v1::RowSet { rows: Bytes::copy_from_slice(payload::row_bytes(rows)) });
+    let row_sets = reads
+        .row_sets
+        .iter()
+        .map(|rows| v1::RowSet { rows: Bytes::copy_from_slice(payload::row_bytes(rows)) });
     let rows = reads.rows.iter().map(|&(slice, row_set)| v1::SliceRows { slice, row_set: row_set as u32 });
     (row_sets.collect(), rows.collect())
 }

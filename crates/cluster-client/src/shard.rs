@@ -109,7 +109,12 @@ impl Shard {
     ///
     /// # Errors
     /// Refused by a server of another cluster or a higher epoch, or one that does not see the same `model_dir`.
-    pub async fn claim(&self, identity: Identity, cluster: u64, model_dir: &Path) -> Result<ShardStatus, Error> {
+    pub async fn claim(
+        &self,
+        identity: Identity,
+        cluster: u64,
+        model_dir: &Path,
+    ) -> Result<ShardStatus, Error> {
         dispatch!(self, shard => shard.claim(identity, cluster, model_dir).await)
     }
 
@@ -133,7 +138,12 @@ impl Shard {
     ///
     /// # Errors
     /// Refused.
-    pub async fn open_session(&self, identity: Identity, fingerprint: u64, data_shard: u64) -> Result<u64, Error> {
+    pub async fn open_session(
+        &self,
+        identity: Identity,
+        fingerprint: u64,
+        data_shard: u64,
+    ) -> Result<u64, Error> {
         dispatch!(self, shard => shard.open_session(identity, fingerprint, data_shard).await)
     }
 

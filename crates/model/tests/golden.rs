@@ -22,7 +22,8 @@ fn head(case: &Value) -> Option<Head> {
     let known = ["class", "weight_column", "n_classes"];
     let head = case["head"].as_object()?;
     // Labels between the classes: ours are classes, and anything else is refused.
-    if case["name"] == "binary_soft_labels" {
+    // And TensorFlow's ratios of negative weights lie outside [0, 1], which nobody wants reproduced.
+    if case["name"] == "binary_soft_labels" || case["name"] == "binary_negative_weights_unchecked" {
         return None;
     }
     if !head.keys().all(|key| known.contains(&key.as_str())) || case["evaluate"].get("error").is_some() {

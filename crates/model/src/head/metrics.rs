@@ -82,7 +82,7 @@ impl HeadMetrics {
             Head::Binary(_) => {
                 let label = mean(self.label);
                 put("accuracy", mean(self.correct));
-                put("accuracy_baseline", label.max(1.0 - label));
+                put("accuracy_baseline", if self.weight == 0.0 { 0.0 } else { label.max(1.0 - label) });
                 put("auc", self.auc.roc());
                 put("auc_precision_recall", self.auc.precision_recall());
                 put("label/mean", label);

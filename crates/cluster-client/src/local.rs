@@ -1,0 +1,283 @@
+//! A parameter server in this process: the store, and the checkpoint files beside it.
+//!
+//! The daemon serves exactly this over gRPC, so that one process and a cluster follow the same rules.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trainyard_checkpoint::{Checkpoint, PositionRecord, ShardState, SliceView};
+use trainyard_cluster_spec::Task;
+use trainyard_parameter_store::{
+    Claim, Identity, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Store, TensorSource,
+};
+use trainyard_protocol::{Reason, Refusal};
+use trainyard_variable::Slice;
+
+use crate::{Error, Plan, Saved, ShardGradients, ShardReads, ShardStatus};
+
+/// A store and what it needs to know of its place in the cluster.
+#[derive(Debug, Clone)]
+pub struct LocalShard {
+    name: String,
+    ps: usize,
+    num_ps: usize,
+    incarnation: u64,
+    cluster_fingerprint: u64,
+    store: Arc<Store>,
+}
+
+impl LocalShard {
+    /// Returns the empty server `ps` of `num_ps`.
+    pub fn new(ps: usize, num_ps: usize, incarnation: u64, cluster_fingerprint: u64) -> Self {
+        let store = Arc::new(Store::new(ps));
+        Self { name: format!("ps:{ps}"), ps, num_ps, incarnation, cluster_fingerprint, store }
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn refused(&self, reason: Reason, message: impl Into<String>) -> Error {
+        Error::Refused { peer: self.name.clone(), refusal: Refusal::new(reason, message) }
+    }
+
+    fn check<T>(&self, outcome: Result<T, trainyard_parameter_store::Error>) -> Result<T, Error> {
+        outcome.map_err(|error| Error::refused(&self.name, &error))
+    }
+
+    /// See [`crate::Shard::status`].
+    ///
+    /// # Errors
+    /// None.
+    pub async fn status(&self) -> Result<ShardStatus, Error> {
+        Ok(ShardStatus { store: self.store.status(), incarnation: self.incarnation })
+    }
+
+    /// See [`crate::Shard::claim`].
+    ///
+    /// # Errors
+    /// Another cluster, a higher epoch, or a model folder that is not the chief's.
+    pub async fn claim(
+        &self,
+        identity: Identity,
+        cluster: u64,
+        model_dir: &Path,
+    ) -> Result<ShardStatus, Error> {
+        if cluster != self.cluster_fingerprint {
+            let message = "the chief was given another cluster spec: compare the cluster files of both hosts";
+            return Err(self.refused(Reason::OtherCluster, message));
+        }
+        let seen = std::fs::read_to_string(model_dir.join("cluster_id")).unwrap_or_default();
+        if u128::from_str_radix(seen.trim(), 16) != Ok(identity.cluster_id) {
+            let message = format!(
+                "model_dir {} is not shared with the chief: cluster_id must be {:032x}, found `{}`",
+                model_dir.display(),
+                identity.cluster_id,
+                seen.trim().escape_default()
+            );
+            return Err(self.refused(Reason::OtherCluster, message));
+        }
+        let claim = Claim { cluster_id: identity.cluster_id, epoch: identity.epoch };
+        self.check(self.store.claim(&claim))?;
+        self.status().await
+    }
+
+    /// See [`crate::Shard::prepare`].
+    ///
+    /// # Errors
+    /// Refused, or the checkpoint cannot be read.
+    pub async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<(), Error> {
+        let slices =
+            plan.layout.of_ps(self.ps).map(|(number, slice)| (number as u32, slice.clone())).collect();
+        self.prepare_slices(identity, plan.clone(), slices).await
+    }
+
+    /// As [`LocalShard::prepare`], with the slices named one by one.
+    ///
+    /// # Errors
+    /// Refused, or the checkpoint cannot be read.
+    pub async fn prepare_slices(
+        &self,
+        identity: Identity,
+        plan: Plan,
+        slices: Vec<(u32, Slice)>,
+    ) -> Result<(), Error> {
+        let this = self.clone();
+        let work = move || this.prepare_now(&identity, plan, slices);
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|error| self.refused(Reason::Storage, error.to_string()))?
+    }
+
+    fn prepare_now(&self, identity: &Identity, plan: Plan, slices: Vec<(u32, Slice)>) -> Result<(), Error> {
+        let open = |path: &PathBuf| {
+            Checkpoint::open(path).map_err(|error| self.refused(Reason::Storage, chain(&error)))
+        };
+        let checkpoint = plan.checkpoint.as_ref().map(open).transpose()?;
+        let source = checkpoint.as_ref().map(Source);
+        let restore = checkpoint
+            .as_ref()
+            .zip(source.as_ref())
+            .map(|(checkpoint, source)| self.restore(checkpoint, source));
+        let prepare = Prepare {
+            variables: plan.variables,
+            slices,
+            optimizers: plan.optimizers,
+            seed: plan.seed,
+            layout_fingerprint: plan.fingerprint,
+            global_step_max: plan.global_step_max,
+            restore,
+        };
+        self.check(self.store.prepare(identity, prepare))
+    }
+
+    /// What to count on from. Where the number of servers has changed, no server's own position holds for the rows it
+    /// now has: the lowest of all is taken, so that no batch is lost.
+    fn restore<'a>(&self, checkpoint: &Checkpoint, source: &'a Source<'a>) -> Restore<'a> {
+        let manifest = checkpoint.manifest();
+        let own = manifest.shards.iter().find(|shard| shard.ps == self.ps && manifest.num_ps == self.num_ps);
+        let mut positions: Vec<ShardPosition> = Vec::new();
+        for shard in own.map_or(manifest.shards.as_slice(), std::slice::from_ref) {
+            for &PositionRecord { shard, pass, batch } in &shard.positions {
+                match positions.iter_mut().find(|position| position.shard == shard) {
+                    Some(position) if position.batch <= batch => {}
+                    Some(position) => *position = ShardPosition { shard, pass, batch },
+                    None => positions.push(ShardPosition { shard, pass, batch }),
+                }
+            }
+        }
+        let most = manifest.shards.iter().map(|shard| shard.version).max().unwrap_or(0);
+        let version = own.map_or(most, |shard| shard.version);
+        Restore { source, version, global_step: manifest.global_step, positions }
+    }
+
+    /// See [`crate::Shard::open`].
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn open(&self, identity: Identity) -> Result<(), Error> {
+        self.check(self.store.open(&identity))
+    }
+
+    /// See [`crate::Shard::open_session`].
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn open_session(
+        &self,
+        identity: Identity,
+        fingerprint: u64,
+        data_shard: u64,
+    ) -> Result<u64, Error> {
+        self.check(self.store.open_session(&identity, fingerprint, data_shard))
+    }
+
+    pub(crate) async fn pull(
+        &self,
+        identity: Identity,
+        reads: &ShardReads,
+        reserve_step: bool,
+        _floats: usize,
+        out: &mut Vec<f32>,
+    ) -> Result<Pulled, Error> {
+        let pull = Pull { whole: &reads.whole, rows: &reads.rows, row_sets: &reads.row_sets, reserve_step };
+        self.check(self.store.pull(&identity, &pull, out))
+    }
+
+    /// See [`crate::Shard::push`].
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn push(&self, identity: Identity, gradients: &ShardGradients) -> Result<Pushed, Error> {
+        let ShardReads { whole, rows, row_sets } = &gradients.targets;
+        let (batch, pulled_version) = (gradients.batch, gradients.pulled_version);
+        let push = Push { batch, pulled_version, whole, rows, row_sets, gradients: &gradients.values };
+        self.check(self.store.push(&identity, &push))
+    }
+
+    /// See [`crate::Shard::close_session`].
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn close_session(&self, identity: Identity, task: Task, session: u64) -> Result<(), Error> {
+        self.check(self.store.close_session(&identity, task, session))
+    }
+
+    /// See [`crate::Shard::save`].
+    ///
+    /// # Errors
+    /// Refused, or the file cannot be written.
+    pub async fn save(&self, identity: Identity, directory: &Path) -> Result<Saved, Error> {
+        let (this, directory) = (self.clone(), directory.to_owned());
+        let work = move || this.save_now(&identity, &directory);
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|error| self.refused(Reason::Storage, error.to_string()))?
+    }
+
+    fn save_now(&self, identity: &Identity, directory: &Path) -> Result<Saved, Error> {
+        let snapshot = self.check(self.store.snapshot(identity))?;
+        let positions = snapshot.positions.iter();
+        let positions = positions
+            .map(|&ShardPosition { shard, pass, batch }| PositionRecord { shard, pass, batch })
+            .collect();
+        let state = ShardState { ps: self.ps, num_ps: self.num_ps, version: snapshot.version, positions };
+        let views: Vec<SliceView<'_>> = snapshot
+            .slices
+            .iter()
+            .map(|slice| SliceView {
+                variable: &slice.variable,
+                part: slice.part,
+                rows: slice.rows.clone(),
+                width: slice.width,
+                values: &slice.values.values,
+                slots: slice
+                    .slot_names
+                    .iter()
+                    .copied()
+                    .zip(slice.values.slots.iter().map(Vec::as_slice))
+                    .collect(),
+            })
+            .collect();
+        let record = trainyard_checkpoint::write_shard(directory, &state, &views)
+            .map_err(|error| self.refused(Reason::Storage, chain(&error)))?;
+        let record = serde_json::to_string(&record).unwrap_or_default();
+        Ok(Saved { record, global_step: snapshot.global_step })
+    }
+
+    /// See [`crate::Shard::finish`].
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn finish(&self, identity: Identity, _reason: &str) -> Result<(), Error> {
+        self.check(self.store.finish(&identity))
+    }
+}
+
+/// An error with its cause, in one line.
+fn chain(error: &trainyard_checkpoint::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+struct Source<'a>(&'a Checkpoint);
+
+impl TensorSource for Source<'_> {
+    fn read(
+        &self,
+        variable: &str,
+        slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), String> {
+        self.0.read_rows(variable, slot, rows, out).map_err(|error| chain(&error))
+    }
+}
