@@ -1,1 +1,10 @@
 //! The parameter server: serves pull and push over its shard.
+//!
+//! It stores numbers and applies rules; it knows nothing of models, features or data. All decisions are the store's
+//! (`trainyard-parameter-store`); here they meet the network and the end of the job.
+
+mod run;
+mod service;
+mod telemetry;
+
+pub use run::run;

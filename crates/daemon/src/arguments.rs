@@ -1,0 +1,54 @@
+//! The arguments that every daemon takes.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Form of log lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Arguments of a role.
+#[derive(Debug, Clone, Args)]
+pub struct Arguments {
+    /// The job file.
+    #[arg(long, value_name = "JOB.toml")]
+    pub job: PathBuf,
+    /// The cluster file. Without it, the environment variable TF_CONFIG says cluster and task.
+    #[arg(long, value_name = "CLUSTER.toml")]
+    pub cluster: Option<PathBuf>,
+    /// Index of this task in its role.
+    #[arg(long, value_name = "N", requires = "cluster")]
+    pub index: Option<usize>,
+    /// Sets one key of the job file, for example train.max_steps=1000. May be given more than once.
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Overrides the job's model_dir.
+    #[arg(long, value_name = "DIR")]
+    pub model_dir: Option<PathBuf>,
+    /// Writes one JSON object about the run at its end.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Address of the admin port: /metrics, /healthz, /readyz. By default the cluster file's, else a free port of
+    /// 127.0.0.1.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub admin_listen: Option<String>,
+    /// Form of log lines.
+    #[arg(long, value_enum, default_value_t)]
+    pub log_format: LogFormat,
+    /// Least severity of log lines: error, warn, info, debug, or a filter such as trainyard_trainer=debug.
+    #[arg(long, value_name = "LEVEL", env = "TRAINYARD_LOG", default_value = "info")]
+    pub log_level: String,
+    /// Longest wait for the other tasks at start, in seconds. By default the job's run.session_creation_timeout_secs.
+    #[arg(long, value_name = "SECONDS")]
+    pub connect_deadline: Option<u64>,
+    /// Longest time to stop in after SIGTERM, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub drain_deadline: u64,
+}

@@ -1,0 +1,149 @@
+//! Everything a role is given at its start.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
+use trainyard_diagnostic::{Code, Diagnostic, Place};
+use trainyard_run_config::Job;
+
+use crate::{Arguments, LogFormat, Readiness};
+
+/// Name of the variable that says cluster and task.
+const TF_CONFIG: &str = "TF_CONFIG";
+
+/// Everything a role is given at its start.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The job.
+    pub job: Arc<Job>,
+    /// The cluster.
+    pub cluster: Arc<ClusterSpec>,
+    /// This task.
+    pub task: Task,
+    /// Random per process start.
+    pub incarnation: u64,
+    /// When the process started.
+    pub started: SystemTime,
+    /// Longest wait for the other tasks at start.
+    pub connect_deadline: Duration,
+    /// Longest time to stop in.
+    pub drain_deadline: Duration,
+    /// Where the report goes.
+    pub report: Option<PathBuf>,
+    /// What the admin port and the health service say.
+    pub readiness: Readiness,
+    /// Address of the admin port; absent = a free port of 127.0.0.1.
+    pub admin_listen: Option<String>,
+    /// Form of log lines and messages.
+    pub log_format: LogFormat,
+}
+
+impl Context {
+    /// Reads job and cluster, from flags or `TF_CONFIG`. `role` is the daemon's own, absent where `TF_CONFIG` says it.
+    ///
+    /// # Errors
+    /// Every mistake of the files, or a task that is not in the cluster. Nothing is bound or created before.
+    pub fn from_arguments(role: Option<Role>, arguments: &Arguments) -> Result<Self, Vec<Diagnostic>> {
+        let tf_config = std::env::var(TF_CONFIG).ok();
+        Self::resolve(role, arguments, tf_config.as_deref())
+    }
+
+    /// As [`Context::from_arguments`], with the value of `TF_CONFIG` given.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resolve(
+        role: Option<Role>,
+        arguments: &Arguments,
+        tf_config: Option<&str>,
+    ) -> Result<Self, Vec<Diagnostic>> {
+        let mut problems = Vec::new();
+        let mut keep = |found: Vec<Diagnostic>| problems.extend(found);
+        let job = Job::load(&arguments.job, &arguments.set).map_err(&mut keep).ok();
+        let place = match (&arguments.cluster, tf_config) {
+            (Some(path), _) => ClusterSpec::load(path)
+                .and_then(|cluster| {
+                    let role = role.ok_or_else(|| vec![no_role()])?;
+                    let index = arguments.index.unwrap_or(0);
+                    let task = cluster.task(role, index);
+                    let task =
+                        task.map_err(|problem| vec![problem.at(Place::Named("flag --index".to_owned()))])?;
+                    Ok((Arc::new(cluster), task, None))
+                })
+                .map_err(&mut keep)
+                .ok(),
+            (None, Some(text)) => from_tf_config(role, text).map_err(|problem| keep(vec![problem])).ok(),
+            (None, None) => {
+                let message = "no cluster: neither --cluster nor the environment variable TF_CONFIG is set";
+                let help = "give --cluster CLUSTER.toml --index N, or set TF_CONFIG; `trainyard train` needs no cluster";
+                keep(vec![Diagnostic::error(Code::E1004, message).help(help)]);
+                None
+            }
+        };
+        let (Some(mut job), Some((cluster, task, model_dir))) = (job, place) else { return Err(problems) };
+        if let Some(folder) = &arguments.model_dir {
+            job.model_dir.clone_from(folder);
+        }
+        if let Some(folder) = model_dir {
+            if job.model_dir.as_os_str() != folder.as_str() {
+                let message = format!(
+                    "model_dir must be the same in the job and in TF_CONFIG, given {} and {folder}",
+                    job.model_dir.display()
+                );
+                return Err(vec![Diagnostic::error(Code::E1006, message)]);
+            }
+            job.model_dir = folder.into();
+        }
+        let deadline = arguments.connect_deadline.unwrap_or(job.run.session_creation_timeout_secs);
+        Ok(Self {
+            cluster,
+            task,
+            incarnation: uuid::Uuid::new_v4().as_u64_pair().0,
+            started: SystemTime::now(),
+            connect_deadline: Duration::from_secs(deadline),
+            drain_deadline: Duration::from_secs(arguments.drain_deadline),
+            report: arguments.report.clone(),
+            readiness: Readiness::default(),
+            admin_listen: arguments.admin_listen.clone(),
+            log_format: arguments.log_format,
+            job: Arc::new(job),
+        })
+    }
+
+    /// Returns the seconds since 1970 at which the process started.
+    pub fn started_unix_secs(&self) -> u64 {
+        self.started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+}
+
+type Place3 = (Arc<ClusterSpec>, Task, Option<String>);
+
+fn from_tf_config(role: Option<Role>, text: &str) -> Result<Place3, Diagnostic> {
+    let config = TfConfig::parse(text)?;
+    let at = || Place::Named(format!("environment variable {TF_CONFIG}, at task.type"));
+    let Some(cluster) = config.cluster else {
+        let message = "TF_CONFIG names no cluster";
+        return Err(Diagnostic::error(Code::E1004, message)
+            .at(at())
+            .help("add `cluster`, or use `trainyard train`"));
+    };
+    if let Some(role) = role
+        && role != config.task.role
+    {
+        let message = format!("this program is the {role}, TF_CONFIG says it is {}", config.task);
+        let help = format!(
+            "start trainyard-{} here, or `trainyard run`, which takes its role from TF_CONFIG",
+            config.task.role
+        );
+        return Err(Diagnostic::error(Code::E1004, message).at(at()).help(help));
+    }
+    Ok((Arc::new(cluster), config.task, config.model_dir))
+}
+
+fn no_role() -> Diagnostic {
+    let message = "the role comes from the environment variable TF_CONFIG, which --cluster replaces";
+    Diagnostic::error(Code::E1004, message)
+        .help("leave --cluster out, or start the daemon of the role: trainyard-ps, ...")
+}

@@ -1,0 +1,166 @@
+//! From arguments to an exit code.
+
+use std::future::Future;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use trainyard_cluster_spec::Role;
+use trainyard_diagnostic::{Code, Diagnostic, render_all};
+
+use crate::{Arguments, Context, LogFormat, Telemetry, admin, bind, start_logging};
+
+/// Exit code of a wrong command line (sysexits `EX_USAGE`).
+const USAGE: u8 = 64;
+
+#[derive(Debug, Parser)]
+#[command(version, about = "One task of a training job. Its role is its name.")]
+struct Command {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+/// Runs a role as a daemon: reads arguments, starts logs, signals and the admin port, and turns the outcome into an
+/// exit code. This is a daemon's whole `main`.
+pub fn launch<F, Outcome>(role: Role, run: F) -> ExitCode
+where
+    F: FnOnce(Context, CancellationToken) -> Outcome,
+    Outcome: Future<Output = Result<(), Diagnostic>>,
+{
+    let command = match Command::try_parse() {
+        Ok(command) => command,
+        Err(error) => {
+            drop(error.print());
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+        }
+    };
+    let arguments = &command.arguments;
+    if let Err(problem) = start_logging(arguments.log_format, &arguments.log_level) {
+        return finish(Err(vec![problem]), arguments.log_format);
+    }
+    let outcome = Context::from_arguments(Some(role), arguments)
+        .and_then(|context| supervise(context, run).map_err(|problem| vec![problem]));
+    finish(outcome, arguments.log_format)
+}
+
+/// Prints what went wrong, and returns the exit code.
+pub fn finish(outcome: Result<(), Vec<Diagnostic>>, format: LogFormat) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problems) => {
+            report(&problems, format);
+            ExitCode::from(problems.first().map_or(1, Diagnostic::exit_code))
+        }
+    }
+}
+
+/// Prints messages on standard error.
+pub fn report(problems: &[Diagnostic], format: LogFormat) {
+    let text = match format {
+        LogFormat::Text => render_all(problems),
+        LogFormat::Json => problems.iter().map(|problem| format!("{}\n", problem.to_json())).collect(),
+    };
+    drop(std::io::stderr().write_all(text.as_bytes()));
+}
+
+/// Runs a role in a runtime of its own, with signals and the admin port around it.
+///
+/// # Errors
+/// The role's, or it did not stop within its drain deadline.
+pub fn supervise<F, Outcome>(context: Context, run: F) -> Result<(), Diagnostic>
+where
+    F: FnOnce(Context, CancellationToken) -> Outcome,
+    Outcome: Future<Output = Result<(), Diagnostic>>,
+{
+    install_panic_hook();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}")))?;
+    let outcome = runtime.block_on(around(context, run));
+    // What still runs are connections of peers that have gone: they are not waited for.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    outcome
+}
+
+async fn around<F, Outcome>(context: Context, run: F) -> Result<(), Diagnostic>
+where
+    F: FnOnce(Context, CancellationToken) -> Outcome,
+    Outcome: Future<Output = Result<(), Diagnostic>>,
+{
+    let stop = CancellationToken::new();
+    let ended = CancellationToken::new();
+    let (drain, task) = (context.drain_deadline, context.task);
+    let telemetry = Telemetry::install();
+    let address = context.admin_listen.clone().or_else(|| context.cluster.admin.get(&task).cloned());
+    let listener = bind(address.as_deref().unwrap_or("127.0.0.1:0")).await?;
+    if let Ok(address) = listener.local_addr() {
+        info!(%task, %address, pid = std::process::id(), version = env!("CARGO_PKG_VERSION"), "started; the admin port listens");
+    }
+    let upkeep = tokio::spawn(telemetry.clone().upkeep());
+    let served =
+        tokio::spawn(admin::serve(listener, telemetry, context.readiness.clone(), task, ended.clone()));
+    let signals = tokio::spawn(forward_signals(stop.clone()));
+    let readiness = context.readiness.clone();
+    let outcome = tokio::select! {
+        outcome = run(context, stop.clone()) => outcome,
+        () = async { stop.cancelled().await; tokio::time::sleep(drain).await } => {
+            let standing = readiness.get();
+            let message = format!("{task} did not stop within {} s of SIGTERM", drain.as_secs());
+            let problem = Diagnostic::error(Code::E9003, message).note(format!("it was {}", standing.state));
+            Err(standing.waiting_for.into_iter().fold(problem, |problem, what| problem.note(format!("waiting for {what}"))))
+        }
+    };
+    ended.cancel();
+    for handle in [upkeep, signals, served] {
+        handle.abort();
+    }
+    if outcome.is_ok() {
+        info!(%task, "ended");
+    }
+    outcome
+}
+
+/// The first SIGTERM or SIGINT asks to stop, the second ends at once.
+async fn forward_signals(stop: CancellationToken) {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        warn!("signals cannot be caught: SIGTERM will end this process without a checkpoint");
+        return;
+    };
+    for time in 0.. {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        if time > 0 {
+            std::process::exit(Code::E9003.exit.into());
+        }
+        info!("told to stop: finishing the work at hand");
+        stop.cancel();
+    }
+}
+
+/// A panic is a fault of this program: it is said so, and the process ends with the code for it.
+fn install_panic_hook() {
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // Threads of the input report their panics as errors of their own.
+        if std::thread::current().name() != Some("input") {
+            let message = format!("fault in this program: {panic}");
+            report(
+                &[Diagnostic::error(Code::E9001, message).help("please report it with this line")],
+                LogFormat::Text,
+            );
+            if std::env::var_os("RUST_BACKTRACE").is_some() {
+                default(panic);
+            }
+            std::process::exit(Code::E9001.exit.into());
+        }
+    }));
+}

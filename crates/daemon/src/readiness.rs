@@ -1,0 +1,44 @@
+//! What a daemon says of itself to those who ask whether it is ready.
+
+use tokio::sync::watch;
+
+/// How a daemon stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// A word: `starting`, `waiting`, `training`, ...
+    pub state: String,
+    /// Whether it does its work.
+    pub ready: bool,
+    /// What it waits for.
+    pub waiting_for: Vec<String>,
+}
+
+/// A cell that a role writes, and the admin port and the health service read.
+#[derive(Debug, Clone)]
+pub struct Readiness {
+    cell: watch::Sender<Standing>,
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        let starting = Standing { state: "starting".to_owned(), ready: false, waiting_for: Vec::new() };
+        Self { cell: watch::Sender::new(starting) }
+    }
+}
+
+impl Readiness {
+    /// Sets how the daemon stands.
+    pub fn set(&self, state: &str, ready: bool, waiting_for: Vec<String>) {
+        self.cell.send_replace(Standing { state: state.to_owned(), ready, waiting_for });
+    }
+
+    /// Returns how the daemon stands.
+    pub fn get(&self) -> Standing {
+        self.cell.borrow().clone()
+    }
+
+    /// Returns a view that tells of changes.
+    pub fn watch(&self) -> watch::Receiver<Standing> {
+        self.cell.subscribe()
+    }
+}

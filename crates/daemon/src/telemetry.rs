@@ -1,0 +1,78 @@
+//! Telemetry as Prometheus reads it.
+
+use std::time::Duration;
+
+use metrics::{counter, describe_counter, describe_gauge, gauge};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+/// Buckets of durations, in seconds: 100 µs to 60 s.
+const SECONDS: [f64; 18] = [
+    1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    60.0,
+];
+/// Buckets of staleness, in steps.
+const STEPS: [f64; 11] = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0, 128.0];
+/// Time between sweeps of the recorder: without them, histograms grow until somebody scrapes.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// The recorder of this process.
+#[derive(Debug, Clone)]
+pub struct Telemetry {
+    handle: Option<PrometheusHandle>,
+}
+
+impl Telemetry {
+    /// Installs the recorder; where the process has one already, a stand-in that renders nothing.
+    pub fn install() -> Self {
+        let builder = PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
+            .and_then(|builder| builder.set_buckets_for_metric(Matcher::Suffix("_steps".to_owned()), &STEPS));
+        let handle = builder.ok().and_then(|builder| builder.install_recorder().ok());
+        describe_gauge!("process_resident_memory_bytes", "Memory of the process in use, in bytes.");
+        describe_counter!("process_cpu_seconds_total", "Processor time used, in whole seconds.");
+        describe_gauge!("process_open_fds", "Open file descriptors.");
+        Self { handle }
+    }
+
+    /// Returns everything recorded, as Prometheus text.
+    pub fn render(&self) -> String {
+        record_process();
+        self.handle.as_ref().map(PrometheusHandle::render).unwrap_or_default()
+    }
+
+    /// Sweeps the recorder for as long as it is polled.
+    pub async fn upkeep(self) {
+        let mut ticks = tokio::time::interval(UPKEEP);
+        loop {
+            ticks.tick().await;
+            if let Some(handle) = &self.handle {
+                handle.run_upkeep();
+            }
+        }
+    }
+}
+
+/// Records memory, processor time and descriptors of this process.
+fn record_process() {
+    if let Ok(text) = std::fs::read_to_string("/proc/self/statm")
+        && let Some(pages) = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok())
+    {
+        gauge!("process_resident_memory_bytes").set(pages * 4096.0);
+    }
+    if let Ok(text) = std::fs::read_to_string("/proc/self/stat")
+        && let Some((_, rest)) = text.rsplit_once(')')
+    {
+        let ticks: u64 =
+            rest.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+        counter!("process_cpu_seconds_total").absolute(ticks / 100);
+    }
+    if let Ok(entries) = std::fs::read_dir("/proc/self/fd") {
+        gauge!("process_open_fds").set(entries.count() as f64);
+    }
+}
+
+/// Records the running totals of values moved.
+pub fn record_traffic(pulled_bytes: u64, pushed_bytes: u64) {
+    counter!("trainyard_pulled_bytes_total").absolute(pulled_bytes);
+    counter!("trainyard_pushed_bytes_total").absolute(pushed_bytes);
+}

@@ -1,0 +1,281 @@
+//! The parameter service: between the wire and the shard.
+
+use std::path::Path;
+use std::time::Instant;
+
+use bytes::Bytes;
+use tonic::{Request, Response, Status};
+use trainyard_cluster_client::{Error, LocalShard, Plan, ShardGradients, ShardReads};
+use trainyard_cluster_spec::{Role, Task};
+use trainyard_parameter_store::{BatchId, Identity, Pull, State, Ticket};
+use trainyard_protocol::v1::parameter_service_server::ParameterService;
+use trainyard_protocol::{Reason, Refusal, convert, limits, payload, v1};
+use trainyard_variable::{Layout, Partitioner, Placement};
+
+use crate::telemetry::Telemetry;
+
+/// The service of one shard.
+#[derive(Debug)]
+pub(crate) struct Service {
+    shard: LocalShard,
+    task: Task,
+    incarnation: u64,
+    telemetry: Telemetry,
+}
+
+/// Owns the floats of an answer, so that their bytes travel without a copy.
+struct Floats(Vec<f32>);
+
+impl AsRef<[u8]> for Floats {
+    fn as_ref(&self) -> &[u8] {
+        payload::float_bytes(&self.0)
+    }
+}
+
+fn bad(message: impl ToString) -> Status {
+    Refusal::new(Reason::BadRequest, message.to_string()).into()
+}
+
+fn identity(identity: Option<v1::Identity>) -> Result<Identity, Status> {
+    let identity = identity.ok_or_else(|| bad("field `identity` must be set, given nothing"))?;
+    Ok(Identity {
+        cluster_id: convert::cluster_id_from_wire(&identity.cluster_id).map_err(bad)?,
+        epoch: identity.cluster_epoch,
+        task: convert::task_from_wire(identity.task).map_err(bad)?,
+        incarnation: identity.incarnation,
+        session: identity.session,
+        seq: identity.seq,
+    })
+}
+
+fn targets(whole: Vec<u32>, row_sets: &[v1::RowSet], rows: &[v1::SliceRows]) -> Result<ShardReads, Status> {
+    let row_sets =
+        row_sets.iter().map(|set| payload::rows(&set.rows)).collect::<Result<_, _>>().map_err(bad)?;
+    let rows = rows.iter().map(|rows| (rows.slice, rows.row_set as usize)).collect();
+    Ok(ShardReads { whole, rows, row_sets })
+}
+
+impl Service {
+    pub(crate) fn new(shard: LocalShard, index: usize, incarnation: u64) -> Self {
+        Self { shard, task: Task { role: Role::Ps, index }, incarnation, telemetry: Telemetry::new() }
+    }
+
+    /// Turns an outcome of the shard into an answer.
+    fn answer<T>(&self, outcome: Result<T, Error>) -> Result<T, Status> {
+        outcome.map_err(|error| {
+            self.telemetry.refusals.increment(1);
+            match error {
+                Error::Refused { refusal, .. } => refusal.into(),
+                other => Refusal::new(Reason::Storage, other.to_string()).into(),
+            }
+        })
+    }
+
+    fn standing(&self) -> v1::StatusReply {
+        let store = self.shard.store().status();
+        self.telemetry.record(&store);
+        let state = match store.state {
+            State::Empty => v1::PsState::Empty,
+            State::Prepared => v1::PsState::Prepared,
+            State::Open => v1::PsState::Open,
+            State::Draining => v1::PsState::Draining,
+            State::Finished => v1::PsState::Finished,
+        };
+        v1::StatusReply {
+            state: state.into(),
+            task: Some(convert::task_to_wire(self.task)),
+            incarnation: self.incarnation,
+            cluster_epoch: store.epoch,
+            cluster_id: store.cluster_id.map(convert::cluster_id_to_wire).unwrap_or_default(),
+            layout_fingerprint: store.layout_fingerprint,
+            version: store.version,
+            global_step: store.global_step,
+            value_bytes: store.value_bytes,
+            release: trainyard_protocol::RELEASE.into(),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl ParameterService for Service {
+    async fn claim(&self, request: Request<v1::ClaimRequest>) -> Result<Response<v1::StatusReply>, Status> {
+        let request = request.into_inner();
+        if request.release != trainyard_protocol::RELEASE {
+            let message = format!(
+                "chief {} cannot work with {} {}: run the same release on every host",
+                request.release.escape_default(),
+                self.task,
+                trainyard_protocol::RELEASE
+            );
+            return Err(Refusal::new(Reason::OtherCluster, message).into());
+        }
+        let identity = identity(request.identity)?;
+        let model_dir = Path::new(&request.model_dir);
+        self.answer(self.shard.claim(identity, request.cluster_fingerprint, model_dir).await)?;
+        Ok(Response::new(self.standing()))
+    }
+
+    async fn prepare(
+        &self,
+        request: Request<v1::PrepareRequest>,
+    ) -> Result<Response<v1::StatusReply>, Status> {
+        let request = request.into_inner();
+        let identity = identity(request.identity)?;
+        let variables = convert::variables_from_wire(request.variables).map_err(bad)?;
+        let slices = request
+            .slices
+            .iter()
+            .map(|slice| convert::slice_from_wire(slice, &variables, self.task.index))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(bad)?;
+        let whole: usize = slices
+            .iter()
+            .map(|(_, slice)| slice)
+            .filter(|slice| variables[slice.variable].access == trainyard_variable::Access::Whole)
+            .map(|slice| slice.len() * 4)
+            .sum();
+        if whole > limits::TENSOR_MESSAGE_BYTES_MAX {
+            let message = format!(
+                "variables read whole at {} hold {whole} bytes, a message at most {}: use more parameter servers",
+                self.task,
+                limits::TENSOR_MESSAGE_BYTES_MAX
+            );
+            return Err(Refusal::new(Reason::TooLarge, message).into());
+        }
+        let plan = Plan {
+            // The slices are named one by one: the layout itself is the chief's affair.
+            layout: Layout::new(
+                &[],
+                Partitioner::Fixed { num_shards: 1 },
+                Placement::Greedy,
+                request.num_ps as usize,
+            ),
+            variables,
+            fingerprint: request.layout_fingerprint,
+            optimizers: convert::optimizers_from_wire(request.optimizers).map_err(bad)?,
+            seed: request.seed,
+            global_step_max: request.global_step_max,
+            checkpoint: (!request.checkpoint.is_empty()).then(|| request.checkpoint.clone().into()),
+        };
+        let from = plan.checkpoint.clone();
+        let count = slices.len();
+        self.answer(self.shard.prepare_slices(identity, plan, slices).await)?;
+        tracing::info!(slices = count, bytes = self.shard.store().status().value_bytes, checkpoint = ?from, "variables are ready");
+        Ok(Response::new(self.standing()))
+    }
+
+    async fn open(&self, request: Request<v1::OpenRequest>) -> Result<Response<v1::StatusReply>, Status> {
+        let identity = identity(request.into_inner().identity)?;
+        self.answer(self.shard.open(identity).await)?;
+        Ok(Response::new(self.standing()))
+    }
+
+    async fn status(
+        &self,
+        _request: Request<v1::StatusRequest>,
+    ) -> Result<Response<v1::StatusReply>, Status> {
+        Ok(Response::new(self.standing()))
+    }
+
+    async fn open_session(
+        &self,
+        request: Request<v1::OpenSessionRequest>,
+    ) -> Result<Response<v1::OpenSessionReply>, Status> {
+        let request = request.into_inner();
+        let identity = identity(request.identity)?;
+        let opened = self.shard.open_session(identity, request.layout_fingerprint, request.data_shard).await;
+        let batches_applied = self.answer(opened)?;
+        let store = self.shard.store().status();
+        tracing::info!(task = %identity.task, session = identity.session, batches_applied, "session opened");
+        let (version, global_step) = (store.version, store.global_step);
+        Ok(Response::new(v1::OpenSessionReply { version, global_step, batches_applied }))
+    }
+
+    async fn pull(&self, request: Request<v1::PullRequest>) -> Result<Response<v1::PullReply>, Status> {
+        let (request, started) = (request.into_inner(), Instant::now());
+        let identity = identity(request.identity)?;
+        let reads = targets(request.whole, &request.row_sets, &request.rows)?;
+        let ShardReads { whole, rows, row_sets } = &reads;
+        let (mut floats, reserve_step) = (Vec::new(), request.reserve_step);
+        let pull = Pull { whole, rows, row_sets, reserve_step };
+        let pulled = self.shard.store().pull(&identity, &pull, &mut floats);
+        let pulled = pulled.map_err(|error| {
+            self.telemetry.refusals.increment(1);
+            Status::from(trainyard_cluster_client::refusal(&error))
+        })?;
+        self.telemetry.sent_bytes.increment(floats.len() as u64 * 4);
+        self.telemetry.read_seconds.record(started.elapsed());
+        let ticket = match pulled.ticket {
+            Ticket::Granted => v1::Ticket::Granted,
+            Ticket::Wait => v1::Ticket::Wait,
+            Ticket::Finished => v1::Ticket::Finished,
+        };
+        Ok(Response::new(v1::PullReply {
+            version: pulled.version,
+            global_step: pulled.global_step,
+            ticket: ticket.into(),
+            payload: Bytes::from_owner(Floats(floats)),
+        }))
+    }
+
+    async fn push(&self, request: Request<v1::PushRequest>) -> Result<Response<v1::PushReply>, Status> {
+        let (request, started) = (request.into_inner(), Instant::now());
+        let identity = identity(request.identity)?;
+        let batch = request.batch.ok_or_else(|| bad("field `batch` must be set, given nothing"))?;
+        let floats = request.payload.len() / 4;
+        let mut values = vec![0.0; floats];
+        payload::Reader::new(request.payload, floats).map_err(bad)?.read(&mut values);
+        let gradients = ShardGradients {
+            batch: BatchId { pass: batch.pass, shard: batch.shard, batch: batch.batch },
+            pulled_version: request.pulled_version,
+            targets: targets(request.whole, &request.row_sets, &request.rows)?,
+            values,
+        };
+        let pushed = self.answer(self.shard.push(identity, &gradients).await)?;
+        self.telemetry.received_bytes.increment(floats as u64 * 4);
+        self.telemetry.apply_seconds.record(started.elapsed());
+        if pushed.duplicate {
+            self.telemetry.duplicates.increment(1);
+        } else {
+            self.telemetry.pushes.increment(1);
+            self.telemetry.staleness_steps.record(pushed.staleness as f64);
+        }
+        Ok(Response::new(v1::PushReply {
+            duplicate: pushed.duplicate,
+            version: pushed.version,
+            global_step: pushed.global_step,
+            staleness: pushed.staleness,
+        }))
+    }
+
+    async fn close_session(
+        &self,
+        request: Request<v1::CloseSessionRequest>,
+    ) -> Result<Response<v1::StatusReply>, Status> {
+        let request = request.into_inner();
+        let identity = identity(request.identity)?;
+        let task = convert::task_from_wire(request.task).map_err(bad)?;
+        self.answer(self.shard.close_session(identity, task, request.session).await)?;
+        tracing::info!(%task, session = request.session, "session closed");
+        Ok(Response::new(self.standing()))
+    }
+
+    async fn save_shard(
+        &self,
+        request: Request<v1::SaveShardRequest>,
+    ) -> Result<Response<v1::SaveShardReply>, Status> {
+        let (request, started) = (request.into_inner(), Instant::now());
+        let identity = identity(request.identity)?;
+        let saved = self.answer(self.shard.save(identity, Path::new(&request.directory)).await)?;
+        self.telemetry.save_seconds.record(started.elapsed());
+        Ok(Response::new(v1::SaveShardReply { record: saved.record, global_step: saved.global_step }))
+    }
+
+    async fn finish(&self, request: Request<v1::FinishRequest>) -> Result<Response<v1::StatusReply>, Status> {
+        let request = request.into_inner();
+        let identity = identity(request.identity)?;
+        self.answer(self.shard.finish(identity, &request.reason).await)?;
+        tracing::info!(reason = %request.reason.escape_default(), "the job has ended");
+        Ok(Response::new(self.standing()))
+    }
+}

@@ -1,0 +1,70 @@
+//! Everything a parameter server measures.
+
+use metrics::{
+    Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+use trainyard_parameter_store::Status;
+
+/// Handles of what is measured at every call.
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    /// Seconds from a push's arrival to its answer.
+    pub(crate) apply_seconds: Histogram,
+    /// Seconds from a pull's arrival to its answer.
+    pub(crate) read_seconds: Histogram,
+    /// Pushes applied between a push's pull and itself.
+    pub(crate) staleness_steps: Histogram,
+    /// Pushes applied.
+    pub(crate) pushes: Counter,
+    /// Pushes that had been applied before.
+    pub(crate) duplicates: Counter,
+    /// Requests refused.
+    pub(crate) refusals: Counter,
+    /// Bytes of gradients received.
+    pub(crate) received_bytes: Counter,
+    /// Bytes of parameters sent.
+    pub(crate) sent_bytes: Counter,
+    /// Seconds to write a shard of a checkpoint.
+    pub(crate) save_seconds: Histogram,
+}
+
+impl Telemetry {
+    pub(crate) fn new() -> Self {
+        describe_histogram!("trainyard_ps_apply_seconds", "Time of a push, from arrival to answer.");
+        describe_histogram!("trainyard_ps_read_seconds", "Time of a pull, from arrival to answer.");
+        describe_histogram!(
+            "trainyard_ps_staleness_steps",
+            "Pushes applied between a push's pull and itself."
+        );
+        describe_counter!("trainyard_ps_pushes_total", "Pushes applied.");
+        describe_counter!(
+            "trainyard_ps_duplicates_total",
+            "Pushes that had been applied before; nothing changed."
+        );
+        describe_counter!("trainyard_ps_refusals_total", "Requests refused.");
+        describe_counter!("trainyard_ps_received_bytes_total", "Bytes of gradients received.");
+        describe_counter!("trainyard_ps_sent_bytes_total", "Bytes of parameters sent.");
+        describe_histogram!("trainyard_ps_save_seconds", "Time to write a shard of a checkpoint.");
+        describe_gauge!("trainyard_global_step", "Steps applied; on ps:0.");
+        describe_gauge!("trainyard_ps_value_bytes", "Bytes of values and slots held.");
+        describe_gauge!("trainyard_cluster_epoch", "Incarnation of the chief.");
+        Self {
+            apply_seconds: histogram!("trainyard_ps_apply_seconds"),
+            read_seconds: histogram!("trainyard_ps_read_seconds"),
+            staleness_steps: histogram!("trainyard_ps_staleness_steps"),
+            pushes: counter!("trainyard_ps_pushes_total"),
+            duplicates: counter!("trainyard_ps_duplicates_total"),
+            refusals: counter!("trainyard_ps_refusals_total"),
+            received_bytes: counter!("trainyard_ps_received_bytes_total"),
+            sent_bytes: counter!("trainyard_ps_sent_bytes_total"),
+            save_seconds: histogram!("trainyard_ps_save_seconds"),
+        }
+    }
+
+    /// Records how the store stands.
+    pub(crate) fn record(&self, status: &Status) {
+        gauge!("trainyard_global_step").set(status.global_step as f64);
+        gauge!("trainyard_ps_value_bytes").set(status.value_bytes as f64);
+        gauge!("trainyard_cluster_epoch").set(status.epoch as f64);
+    }
+}
