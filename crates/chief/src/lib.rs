@@ -1,1 +1,20 @@
 //! The chief: trains, and leads.
+//!
+//! Leading is: claim every parameter server for a new epoch, create or restore the variables, let the workers in,
+//! write checkpoints, notice who is gone, and end the job when it has reached its end. Who may train and when the
+//! job is over is decided by [`Roster`], a state machine without clock or network.
+
+mod coordinator;
+mod lead;
+mod report;
+mod roster;
+mod run;
+mod save;
+mod service;
+mod telemetry;
+
+pub use coordinator::LocalCoordinator;
+pub use lead::{Ending, Lead, lead};
+pub use report::Report;
+pub use roster::{Roster, RosterConfig};
+pub use run::run;

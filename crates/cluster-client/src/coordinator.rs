@@ -197,6 +197,9 @@ impl Coordinator for RemoteCoordinator {
             session: pulse.session,
             reason: reason.into(),
             message,
+            steps: pulse.steps,
+            examples: pulse.examples,
+            loss: pulse.loss,
         };
         let mut client = self.client.clone();
         timed(&self.name, limits::CALL_TIMEOUT, client.leave(request)).await.map(drop)

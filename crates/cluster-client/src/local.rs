@@ -121,10 +121,13 @@ impl LocalShard {
         };
         let checkpoint = plan.checkpoint.as_ref().map(open).transpose()?;
         let source = checkpoint.as_ref().map(Source);
-        let restore = checkpoint
+        let mut restore = checkpoint
             .as_ref()
             .zip(source.as_ref())
             .map(|(checkpoint, source)| self.restore(checkpoint, source));
+        if let Some(restore) = restore.as_mut().filter(|_| plan.forget_positions) {
+            restore.positions.clear();
+        }
         let prepare = Prepare {
             variables: plan.variables,
             slices,

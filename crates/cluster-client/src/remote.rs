@@ -75,6 +75,7 @@ impl RemoteShard {
                 .map(|path| path.to_string_lossy().into_owned())
                 .unwrap_or_default(),
             global_step_max: plan.global_step_max,
+            forget_positions: plan.forget_positions,
         };
         let mut client = self.client.clone();
         self.call(limits::CHECKPOINT_CALL_TIMEOUT, client.prepare(request)).await.map(drop)

@@ -27,6 +27,8 @@ pub struct Plan {
     pub global_step_max: u64,
     /// Checkpoint to restore from; absent = first values.
     pub checkpoint: Option<PathBuf>,
+    /// Whether the checkpoint's positions in the data mean nothing: the input is divided in another way now.
+    pub forget_positions: bool,
 }
 
 /// What one step reads of one server.

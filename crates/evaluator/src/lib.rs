@@ -1,1 +1,16 @@
-//! The evaluator: watches the model directory, scores each checkpoint, exports the good ones.
+//! The evaluator: watches the model folder, scores each checkpoint, exports the good ones.
+//!
+//! It meets training only in the model folder: checkpoints appear there whole, and `job_state.json` says when no
+//! more will come. It can be started before, during or after training, and restarted at any time.
+
+mod evaluation;
+mod export;
+mod exporter;
+mod parameters;
+mod run;
+mod telemetry;
+
+pub use evaluation::{evaluate_checkpoint, predict};
+pub use export::export;
+pub use parameters::CheckpointParameters;
+pub use run::{Config, Report, run};

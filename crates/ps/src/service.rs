@@ -155,6 +155,7 @@ impl ParameterService for Service {
             optimizers: convert::optimizers_from_wire(request.optimizers).map_err(bad)?,
             seed: request.seed,
             global_step_max: request.global_step_max,
+            forget_positions: request.forget_positions,
             checkpoint: (!request.checkpoint.is_empty()).then(|| request.checkpoint.clone().into()),
         };
         let from = plan.checkpoint.clone();

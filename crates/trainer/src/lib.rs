@@ -1,1 +1,128 @@
 //! The training loop: pull, compute, push, repeat.
+//!
+//! The chief and the workers run the same loop; only who coordinates them differs. A loop lives through the loss of
+//! anything else: when its session is refused it joins again, and goes on at the first batch that was not applied.
+
+mod heartbeat;
+mod layout;
+mod outcome;
+mod session;
+mod step;
+mod telemetry;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use trainyard_cluster_client::{Coordinator, Error, JobState, LeaveReason, Shard};
+use trainyard_cluster_spec::Task;
+use trainyard_diagnostic::Diagnostic;
+use trainyard_model::Model;
+use trainyard_protocol::Reason;
+use trainyard_run_config::Job;
+
+pub use layout::plan_layout;
+pub use outcome::{Outcome, Progress, into_diagnostic};
+use session::Session;
+
+/// Told how a loop stands: a word, whether it trains, what it waits for.
+pub type OnStanding = Arc<dyn Fn(&str, bool, Vec<String>) + Send + Sync>;
+/// Told of every step.
+pub type OnStep = Arc<dyn Fn(&Progress) + Send + Sync>;
+
+/// What a loop is given.
+#[derive(Clone)]
+pub struct Config {
+    /// The job.
+    pub job: Arc<Job>,
+    /// This task.
+    pub task: Task,
+    /// Random per process start.
+    pub incarnation: u64,
+    /// When the process started.
+    pub started: Instant,
+    /// The same, in seconds since 1970.
+    pub started_unix_secs: u64,
+    /// Of the cluster spec.
+    pub cluster_fingerprint: u64,
+    /// Number of parameter servers.
+    pub num_ps: usize,
+    /// Where this task runs, for messages.
+    pub address: String,
+    /// Longest wait for the others.
+    pub connect_deadline: Duration,
+    /// Told how the loop stands: a word, whether it trains, what it waits for.
+    pub standing: OnStanding,
+    /// Told of every step.
+    pub progress: OnStep,
+}
+
+/// Trains until the job ends, the input does, or the token says stop.
+///
+/// # Errors
+/// The input, the model or a wait has failed for good.
+pub async fn run<M: Model, C: Coordinator>(
+    config: Config,
+    model: Arc<M>,
+    coordinator: C,
+    shards: Vec<Shard>,
+    stop: CancellationToken,
+) -> Result<Outcome, Diagnostic> {
+    let layout = Arc::new(plan_layout(&config.job, model.variables(), config.num_ps));
+    let fingerprint = layout.fingerprint(model.variables());
+    let mut outcome = Outcome::default();
+    loop {
+        let mut session =
+            match Session::join(&config, &coordinator, &shards, &layout, fingerprint, &stop).await {
+                Ok(Some(session)) => session,
+                Ok(None) => return Ok(outcome),
+                Err(error) if ended(&error) => return Ok(outcome),
+                Err(error) => match again(&error) {
+                    true => {
+                        warn!(%error, "joining again");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        continue;
+                    }
+                    false => return Err(into_diagnostic(&error)),
+                },
+            };
+        let trained =
+            step::train(&config, &*model, Arc::clone(&model), &mut session, &mut outcome, &stop).await;
+        match trained {
+            Ok(reason) => {
+                (config.standing)("leaving", false, Vec::new());
+                session.leave(&coordinator, reason.clone()).await;
+                info!(?reason, steps = outcome.steps, examples = outcome.examples, "training has ended here");
+                return Ok(outcome);
+            }
+            Err(step::Failure::Cluster(error)) if ended(&error) => {
+                session.leave(&coordinator, LeaveReason::Finished).await;
+                return Ok(outcome);
+            }
+            Err(step::Failure::Cluster(error)) if again(&error) => {
+                warn!(%error, "the session is over: joining again");
+            }
+            Err(failure) => {
+                let problem = failure.into_diagnostic();
+                session.leave(&coordinator, LeaveReason::Failed(problem.message.clone())).await;
+                return Err(problem);
+            }
+        }
+    }
+}
+
+/// Whether a new session may succeed where this one was refused.
+fn again(error: &Error) -> bool {
+    matches!(error.reason(), Some(Reason::StaleEpoch | Reason::Fenced | Reason::NotReady | Reason::NoTicket))
+}
+
+/// Whether a parameter server says that the job is over.
+fn ended(error: &Error) -> bool {
+    error.reason() == Some(Reason::JobEnded)
+}
+
+/// Whether the job is over.
+fn over(state: JobState) -> bool {
+    matches!(state, JobState::Done | JobState::Failed)
+}

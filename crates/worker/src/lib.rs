@@ -1,1 +1,83 @@
 //! The worker: joins, waits for ready, trains until told to stop.
+//!
+//! It is a training loop with a chief and parameter servers at the other end of a network; all that a loop does is
+//! in `trainyard-trainer`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use trainyard_cluster_client::{RemoteCoordinator, RemoteShard, Shard, channel};
+use trainyard_cluster_spec::{Role, Task};
+use trainyard_daemon::{CancellationToken, Context};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model::{Error, Model};
+use trainyard_run_config::Job;
+
+/// Trains until the job ends, its input does, or the token says stop.
+///
+/// # Errors
+/// The model cannot be built, the input not be read, or the cluster was not there in time.
+pub async fn run<M: Model>(
+    context: Context,
+    build: impl FnOnce(&Job) -> Result<M, Error>,
+    stop: CancellationToken,
+) -> Result<(), Diagnostic> {
+    let model = Arc::new(build(&context.job)?);
+    let connect = |task: Task, address: &str| {
+        channel(address).map_err(|error| {
+            Diagnostic::error(Code::E1007, format!("address `{address}` of {task} cannot be used: {error}"))
+        })
+    };
+    let chief = Task { role: Role::Chief, index: 0 };
+    let chief_address = context.cluster.address(chief).map(str::to_owned).ok_or_else(|| {
+        Diagnostic::error(Code::E1007, "the cluster has no chief")
+            .help("add chief = [\"host:2222\"] to [cluster]")
+    })?;
+    let coordinator = RemoteCoordinator::new(&chief_address, connect(chief, &chief_address)?);
+    let shards = context.cluster.of_role(Role::Ps).map(|(task, address)| {
+        Ok(Shard::Remote(RemoteShard::new(task.index, address, connect(task, address)?)))
+    });
+    let shards = shards.collect::<Result<Vec<_>, Diagnostic>>()?;
+    if shards.is_empty() {
+        let message = "strategy `parameter_server` needs at least one ps, the cluster has none";
+        return Err(Diagnostic::error(Code::E1006, message).help("add a ps address to the cluster"));
+    }
+    let readiness = context.readiness.clone();
+    let config = trainyard_trainer::Config {
+        job: Arc::clone(&context.job),
+        task: context.task,
+        incarnation: context.incarnation,
+        started: Instant::now()
+            .checked_sub(context.started.elapsed().unwrap_or_default())
+            .unwrap_or_else(Instant::now),
+        started_unix_secs: context.started_unix_secs(),
+        cluster_fingerprint: context.cluster.fingerprint(),
+        num_ps: shards.len(),
+        address: context.cluster.address(context.task).unwrap_or_default().to_owned(),
+        connect_deadline: context.connect_deadline,
+        standing: Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting)),
+        progress: Arc::new(|_| {}),
+    };
+    // On a thread of its own: its arithmetic must not hold up connections and heartbeats.
+    let runtime = tokio::runtime::Handle::current();
+    let training = tokio::task::spawn_blocking(move || {
+        runtime.block_on(trainyard_trainer::run(config, model, coordinator, shards, stop))
+    });
+    let outcome = training.await.map_err(|error| {
+        Diagnostic::error(Code::E9001, format!("the training loop has failed: {error}"))
+    })??;
+    if let Some(path) = &context.report {
+        let report = serde_json::json!({
+            "task": context.task.to_string(), "steps": outcome.steps, "examples": outcome.examples,
+            "train_seconds": outcome.train_seconds, "first_step_seconds": outcome.first_step_seconds,
+            "final_loss": outcome.loss,
+        });
+        std::fs::write(path, format!("{report}\n")).map_err(|error| {
+            Diagnostic::error(
+                Code::E9002,
+                format!("the report {} cannot be written: {error}", path.display()),
+            )
+        })?;
+    }
+    Ok(())
+}

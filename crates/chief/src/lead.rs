@@ -1,0 +1,280 @@
+//! Leading a job: bring-up, watch, end.
+
+mod bring_up;
+mod watch;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tracing::{error, info, warn};
+use trainyard_checkpoint::{JobPhase, JobState as JobMarker, sweep};
+use trainyard_cluster_client::{JobState, Plan, Shard};
+use trainyard_cluster_spec::Task;
+use trainyard_daemon::CancellationToken;
+use trainyard_diagnostic::Diagnostic;
+use trainyard_model::Model;
+use trainyard_parameter_store::Identity;
+use trainyard_run_config::Job;
+use trainyard_trainer::{OnStanding, OnStep, Outcome};
+
+use crate::telemetry::Telemetry;
+use crate::{LocalCoordinator, Report};
+
+/// Longest time in which the tasks take leave at the end, and the servers hear of it.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// How a job ended for its chief.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The last step or all input has been applied.
+    Done,
+    /// The chief was told to stop; the job may go on later.
+    Stopped,
+}
+
+/// What a chief leads with.
+pub struct Lead<M: Model> {
+    /// The job.
+    pub job: Arc<Job>,
+    /// The model.
+    pub model: Arc<M>,
+    /// Every parameter server.
+    pub shards: Vec<Shard>,
+    /// What they are to hold.
+    pub plan: Plan,
+    /// This task.
+    pub task: Task,
+    /// Random per process start.
+    pub incarnation: u64,
+    /// When the process started.
+    pub started: Instant,
+    /// The same, in seconds since 1970.
+    pub started_unix_secs: u64,
+    /// Minted once per model folder.
+    pub cluster_id: u128,
+    /// Of the cluster spec.
+    pub cluster_fingerprint: u64,
+    /// Where this task runs, for messages.
+    pub address: String,
+    /// Longest wait for the others.
+    pub connect_deadline: Duration,
+    /// The roster.
+    pub coordinator: LocalCoordinator,
+    /// Sessions that have ended.
+    pub closed: mpsc::Receiver<(Task, u64)>,
+    /// Number of training tasks.
+    pub tasks: usize,
+    /// Told how the chief stands.
+    pub standing: OnStanding,
+    /// Told of every step of its own.
+    pub progress: OnStep,
+}
+
+/// What a lead keeps between its phases.
+struct Run {
+    telemetry: Telemetry,
+    input: String,
+    epoch: u64,
+    global_step: u64,
+    first_step: Option<u64>,
+    opened: Option<Instant>,
+    saved_step: Option<u64>,
+    saved_at: Instant,
+    value_bytes: u64,
+}
+
+/// Leads a job to its end, or until told to stop.
+///
+/// # Errors
+/// The job cannot begin or go on: checkpoints that do not fit, servers that are not there, input that cannot be read.
+pub async fn lead<M: Model>(
+    mut lead: Lead<M>,
+    stop: CancellationToken,
+) -> Result<(Ending, Report), Diagnostic> {
+    let mut run = Run {
+        telemetry: Telemetry::new(),
+        input: input_fingerprint(&lead.job, lead.tasks),
+        epoch: 0,
+        global_step: 0,
+        first_step: None,
+        opened: None,
+        saved_step: None,
+        saved_at: Instant::now(),
+        value_bytes: 0,
+    };
+    sweep(&lead.job.model_dir)?;
+    let training = CancellationToken::new();
+    let mut trainer: Option<JoinHandle<Result<Outcome, Diagnostic>>> = None;
+    let mut outcome = None;
+    let ending = loop {
+        match bring_up::bring_up(&mut lead, &mut run, &stop).await {
+            Ok(true) => {}
+            Ok(false) => break Ok(Ending::Stopped),
+            Err(problem) => break Err(problem),
+        }
+        if trainer.is_none() && outcome.is_none() && lead.job.strategy.chief_trains {
+            trainer = Some(lead.spawn_trainer(training.clone()));
+        }
+        match watch::watch(&mut lead, &mut run, &mut trainer, &mut outcome, &stop).await {
+            watch::Seen::Lost(what) => {
+                warn!("{what}: restoring every parameter server from the latest checkpoint")
+            }
+            watch::Seen::Ended => break Ok(Ending::Done),
+            watch::Seen::Stopped => break Ok(Ending::Stopped),
+            watch::Seen::Failed(problem) => break Err(problem),
+        }
+    };
+    let ending = match ending {
+        Ok(ending) => lead.end(&mut run, ending, &stop).await,
+        Err(problem) => {
+            lead.fail(&run, &problem).await;
+            Err(problem)
+        }
+    };
+    training.cancel();
+    if let Some(handle) = trainer
+        && let Ok(Ok(Ok(trained))) = tokio::time::timeout(FAREWELL, handle).await
+    {
+        outcome = Some(trained);
+    }
+    ending.map(|ending| (ending, lead.report(&run, outcome.as_ref())))
+}
+
+/// What the positions in the data mean: another value, another division.
+fn input_fingerprint(job: &Job, tasks: usize) -> String {
+    let input = &job.input.train;
+    let (sharding, seed) = (input.sharding, job.run.seed);
+    let (batch, shuffle) = (input.batch_size, input.shuffle_rows);
+    format!("{sharding:?} tasks={tasks} seed={seed} batch={batch} shuffle={shuffle} files={:?}", input.files)
+}
+
+impl<M: Model> Lead<M> {
+    /// The identity of the chief's control calls.
+    fn identity(&self, run: &Run) -> Identity {
+        Identity {
+            cluster_id: self.cluster_id,
+            epoch: run.epoch,
+            task: self.task,
+            incarnation: self.incarnation,
+            session: 0,
+            seq: 0,
+        }
+    }
+
+    /// Starts the chief's own training loop, on a thread of its own: its arithmetic must not hold up the rest.
+    fn spawn_trainer(&self, stop: CancellationToken) -> JoinHandle<Result<Outcome, Diagnostic>> {
+        let config = trainyard_trainer::Config {
+            job: Arc::clone(&self.job),
+            task: self.task,
+            incarnation: self.incarnation,
+            started: self.started,
+            started_unix_secs: self.started_unix_secs,
+            cluster_fingerprint: self.cluster_fingerprint,
+            num_ps: self.plan.layout.num_ps,
+            address: self.address.clone(),
+            connect_deadline: self.connect_deadline,
+            standing: Arc::clone(&self.standing),
+            progress: Arc::clone(&self.progress),
+        };
+        let (model, coordinator, shards) =
+            (Arc::clone(&self.model), self.coordinator.clone(), self.shards.clone());
+        let runtime = tokio::runtime::Handle::current();
+        tokio::task::spawn_blocking(move || {
+            runtime.block_on(trainyard_trainer::run(config, model, coordinator, shards, stop))
+        })
+    }
+
+    /// Ends the job, or leaves it as it is for a later chief.
+    async fn end(
+        &mut self,
+        run: &mut Run,
+        ending: Ending,
+        stop: &CancellationToken,
+    ) -> Result<Ending, Diagnostic> {
+        if run.opened.is_none() {
+            return Ok(ending);
+        }
+        if ending == Ending::Done {
+            self.wait_for_leave(stop).await;
+        }
+        self.refresh(run).await;
+        if let Err(problem) = self.save(run).await {
+            error!("{}", problem.render());
+            if ending == Ending::Done {
+                self.fail(run, &problem).await;
+            }
+            return Err(problem);
+        }
+        let (phase, reason) = match ending {
+            Ending::Done => (JobPhase::Done, "the last step or all input has been applied"),
+            Ending::Stopped => (JobPhase::Stopped, "the chief was told to stop"),
+        };
+        self.mark(run, phase, reason);
+        if ending == Ending::Done {
+            self.coordinator.with(|roster, _| roster.end(JobState::Done));
+            self.finish_servers(run, "done").await;
+            info!(step = run.global_step, "the job is done");
+        } else {
+            info!(step = run.global_step, "the job is stopped; it goes on from its checkpoint");
+        }
+        Ok(ending)
+    }
+
+    /// Waits until nobody trains any more, for a while.
+    async fn wait_for_leave(&self, stop: &CancellationToken) {
+        let until = Instant::now() + FAREWELL;
+        while Instant::now() < until
+            && !stop.is_cancelled()
+            && self.coordinator.with(|roster, _| roster.active()) > 0
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn finish_servers(&self, run: &Run, reason: &str) {
+        let identity = self.identity(run);
+        for shard in &self.shards {
+            let finished = tokio::time::timeout(FAREWELL, shard.finish(identity, reason)).await;
+            if !matches!(finished, Ok(Ok(()))) {
+                warn!(ps = shard.name(), "could not be told that the job has ended");
+            }
+        }
+    }
+
+    async fn fail(&self, run: &Run, problem: &Diagnostic) {
+        self.mark(run, JobPhase::Failed, &problem.message);
+        self.coordinator.with(|roster, _| roster.end(JobState::Failed));
+        if run.epoch > 0 && run.opened.is_some() {
+            self.finish_servers(run, "failed").await;
+        }
+    }
+
+    fn mark(&self, run: &Run, phase: JobPhase, reason: &str) {
+        let (global_step, cluster_epoch, reason) = (run.global_step, run.epoch, reason.to_owned());
+        let marker = JobMarker { phase, global_step, reason, cluster_epoch };
+        if let Err(error) = marker.write(&self.job.model_dir) {
+            warn!(%error, "job_state.json cannot be written: an evaluator will not learn how the job stands");
+        }
+    }
+
+    fn report(&self, run: &Run, outcome: Option<&Outcome>) -> Report {
+        let (_, examples) = self.coordinator.with(|roster, _| roster.totals());
+        let train_seconds = run.opened.map_or(0.0, |opened| opened.elapsed().as_secs_f64());
+        let steps = run.global_step - run.first_step.unwrap_or(run.global_step);
+        let rate = |count: u64| if train_seconds > 0.0 { count as f64 / train_seconds } else { 0.0 };
+        Report {
+            global_step: run.global_step,
+            examples,
+            train_seconds,
+            steps_per_second: rate(steps),
+            examples_per_second: rate(examples),
+            first_step_seconds: outcome.and_then(|outcome| outcome.first_step_seconds),
+            final_loss: outcome
+                .and_then(|outcome| outcome.loss)
+                .or_else(|| self.coordinator.with(|roster, _| roster.loss())),
+            ..Report::default()
+        }
+    }
+}

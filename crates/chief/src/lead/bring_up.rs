@@ -1,0 +1,124 @@
+//! Bring-up: claim every server, then create, restore or adopt what they hold.
+
+use std::time::Instant;
+
+use futures_util::future::try_join_all;
+use tracing::{info, warn};
+use trainyard_checkpoint::{Checkpoint, JobPhase, claim_epoch, latest_good, misfit};
+use trainyard_cluster_client::{Error, ShardStatus, retry};
+use trainyard_daemon::CancellationToken;
+use trainyard_diagnostic::Diagnostic;
+use trainyard_model::Model;
+use trainyard_parameter_store::State;
+use trainyard_trainer::into_diagnostic;
+
+use super::{Lead, Run};
+
+/// Brings the cluster to where it trains. `false` where the token said stop.
+pub(super) async fn bring_up<M: Model>(
+    lead: &mut Lead<M>,
+    run: &mut Run,
+    stop: &CancellationToken,
+) -> Result<bool, Diagnostic> {
+    tokio::select! {
+        outcome = work(lead, run) => outcome.map(|()| true),
+        () = stop.cancelled() => Ok(false),
+    }
+}
+
+async fn work<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnostic> {
+    let first = run.epoch == 0;
+    run.epoch = claim_epoch(&lead.job.model_dir)?;
+    run.telemetry.epoch.set(run.epoch as f64);
+    let names: Vec<String> = lead.shards.iter().map(|shard| shard.name().to_owned()).collect();
+    lead.coordinator.with(|roster, _| roster.begin_epoch(run.epoch, names.clone()));
+    (lead.standing)("waiting", false, names);
+    let servers = claim(lead, run).await?;
+    let running = first
+        && servers.iter().all(|server| {
+            matches!(server.store.state, State::Open | State::Draining)
+                && server.store.layout_fingerprint == lead.plan.fingerprint
+        });
+    if running {
+        // The job has gone on without its chief: it is taken over as it is.
+        run.global_step = servers.first().map_or(0, |server| server.store.global_step);
+        info!(epoch = run.epoch, step = run.global_step, "taking over a job that is running");
+    } else {
+        prepare(lead, run, first).await?;
+    }
+    run.value_bytes = servers.iter().map(|server| server.store.value_bytes).sum();
+    let identity = lead.identity(run);
+    let opening = lead
+        .shards
+        .iter()
+        .map(|shard| retry(&identity, shard.name(), lead.connect_deadline, move || shard.open(identity)));
+    try_join_all(opening).await.map_err(|error| into_diagnostic(&error))?;
+    lead.mark(run, JobPhase::Running, "training");
+    lead.coordinator.with(|roster, _| roster.open());
+    (lead.standing)("training", true, Vec::new());
+    run.opened.get_or_insert_with(Instant::now);
+    run.first_step.get_or_insert(run.global_step);
+    run.saved_at = Instant::now();
+    info!(epoch = run.epoch, step = run.global_step, servers = lead.shards.len(), "training is open");
+    Ok(())
+}
+
+/// Claims every server for the epoch, each until it answers.
+async fn claim<M: Model>(lead: &Lead<M>, run: &Run) -> Result<Vec<ShardStatus>, Diagnostic> {
+    let identity = lead.identity(run);
+    let folder = std::path::absolute(&lead.job.model_dir).unwrap_or_else(|_| lead.job.model_dir.clone());
+    let (fingerprint, deadline) = (lead.cluster_fingerprint, lead.connect_deadline);
+    let folder = &folder;
+    let calls = lead.shards.iter().map(|shard| async move {
+        let claimed =
+            retry(&identity, shard.name(), deadline, move || shard.claim(identity, fingerprint, folder))
+                .await;
+        if claimed.is_ok() {
+            let name = shard.name().to_owned();
+            lead.coordinator.with(|roster, _| roster.arrived(&name));
+        }
+        claimed
+    });
+    try_join_all(calls).await.map_err(|error: Error| into_diagnostic(&error))
+}
+
+/// Creates the variables, or restores them from the latest good checkpoint.
+async fn prepare<M: Model>(lead: &mut Lead<M>, run: &mut Run, first: bool) -> Result<(), Diagnostic> {
+    let folder = &lead.job.model_dir;
+    let checkpoint = latest_good(folder, &mut |warning| warn!("{}", warning.render()))?;
+    if let Some(problem) = checkpoint
+        .as_ref()
+        .and_then(|checkpoint| misfit(checkpoint.manifest(), &lead.plan.variables, &lead.plan.optimizers))
+    {
+        return Err(problem);
+    }
+    run.global_step = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.manifest().global_step);
+    run.saved_step = checkpoint.as_ref().map(|_| run.global_step);
+    lead.plan.forget_positions = checkpoint.as_ref().is_some_and(|checkpoint| {
+        let other = checkpoint.manifest().input != run.input;
+        if other {
+            let (was, is) = (&checkpoint.manifest().input, &run.input);
+            warn!(%was, %is, "the input is divided in another way than before: it is read from its start");
+        }
+        other
+    });
+    let absolute = |checkpoint: &Checkpoint| {
+        std::path::absolute(checkpoint.path()).unwrap_or_else(|_| checkpoint.path().to_owned())
+    };
+    lead.plan.checkpoint = checkpoint.as_ref().map(absolute);
+    match &lead.plan.checkpoint {
+        Some(path) => info!(step = run.global_step, path = %path.display(), "restoring"),
+        None => info!(variables = lead.plan.variables.len(), "creating variables"),
+    }
+    let identity = lead.identity(run);
+    let plan = &lead.plan;
+    let calls = lead.shards.iter().map(|shard| {
+        retry(&identity, shard.name(), lead.connect_deadline, move || shard.prepare(identity, plan))
+    });
+    try_join_all(calls).await.map_err(|error| into_diagnostic(&error))?;
+    if first && checkpoint.is_none() {
+        // As TensorFlow does: the values that training starts from can be looked at, and gone back to.
+        lead.save(run).await?;
+    }
+    Ok(())
+}

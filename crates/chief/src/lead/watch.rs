@@ -1,0 +1,278 @@
+//! The watch over a running job: checkpoints, leases, lost servers, the end.
+
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+use tracing::{error, info, warn};
+use trainyard_cluster_client::{Error, ShardStatus};
+use trainyard_daemon::CancellationToken;
+use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
+use trainyard_model::Model;
+use trainyard_parameter_store::State;
+use trainyard_trainer::{Outcome, into_diagnostic};
+
+use super::{Lead, Run};
+use crate::save::Saver;
+
+/// Time between looks.
+const TICK: Duration = Duration::from_millis(25);
+/// Time between looks at every server.
+const SERVERS: Duration = Duration::from_millis(500);
+/// Wait after a checkpoint that could not be written.
+const SAVE_AGAIN: Duration = Duration::from_secs(30);
+/// Absence after which a task that was here is no longer waited for at the end of the input.
+const RETURN: Duration = Duration::from_secs(60);
+/// Longest wait for an answer of a server about itself.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What ended the watch.
+pub(super) enum Seen {
+    /// A server has lost its memory.
+    Lost(String),
+    /// The job has reached its end.
+    Ended,
+    /// The token said stop.
+    Stopped,
+    /// The job cannot go on.
+    Failed(Diagnostic),
+}
+
+type Trainer = Option<JoinHandle<Result<Outcome, Diagnostic>>>;
+
+/// Watches until something ends it.
+pub(super) async fn watch<M: Model>(
+    lead: &mut Lead<M>,
+    run: &mut Run,
+    trainer: &mut Trainer,
+    outcome: &mut Option<Outcome>,
+    stop: &CancellationToken,
+) -> Seen {
+    let mut incarnations: Vec<Option<u64>> = vec![None; lead.shards.len()];
+    let mut silence: Vec<Option<(Instant, Waiting)>> = vec![None; lead.shards.len()];
+    let (mut servers_at, mut save_again) = (Instant::now(), None::<Instant>);
+    let (mut rate_at, mut rate_step) = (Instant::now(), run.global_step);
+    let mut told = Vec::new();
+    loop {
+        if stop.is_cancelled() {
+            return Seen::Stopped;
+        }
+        if let Some(failure) = look_at_trainer(trainer, outcome).await {
+            return Seen::Failed(failure);
+        }
+        let all = servers_at.elapsed() >= SERVERS || incarnations.contains(&None);
+        if all {
+            servers_at = Instant::now();
+        }
+        let mut draining = false;
+        for ps in 0..if all { lead.shards.len() } else { 1 } {
+            match status(lead, ps).await {
+                Ok(status) => {
+                    silence[ps] = None;
+                    draining |= status.store.state == State::Draining;
+                    if let Some(seen) = look_at_server(lead, run, ps, &status, &mut incarnations[ps]) {
+                        return seen;
+                    }
+                }
+                Err(error) => {
+                    if let Some(seen) = look_at_silence(lead, ps, &error, &mut silence[ps]) {
+                        return seen;
+                    }
+                }
+            }
+        }
+        close_sessions(lead, run).await;
+        if rate_at.elapsed() >= Duration::from_secs(1) {
+            let rate = (run.global_step.saturating_sub(rate_step)) as f64 / rate_at.elapsed().as_secs_f64();
+            run.telemetry.global_steps_per_second.set(rate);
+            (rate_at, rate_step) = (Instant::now(), run.global_step);
+        }
+        let due = draining || lead.save_is_due(run);
+        if due && save_again.is_none_or(|at| Instant::now() >= at) {
+            save_again = None;
+            if let Err(problem) = lead.save(run).await {
+                error!("{}", problem.render());
+                save_again = Some(Instant::now() + SAVE_AGAIN);
+            }
+        }
+        if lead.has_ended(run, &mut told) {
+            return Seen::Ended;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(TICK) => {}
+            () = stop.cancelled() => {}
+        }
+    }
+}
+
+async fn look_at_trainer(trainer: &mut Trainer, outcome: &mut Option<Outcome>) -> Option<Diagnostic> {
+    if !trainer.as_ref().is_some_and(JoinHandle::is_finished) {
+        return None;
+    }
+    match trainer.take()?.await {
+        Ok(Ok(trained)) => {
+            *outcome = Some(trained);
+            None
+        }
+        Ok(Err(problem)) => Some(problem),
+        Err(panic) => Some(Diagnostic::error(Code::E9001, format!("the training loop has failed: {panic}"))),
+    }
+}
+
+async fn status<M: Model>(lead: &Lead<M>, ps: usize) -> Result<ShardStatus, Error> {
+    let shard = &lead.shards[ps];
+    tokio::time::timeout(STATUS_TIMEOUT, shard.status()).await.unwrap_or_else(|_| {
+        Err(Error::Unreachable { peer: shard.name().to_owned(), message: "no answer within 2 s".to_owned() })
+    })
+}
+
+fn look_at_server<M: Model>(
+    lead: &Lead<M>,
+    run: &mut Run,
+    ps: usize,
+    status: &ShardStatus,
+    incarnation: &mut Option<u64>,
+) -> Option<Seen> {
+    let name = lead.shards[ps].name();
+    if status.store.epoch > run.epoch {
+        let message = format!(
+            "{name} has been claimed for epoch {}, this chief is of epoch {}",
+            status.store.epoch, run.epoch
+        );
+        let problem =
+            Diagnostic::error(Code::E2009, message).help("another chief has taken over: this one ends");
+        return Some(Seen::Failed(problem));
+    }
+    if incarnation.is_some_and(|known| known != status.incarnation) || status.store.state == State::Empty {
+        return Some(Seen::Lost(format!("{name} was restarted")));
+    }
+    *incarnation = Some(status.incarnation);
+    if ps == 0 {
+        run.global_step = status.store.global_step;
+        run.telemetry.global_step.set(run.global_step as f64);
+        lead.coordinator.with(|roster, _| roster.set_global_step(status.store.global_step));
+    }
+    None
+}
+
+fn look_at_silence<M: Model>(
+    lead: &Lead<M>,
+    ps: usize,
+    error: &Error,
+    silence: &mut Option<(Instant, Waiting)>,
+) -> Option<Seen> {
+    if !error.may_pass() {
+        return Some(Seen::Failed(into_diagnostic(error)));
+    }
+    let subject = lead.shards[ps].name().to_owned();
+    let (since, waiting) = silence.get_or_insert_with(|| {
+        (Instant::now(), Waiting::new(lead.task.to_string(), subject, lead.connect_deadline))
+    });
+    match waiting.tick(since.elapsed(), &error.to_string()) {
+        Action::Wait => None,
+        Action::Notice(notice) => {
+            warn!("{notice}");
+            None
+        }
+        Action::GiveUp(problem) => Some(Seen::Failed(*problem)),
+    }
+}
+
+/// Tells the servers of sessions that have ended, by leave or by silence.
+async fn close_sessions<M: Model>(lead: &mut Lead<M>, run: &Run) {
+    let mut ended = lead.coordinator.with(|roster, now| roster.expire(now));
+    for (task, _) in &ended {
+        run.telemetry.leases_lost.increment(1);
+        warn!(%task, "has fallen silent: its session is over, the others go on");
+    }
+    while let Ok(closed) = lead.closed.try_recv() {
+        ended.push(closed);
+    }
+    run.telemetry.active_tasks.set(lead.coordinator.with(|roster, _| roster.active()) as f64);
+    let identity = lead.identity(run);
+    for (task, session) in ended {
+        for shard in &lead.shards {
+            if let Err(error) = shard.close_session(identity, task, session).await {
+                warn!(%task, session, %error, "the session could not be closed there");
+            }
+        }
+    }
+}
+
+impl<M: Model> Lead<M> {
+    /// Reads the global step once more.
+    pub(super) async fn refresh(&self, run: &mut Run) {
+        if let Ok(status) = status(self, 0).await {
+            run.global_step = status.store.global_step;
+        }
+    }
+
+    /// Writes a checkpoint, unless this step has one.
+    pub(super) async fn save(&self, run: &mut Run) -> Result<(), Diagnostic> {
+        if run.saved_step == Some(run.global_step) {
+            run.saved_at = Instant::now();
+            return Ok(());
+        }
+        let (job, plan) = (&self.job, &self.plan);
+        let saver = Saver {
+            model_dir: &job.model_dir,
+            shards: &self.shards,
+            plan,
+            input: &run.input,
+            run: &job.run,
+            telemetry: &run.telemetry,
+        };
+        let step = saver.save(self.identity(run), run.global_step, run.value_bytes).await?;
+        (run.saved_step, run.saved_at) = (Some(step), Instant::now());
+        Ok(())
+    }
+
+    fn save_is_due(&self, run: &Run) -> bool {
+        let settings = &self.job.run;
+        let by_steps = settings.save_checkpoints_steps.is_some_and(|steps| {
+            run.global_step >= run.saved_step.map_or(0, |saved| saved / steps * steps) + steps
+        });
+        let by_time =
+            settings.save_checkpoints_secs.is_some_and(|secs| run.saved_at.elapsed().as_secs() >= secs);
+        (by_steps || by_time) && run.saved_step != Some(run.global_step)
+    }
+
+    /// Whether the last step, or all input, has been applied.
+    fn has_ended(&self, run: &Run, told: &mut Vec<String>) -> bool {
+        if self.job.train.max_steps.is_some_and(|most| run.global_step >= most) {
+            return true;
+        }
+        let mut notice = |text: String| {
+            if !told.contains(&text) {
+                warn!("{text}");
+                told.push(text);
+            }
+        };
+        self.coordinator.with(|roster, now| {
+            if let Some((task, message)) = roster.failure() {
+                notice(format!("{task} cannot go on: {message}; the others go on"));
+            }
+            if roster.all_done() {
+                return true;
+            }
+            let absent = roster.absent(now);
+            if roster.active() > 0 || absent.is_empty() {
+                return false;
+            }
+            // Everybody who is here has finished. Those who are not may come back, for a while.
+            let patience = |task| if roster.was_here(task) { RETURN } else { self.connect_deadline };
+            let given_up = absent.iter().all(|(task, missed)| *missed >= patience(*task));
+            for (task, _) in &absent {
+                let state = if given_up {
+                    "is not waited for any longer: its share of the input is not read"
+                } else {
+                    "is waited for: the others have finished"
+                };
+                notice(format!("{task} {state}"));
+            }
+            if given_up {
+                info!("the job ends without the tasks that are not here");
+            }
+            given_up
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! What a run has come to, as `--report` writes it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use trainyard_diagnostic::{Code, Diagnostic};
+
+/// One run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Steps applied, since the very first.
+    pub global_step: u64,
+    /// Examples in this run's steps, of all tasks.
+    pub examples: u64,
+    /// Seconds from the opening of training to its end.
+    pub train_seconds: f64,
+    /// This run's steps, of all tasks, per second.
+    pub steps_per_second: f64,
+    /// Examples per second.
+    pub examples_per_second: f64,
+    /// Seconds from the start of the chief's process to its first applied step.
+    pub first_step_seconds: Option<f64>,
+    /// Loss of the latest step that a task told.
+    pub final_loss: Option<f64>,
+    /// Metrics of the last evaluation.
+    pub eval: BTreeMap<String, f64>,
+    /// Exit code of each task; empty where everything ran in one process.
+    pub exit: BTreeMap<String, i32>,
+}
+
+impl Report {
+    /// Writes the report as one JSON object.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), Diagnostic> {
+        let text = serde_json::to_string(self).unwrap_or_default() + "\n";
+        trainyard_checkpoint::write_atomically(path, text.as_bytes()).map_err(|error| {
+            Diagnostic::error(Code::E9002, format!("the report cannot be written: {error}"))
+                .help("give --report another path")
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! The wiring of a chief.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tonic::service::Routes;
+use trainyard_checkpoint::cluster_id;
+use trainyard_cluster_client::{Plan, RemoteShard, Shard, channel};
+use trainyard_cluster_spec::{Role, Task};
+use trainyard_daemon::{CancellationToken, Context, ServerLimits, bind, serve};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model::{Error, Model};
+use trainyard_protocol::limits;
+use trainyard_protocol::v1::session_service_server::SessionServiceServer;
+use trainyard_run_config::Job;
+use trainyard_trainer::{OnStanding, OnStep, plan_layout};
+
+use crate::service::Service;
+use crate::{Lead, LocalCoordinator, Roster, RosterConfig, lead};
+
+/// Silence after which a task counts as gone.
+const LEASE: Duration = Duration::from_secs(5);
+/// Time between heartbeats.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(400);
+/// Silence after which another process may take a task over.
+const TAKEOVER: Duration = Duration::from_millis(1000);
+
+impl<M: Model> Lead<M> {
+    /// Puts together what a chief leads with: model, layout, servers and roster.
+    ///
+    /// # Errors
+    /// The model cannot be built, or the model folder not be used.
+    pub fn new(
+        context: &Context,
+        model: M,
+        shards: Vec<Shard>,
+        standing: OnStanding,
+        progress: OnStep,
+    ) -> Result<Self, Diagnostic> {
+        let job = Arc::clone(&context.job);
+        let layout = plan_layout(&job, model.variables(), shards.len());
+        let fingerprint = layout.fingerprint(model.variables());
+        let plan = Plan {
+            variables: model.variables().to_vec(),
+            layout,
+            fingerprint,
+            optimizers: model.optimizers(),
+            seed: job.run.seed,
+            global_step_max: job.train.max_steps.unwrap_or(0),
+            checkpoint: None,
+            forget_positions: false,
+        };
+        let id = cluster_id(&job.model_dir, uuid::Uuid::new_v4().as_u128())?;
+        let trains = |task: &Task| match task.role {
+            Role::Chief => job.strategy.chief_trains,
+            Role::Worker => true,
+            Role::Ps | Role::Evaluator => false,
+        };
+        let expected: Vec<Task> = context.cluster.tasks.keys().copied().filter(trains).collect();
+        if expected.is_empty() {
+            let message = "nobody trains: strategy.chief_trains is false and the cluster has no worker";
+            return Err(Diagnostic::error(Code::E1006, message)
+                .help("add a worker to the cluster, or let the chief train"));
+        }
+        let tasks = expected.len();
+        let (coordinator, closed) = LocalCoordinator::new(Roster::new(RosterConfig {
+            cluster_id: id,
+            cluster_fingerprint: context.cluster.fingerprint(),
+            layout_fingerprint: fingerprint,
+            expected,
+            lease: LEASE,
+            heartbeat_interval: HEARTBEAT_INTERVAL,
+            takeover: TAKEOVER,
+        }));
+        Ok(Self {
+            model: Arc::new(model),
+            shards,
+            plan,
+            task: context.task,
+            incarnation: context.incarnation,
+            started: Instant::now()
+                .checked_sub(context.started.elapsed().unwrap_or_default())
+                .unwrap_or_else(Instant::now),
+            started_unix_secs: context.started_unix_secs(),
+            cluster_id: id,
+            cluster_fingerprint: context.cluster.fingerprint(),
+            address: context.cluster.address(context.task).unwrap_or("this process").to_owned(),
+            connect_deadline: context.connect_deadline,
+            coordinator,
+            closed,
+            tasks,
+            standing,
+            progress,
+            job,
+        })
+    }
+}
+
+/// Leads and trains until the job ends, or until told to stop.
+///
+/// # Errors
+/// The job cannot begin or go on.
+pub async fn run<M: Model>(
+    context: Context,
+    build: impl FnOnce(&Job) -> Result<M, Error>,
+    stop: CancellationToken,
+) -> Result<(), Diagnostic> {
+    let model = build(&context.job)?;
+    let servers: Vec<(Task, String)> =
+        context.cluster.of_role(Role::Ps).map(|(task, address)| (task, address.to_owned())).collect();
+    if servers.is_empty() {
+        let message = "strategy `parameter_server` needs at least one ps, the cluster has none";
+        return Err(Diagnostic::error(Code::E1006, message).help("add a ps address to the cluster"));
+    }
+    let shards = servers.iter().map(|(task, address)| {
+        let channel = channel(address).map_err(|error| {
+            Diagnostic::error(Code::E1007, format!("address `{address}` of {task} cannot be used: {error}"))
+        })?;
+        Ok(Shard::Remote(RemoteShard::new(task.index, address, channel)))
+    });
+    let shards = shards.collect::<Result<Vec<_>, Diagnostic>>()?;
+    let address = context.cluster.address(context.task).map(str::to_owned).ok_or_else(|| {
+        Diagnostic::error(Code::E1004, format!("the cluster has no address for {}", context.task))
+    })?;
+    let listener = bind(&address).await?;
+    let readiness = context.readiness.clone();
+    let standing: OnStanding = Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting));
+    let leading = Lead::new(&context, model, shards, standing, Arc::new(|_| {}))?;
+    let service = SessionServiceServer::new(Service::new(leading.coordinator.clone()))
+        .max_decoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX);
+    let closing = CancellationToken::new();
+    let limits = ServerLimits { drain: Duration::from_millis(200), ..ServerLimits::default() };
+    let (readiness, end) = (context.readiness.clone(), closing.clone());
+    let server = tokio::spawn(async move {
+        serve(listener, Routes::new(service), trainyard_protocol::DESCRIPTORS, &readiness, limits, end).await
+    });
+    let outcome = lead(leading, stop).await;
+    // Tasks that still ask are told that the job is over, before the door closes.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    closing.cancel();
+    drop(tokio::time::timeout(Duration::from_secs(1), server).await);
+    let (_, report) = outcome?;
+    match &context.report {
+        Some(path) => report.write(path),
+        None => Ok(()),
+    }
+}

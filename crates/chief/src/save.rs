@@ -1,0 +1,89 @@
+//! Checkpoints: every server writes its file, the chief commits them.
+
+use std::path::Path;
+use std::time::{Instant, SystemTime};
+
+use futures_util::future::try_join_all;
+use trainyard_checkpoint::{Manifest, ShardRecord, abandon, begin, commit, retain};
+use trainyard_cluster_client::{Error, Plan, Shard};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_parameter_store::Identity;
+use trainyard_run_config::RunConfig;
+
+use crate::telemetry::Telemetry;
+
+/// What a save needs to know.
+#[derive(Debug)]
+pub(crate) struct Saver<'a> {
+    pub(crate) model_dir: &'a Path,
+    pub(crate) shards: &'a [Shard],
+    pub(crate) plan: &'a Plan,
+    pub(crate) input: &'a str,
+    pub(crate) run: &'a RunConfig,
+    pub(crate) telemetry: &'a Telemetry,
+}
+
+impl Saver<'_> {
+    /// Writes and commits a checkpoint. Returns its step.
+    pub(crate) async fn save(
+        &self,
+        identity: Identity,
+        step_hint: u64,
+        value_bytes: u64,
+    ) -> Result<u64, Diagnostic> {
+        let started = Instant::now();
+        let attempt = format!("{}-{:016x}", identity.epoch, identity.incarnation);
+        let folder = begin(self.model_dir, step_hint, &attempt, value_bytes)?;
+        // The servers may run elsewhere: they are given the whole path.
+        let shown = std::path::absolute(&folder).unwrap_or_else(|_| folder.clone());
+        let saved = self.write(identity, &shown, &folder).await;
+        match &saved {
+            Ok(step) => {
+                self.telemetry.checkpoints.increment(1);
+                self.telemetry.checkpoint_step.set(*step as f64);
+                self.telemetry.checkpoint_seconds.record(started.elapsed());
+                tracing::info!(
+                    step,
+                    seconds = format!("{:.3}", started.elapsed().as_secs_f64()),
+                    "checkpoint saved"
+                );
+            }
+            Err(_) => {
+                self.telemetry.checkpoint_failures.increment(1);
+                abandon(&folder);
+            }
+        }
+        saved
+    }
+
+    async fn write(&self, identity: Identity, shown: &Path, folder: &Path) -> Result<u64, Diagnostic> {
+        let calls = self.shards.iter().map(|shard| shard.save(identity, shown));
+        let saved = try_join_all(calls).await.map_err(|error| failed(&error))?;
+        let step = saved.first().map_or(0, |saved| saved.global_step);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let mut manifest = Manifest::new(format!("{:032x}", identity.cluster_id), identity.epoch, step, now);
+        for (shard, saved) in self.shards.iter().zip(&saved) {
+            let record: ShardRecord = serde_json::from_str(&saved.record).map_err(|error| {
+                let message = format!("{} reported a shard that cannot be read: {error}", shard.name());
+                Diagnostic::error(Code::E3003, message)
+            })?;
+            manifest.shards.push(record);
+        }
+        manifest.num_ps = self.shards.len();
+        manifest.variables.clone_from(&self.plan.variables);
+        manifest.optimizers.clone_from(&self.plan.optimizers);
+        manifest.input = self.input.to_owned();
+        commit(self.model_dir, folder, &manifest)?;
+        let keep = (self.run.keep_checkpoint_max, self.run.keep_checkpoint_every_n_hours);
+        match retain(self.model_dir, keep.0, keep.1) {
+            Ok(removed) if !removed.is_empty() => tracing::debug!(?removed, "old checkpoints removed"),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "old checkpoints stay: the newest could not be read back"),
+        }
+        Ok(step)
+    }
+}
+
+fn failed(error: &Error) -> Diagnostic {
+    Diagnostic::error(Code::E3003, error.to_string()).help("check the disk of model_dir; training goes on")
+}

@@ -1,0 +1,48 @@
+//! Everything the chief measures, besides what its training loop does.
+
+use metrics::{
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
+};
+
+/// Handles.
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    pub(crate) checkpoint_seconds: Histogram,
+    pub(crate) checkpoints: Counter,
+    pub(crate) checkpoint_failures: Counter,
+    pub(crate) checkpoint_step: Gauge,
+    pub(crate) active_tasks: Gauge,
+    pub(crate) leases_lost: Counter,
+    pub(crate) global_step: Gauge,
+    pub(crate) global_steps_per_second: Gauge,
+    pub(crate) epoch: Gauge,
+}
+
+impl Telemetry {
+    pub(crate) fn new() -> Self {
+        describe_histogram!("trainyard_checkpoint_seconds", "Time to write and commit a checkpoint.");
+        describe_counter!("trainyard_checkpoints_total", "Checkpoints committed.");
+        describe_counter!("trainyard_checkpoint_failures_total", "Checkpoints that could not be written.");
+        describe_gauge!("trainyard_checkpoint_step", "Global step of the newest checkpoint.");
+        describe_gauge!("trainyard_active_tasks", "Tasks that train.");
+        describe_counter!("trainyard_leases_lost_total", "Tasks that fell silent.");
+        describe_gauge!("trainyard_global_step", "Steps applied by all tasks.");
+        describe_gauge!(
+            "trainyard_global_steps_per_second",
+            "Steps per second of all tasks, over the latest second."
+        );
+        describe_gauge!("trainyard_cluster_epoch", "Incarnation of the chief.");
+        Self {
+            checkpoint_seconds: histogram!("trainyard_checkpoint_seconds"),
+            checkpoints: counter!("trainyard_checkpoints_total"),
+            checkpoint_failures: counter!("trainyard_checkpoint_failures_total"),
+            checkpoint_step: gauge!("trainyard_checkpoint_step"),
+            active_tasks: gauge!("trainyard_active_tasks"),
+            leases_lost: counter!("trainyard_leases_lost_total"),
+            global_step: gauge!("trainyard_global_step"),
+            global_steps_per_second: gauge!("trainyard_global_steps_per_second"),
+            epoch: gauge!("trainyard_cluster_epoch"),
+        }
+    }
+}

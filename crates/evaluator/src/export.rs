@@ -1,0 +1,73 @@
+//! An export: the variables of a checkpoint in one safetensors file, and a description of the model beside it.
+
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::{Dtype, TensorView};
+use serde_json::json;
+use trainyard_checkpoint::{Checkpoint, write_atomically};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model::{Model, Scores};
+
+fn failed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::error(Code::E9002, format!("the export {} cannot be written: {error}", path.display()))
+        .help("check the disk and the folder")
+}
+
+/// Writes an export into `folder/<unix seconds>`, whole or not at all, and returns its path. Where that second is
+/// taken, the next free one is used.
+///
+/// # Errors
+/// The checkpoint cannot be read or the folder not be written.
+pub fn export<M: Model>(
+    model: &M,
+    checkpoint: &Checkpoint,
+    scores: &Scores,
+    folder: &Path,
+    unix_secs: u64,
+) -> Result<PathBuf, Diagnostic> {
+    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let mut second = unix_secs;
+    while folder.join(second.to_string()).exists() {
+        second += 1;
+    }
+    let (temporary, target) = (folder.join(format!("temp-{second}")), folder.join(second.to_string()));
+    let written = write(model, checkpoint, scores, &temporary)
+        .and_then(|()| std::fs::rename(&temporary, &target).map_err(|error| failed(&target, error)));
+    if written.is_err() {
+        let _ = std::fs::remove_dir_all(&temporary);
+    }
+    written.map(|()| target)
+}
+
+fn write<M: Model>(
+    model: &M,
+    checkpoint: &Checkpoint,
+    scores: &Scores,
+    folder: &Path,
+) -> Result<(), Diagnostic> {
+    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let read = model.variables().iter().map(|spec| Ok((spec, checkpoint.read(&spec.name)?)));
+    let variables = read.collect::<Result<Vec<_>, trainyard_checkpoint::Error>>()?;
+    let mut views = Vec::with_capacity(variables.len());
+    for (spec, values) in &variables {
+        let view = TensorView::new(Dtype::F32, spec.shape.clone(), bytemuck::cast_slice(values));
+        views.push((spec.name.clone(), view.map_err(|error| failed(folder, error))?));
+    }
+    let path = folder.join("model.safetensors");
+    safetensors::serialize_to_file(views, None, &path).map_err(|error| failed(&path, error))?;
+    let wanted = |schema: &trainyard_input::Schema| -> Vec<serde_json::Value> {
+        let fields = schema.fields.iter();
+        fields.map(|field| json!({"column": field.name, "kind": format!("{:?}", field.kind)})).collect()
+    };
+    let description = json!({
+        "format": "trainyard-export-1",
+        "global_step": checkpoint.manifest().global_step,
+        "description": model.describe(),
+        "columns": wanted(model.serving_schema()),
+        "variables": variables.iter().map(|(spec, _)| json!({"name": spec.name, "shape": spec.shape})).collect::<Vec<_>>(),
+        "metrics": scores,
+    });
+    let text = serde_json::to_vec_pretty(&description).unwrap_or_default();
+    write_atomically(&folder.join("model.json"), &text)?;
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! The evaluator's loop.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::json;
+use tracing::{info, warn};
+use trainyard_checkpoint::{Checkpoint, Found, JobPhase, JobState, list, pin};
+use trainyard_daemon::{CancellationToken, Context};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model::{Error, Model, Part, Scores, Shard, input_options};
+use trainyard_run_config::Job;
+
+use crate::evaluation::evaluate_checkpoint;
+use crate::exporter;
+use crate::telemetry::Telemetry;
+
+/// Silence between lines that say what is waited for.
+const NOTICE: Duration = Duration::from_secs(10);
+
+/// Told how the evaluator stands.
+type OnStanding = Arc<dyn Fn(&str, bool, Vec<String>) + Send + Sync>;
+
+/// What an evaluator is given.
+#[derive(Clone)]
+pub struct Config {
+    /// The job.
+    pub job: Arc<Job>,
+    /// Time before the first evaluation.
+    pub start_delay: Duration,
+    /// Least time between the starts of two evaluations.
+    pub throttle: Duration,
+    /// Time between looks at the model folder.
+    pub poll: Duration,
+    /// Told how the evaluator stands.
+    pub standing: OnStanding,
+}
+
+/// What an evaluator has done.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Report {
+    /// Steps that were evaluated.
+    pub steps: Vec<u64>,
+    /// Scores of the last.
+    pub scores: Scores,
+}
+
+impl Config {
+    /// Returns the configuration of a daemon.
+    pub fn of(context: &Context) -> Self {
+        let readiness = context.readiness.clone();
+        Self::new(
+            Arc::clone(&context.job),
+            Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting)),
+        )
+    }
+
+    /// Returns the configuration that a job asks for.
+    pub fn new(job: Arc<Job>, standing: OnStanding) -> Self {
+        Self {
+            start_delay: Duration::from_secs(job.eval.start_delay_secs),
+            throttle: Duration::from_secs(job.eval.throttle_secs),
+            poll: Duration::from_millis(100),
+            standing,
+            job,
+        }
+    }
+}
+
+/// Evaluates each new checkpoint until the job has ended and its last one is evaluated, or told to stop.
+///
+/// Several new checkpoints at once: the newest is taken. Neither start delay nor throttle holds up the end.
+///
+/// # Errors
+/// The job has no evaluation input, it cannot be read, or a checkpoint does not fit the model.
+pub async fn run<M: Model>(
+    config: Config,
+    build: impl FnOnce(&Job) -> Result<M, Error>,
+    stop: CancellationToken,
+) -> Result<Report, Diagnostic> {
+    let model = Arc::new(build(&config.job)?);
+    // Read once, to fail before waiting for hours where the input is not there.
+    input_options(&config.job, Part::Eval, Shard::WHOLE, None)?;
+    let telemetry = Telemetry::new();
+    let (started, mut last_start, mut told) = (Instant::now(), None::<Instant>, Instant::now());
+    let mut report = Report::default();
+    let mut seen: Option<(u64, u64)> = newest_result(&config.job.model_dir);
+    (config.standing)("waiting", true, vec!["a checkpoint".to_owned()]);
+    while !stop.is_cancelled() {
+        let model_dir = &config.job.model_dir;
+        // The marker is read before the folder: what it ends is then in the folder already.
+        let over = JobState::read(model_dir)?
+            .filter(|state| matches!(state.phase, JobPhase::Done | JobPhase::Failed));
+        let newest = list(model_dir)?.pop().filter(|found| seen != Some((found.epoch, found.step)));
+        let early = started.elapsed() < config.start_delay
+            || last_start.is_some_and(|start: Instant| start.elapsed() < config.throttle);
+        match newest {
+            // TensorFlow evaluates the untrained model too; nobody learns from it.
+            Some(found) if (over.is_some() || !early) && (found.step > 0 || over.is_some()) => {
+                last_start = Some(Instant::now());
+                (config.standing)("evaluating", true, Vec::new());
+                let last = over.is_some();
+                match evaluate_blocking(&config, &model, &found, last, &telemetry).await? {
+                    Some(scores) => {
+                        report.steps.push(found.step);
+                        report.scores = scores;
+                        seen = Some((found.epoch, found.step));
+                    }
+                    None => warn!(step = found.step, "the checkpoint went away while it was read"),
+                }
+                (config.standing)("waiting", true, vec!["a new checkpoint".to_owned()]);
+                told = Instant::now();
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(state) = over {
+            info!(step = state.global_step, phase = ?state.phase, "the job has ended: so does its evaluation");
+            break;
+        }
+        if told.elapsed() >= NOTICE {
+            told = Instant::now();
+            let after = seen.map_or_else(
+                || "the first checkpoint".to_owned(),
+                |(_, step)| format!("a checkpoint after step {step}"),
+            );
+            info!("waiting for {after} in {}", model_dir.display());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(config.poll) => {}
+            () = stop.cancelled() => {}
+        }
+    }
+    Ok(report)
+}
+
+/// Epoch and step of the latest evaluation, from an earlier run of the evaluator.
+fn newest_result(model_dir: &Path) -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string(model_dir.join("eval/result.json")).ok()?;
+    let result: serde_json::Value = serde_json::from_str(&text).ok()?;
+    Some((result["cluster_epoch"].as_u64()?, result["global_step"].as_u64()?))
+}
+
+async fn evaluate_blocking<M: Model>(
+    config: &Config,
+    model: &Arc<M>,
+    found: &Found,
+    last: bool,
+    telemetry: &Telemetry,
+) -> Result<Option<Scores>, Diagnostic> {
+    let (job, model, path) = (Arc::clone(&config.job), Arc::clone(model), found.path.clone());
+    let started = Instant::now();
+    let work = move || evaluate(&job, &*model, &path, last);
+    let outcome = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Diagnostic::error(Code::E9001, format!("the evaluation has failed: {error}")))??;
+    if let Some((scores, exports)) = &outcome {
+        telemetry.seconds.record(started.elapsed());
+        telemetry.record(found.step, scores);
+        telemetry.exports.increment(*exports as u64);
+    }
+    Ok(outcome.map(|(scores, _)| scores))
+}
+
+/// Evaluates one checkpoint, writes the results and exports. Nothing where it went away before it was pinned.
+fn evaluate<M: Model>(
+    job: &Job,
+    model: &M,
+    path: &PathBuf,
+    last: bool,
+) -> Result<Option<(Scores, usize)>, Diagnostic> {
+    let owner = format!("evaluator-{}", std::process::id());
+    let Ok(_pin) = pin(path, &owner) else { return Ok(None) };
+    let checkpoint = match Checkpoint::open(path) {
+        Ok(checkpoint) => checkpoint,
+        Err(_) if !path.exists() => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    checkpoint.verify()?;
+    let step = checkpoint.manifest().global_step;
+    let input =
+        input_options(job, Part::Eval, Shard::WHOLE, Some(job.model_dir.join("dead_letter/eval.jsonl")))?;
+    let scores = evaluate_checkpoint(model, &checkpoint, input, job.eval.steps)?;
+    let shown: Vec<String> = scores.iter().map(|(name, value)| format!("{name} = {value:.5}")).collect();
+    info!("evaluated global step {step}: {}", shown.join(", "));
+    if job.eval.on_training_data {
+        let input = input_options(job, Part::TrainForEvaluation, Shard::WHOLE, None)?;
+        let training = evaluate_checkpoint(model, &checkpoint, input, job.eval.steps)?;
+        let shown: Vec<String> =
+            training.iter().map(|(name, value)| format!("{name} = {value:.5}")).collect();
+        info!("on the training data, global step {step}: {}", shown.join(", "));
+        write_result(&job.model_dir.join("eval_train"), &checkpoint, &training)?;
+    }
+    let now = unix_secs();
+    let mut exports = 0;
+    for config in &job.exporters {
+        exports += usize::from(
+            exporter::run(config, model, &checkpoint, &scores, &job.model_dir, now, last)?.is_some(),
+        );
+    }
+    // Written last: an evaluator that dies before is not taken to have done its work.
+    write_result(&job.model_dir.join("eval"), &checkpoint, &scores)?;
+    Ok(Some((scores, exports)))
+}
+
+fn unix_secs() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Appends to `metrics.jsonl` and replaces `result.json`.
+fn write_result(folder: &Path, checkpoint: &Checkpoint, scores: &Scores) -> Result<(), Diagnostic> {
+    let manifest = checkpoint.manifest();
+    let result = json!({
+        "global_step": manifest.global_step, "cluster_epoch": manifest.cluster_epoch, "unix_secs": unix_secs(),
+        "metrics": scores,
+    });
+    let failed = |error: std::io::Error| {
+        Diagnostic::error(Code::E9002, format!("{} cannot be written: {error}", folder.display()))
+            .help("check the disk and the folder")
+    };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let mut file = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(folder.join("metrics.jsonl"))
+        .map_err(failed)?;
+    file.write_all(format!("{result}\n").as_bytes()).map_err(failed)?;
+    trainyard_checkpoint::write_atomically(&folder.join("result.json"), format!("{result}\n").as_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Signs of life to the chief, while the loop computes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::{debug, warn};
+use trainyard_cluster_client::{Coordinator, JobState, Pulse};
+use trainyard_protocol::Reason;
+
+/// What the loop tells the heartbeat.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) steps: AtomicU64,
+    pub(crate) examples: AtomicU64,
+    /// Bits of the loss.
+    pub(crate) loss: AtomicU64,
+}
+
+/// What the heartbeat tells the loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Directive {
+    /// Go on.
+    Train,
+    /// The chief does not know this session any more.
+    Rejoin,
+    /// The job is over.
+    End,
+}
+
+/// A task of its own that beats until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Heartbeat {
+    pub(crate) counts: Arc<Counts>,
+    directive: watch::Receiver<Directive>,
+    handle: JoinHandle<()>,
+}
+
+impl Heartbeat {
+    pub(crate) fn start<C: Coordinator>(coordinator: C, pulse: Pulse, interval: Duration) -> Self {
+        let counts = Arc::new(Counts::default());
+        let (sender, directive) = watch::channel(Directive::Train);
+        let handle = tokio::spawn(beat(coordinator, pulse, interval, Arc::clone(&counts), sender));
+        Self { counts, directive, handle }
+    }
+
+    pub(crate) fn directive(&self) -> Directive {
+        *self.directive.borrow()
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.handle.abort();
+    }
+}
+
+async fn beat<C: Coordinator>(
+    coordinator: C,
+    pulse: Pulse,
+    interval: Duration,
+    counts: Arc<Counts>,
+    sender: watch::Sender<Directive>,
+) {
+    let mut silent = 0_u32;
+    loop {
+        tokio::time::sleep(interval).await;
+        let pulse = Pulse {
+            steps: counts.steps.load(Ordering::Relaxed),
+            examples: counts.examples.load(Ordering::Relaxed),
+            loss: f64::from_bits(counts.loss.load(Ordering::Relaxed)),
+            ..pulse.clone()
+        };
+        match coordinator.heartbeat(pulse).await {
+            Ok(beat) => {
+                silent = 0;
+                if crate::over(beat.state) {
+                    sender.send_replace(Directive::End);
+                }
+                if beat.state == JobState::Waiting {
+                    debug!(waiting_for = ?beat.waiting_for, "the chief waits");
+                }
+            }
+            Err(error)
+                if matches!(
+                    error.reason(),
+                    Some(Reason::Fenced | Reason::StaleEpoch | Reason::TaskTaken)
+                ) =>
+            {
+                sender.send_replace(Directive::Rejoin);
+                return;
+            }
+            Err(error) => {
+                // Training goes on without the chief: the parameter servers decide what counts.
+                silent += 1;
+                if silent.is_multiple_of(10) || silent == 2 {
+                    warn!(%error, "the chief does not answer; training goes on");
+                }
+            }
+        }
+    }
+}

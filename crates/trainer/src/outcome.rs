@@ -1,0 +1,62 @@
+//! What a loop has done.
+
+use trainyard_cluster_client::Error;
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_protocol::Reason;
+
+/// What a loop has done, over all its sessions.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Outcome {
+    /// Steps applied.
+    pub steps: u64,
+    /// Examples in them.
+    pub examples: u64,
+    /// Loss of the latest.
+    pub loss: Option<f64>,
+    /// Seconds from the start of the process to its first applied step.
+    pub first_step_seconds: Option<f64>,
+    /// Seconds from the first pull to the latest push.
+    pub train_seconds: f64,
+}
+
+/// Where training stands, after a step.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Progress {
+    /// Steps applied by all.
+    pub global_step: u64,
+    /// Steps applied here.
+    pub steps: u64,
+    /// Examples here.
+    pub examples: u64,
+    /// Loss of the step.
+    pub loss: f64,
+}
+
+/// Turns a failed call into a message for a person.
+pub fn into_diagnostic(error: &Error) -> Diagnostic {
+    let text = error.to_string();
+    match error {
+        Error::Deadline(diagnostic) => (**diagnostic).clone(),
+        Error::Unreachable { .. } => {
+            Diagnostic::error(Code::E2003, text).help("is it running, and is its address right?")
+        }
+        Error::Protocol { .. } => {
+            Diagnostic::error(Code::E2007, text).help("run the same release on every host")
+        }
+        Error::Refused { refusal, .. } => {
+            let (code, help) = match refusal.reason {
+                Reason::TaskTaken => (Code::E2008, "stop the other process, or give this one another index"),
+                Reason::OtherCluster => (Code::E2006, "give every task the same cluster file and model_dir"),
+                Reason::OtherLayout => (Code::E2007, "give every task the same job file"),
+                Reason::StaleEpoch | Reason::Fenced => (Code::E2009, "another process has taken over"),
+                Reason::NotFinite => {
+                    (Code::E5001, "lower the learning rate, or look for extreme values in the data")
+                }
+                Reason::Storage => (Code::E3003, "look at the log of that task"),
+                Reason::TooLarge => (Code::E2007, "use more parameter servers"),
+                _ => (Code::E9001, "look at the log of that task"),
+            };
+            Diagnostic::error(code, text).help(help)
+        }
+    }
+}

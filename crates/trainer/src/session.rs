@@ -1,0 +1,158 @@
+//! One session: joined at the chief, opened at every parameter server.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use trainyard_cluster_client::{
+    Backoff, Coordinator, Error, Join, Joined, LeaveReason, Parameters, Pulse, Shard,
+};
+use trainyard_diagnostic::{Action, Waiting};
+use trainyard_parameter_store::Identity;
+use trainyard_protocol::Reason;
+use trainyard_variable::Layout;
+
+use crate::Config;
+use crate::heartbeat::Heartbeat;
+
+/// Time between questions whether training has begun.
+const READY_POLL: Duration = Duration::from_millis(20);
+/// Time after which a living process of the same task is believed in.
+const TAKEN_PATIENCE: Duration = Duration::from_secs(4);
+/// Longest time to take leave in.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A session that may pull and push.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) parameters: Parameters,
+    pub(crate) heartbeat: Heartbeat,
+    /// First batch of the data shard that is not applied.
+    pub(crate) next_batch: u64,
+    pub(crate) joined: Joined,
+    pulse: Pulse,
+}
+
+impl Session {
+    /// Joins, waits until the job trains, and opens the session everywhere. Nothing where the job is over, or the
+    /// token says stop.
+    pub(crate) async fn join<C: Coordinator>(
+        config: &Config,
+        coordinator: &C,
+        shards: &[Shard],
+        layout: &Arc<Layout>,
+        fingerprint: u64,
+        stop: &CancellationToken,
+    ) -> Result<Option<Self>, Error> {
+        let Some(joined) = register(config, coordinator, fingerprint, stop).await? else { return Ok(None) };
+        let pulse = Pulse {
+            task: config.task,
+            incarnation: config.incarnation,
+            epoch: joined.epoch,
+            session: joined.session,
+            steps: 0,
+            examples: 0,
+            loss: 0.0,
+        };
+        let identity = Identity {
+            cluster_id: joined.cluster_id,
+            epoch: joined.epoch,
+            task: config.task,
+            incarnation: config.incarnation,
+            session: joined.session,
+            seq: 0,
+        };
+        let opening = Parameters::open(
+            shards.to_vec(),
+            Arc::clone(layout),
+            identity,
+            fingerprint,
+            joined.data_shard_index as u64,
+            config.connect_deadline,
+        );
+        let (parameters, next_batch) = tokio::select! {
+            opened = opening => opened?,
+            () = stop.cancelled() => return Ok(None),
+        };
+        let heartbeat = Heartbeat::start(coordinator.clone(), pulse.clone(), joined.heartbeat_interval);
+        info!(task = %config.task, session = joined.session, epoch = joined.epoch, next_batch, "joined");
+        Ok(Some(Self { parameters, heartbeat, next_batch, joined, pulse }))
+    }
+
+    /// Takes leave of the chief, if it listens.
+    pub(crate) async fn leave<C: Coordinator>(&self, coordinator: &C, reason: LeaveReason) {
+        let counts = &self.heartbeat.counts;
+        let pulse = Pulse {
+            steps: counts.steps.load(Ordering::Relaxed),
+            examples: counts.examples.load(Ordering::Relaxed),
+            loss: f64::from_bits(counts.loss.load(Ordering::Relaxed)),
+            ..self.pulse.clone()
+        };
+        let left = tokio::time::timeout(LEAVE_TIMEOUT, coordinator.leave(pulse, reason)).await;
+        if !matches!(left, Ok(Ok(()))) {
+            warn!("the chief was not there to take leave of");
+        }
+    }
+}
+
+/// Registers and waits until the job trains.
+async fn register<C: Coordinator>(
+    config: &Config,
+    coordinator: &C,
+    layout_fingerprint: u64,
+    stop: &CancellationToken,
+) -> Result<Option<Joined>, Error> {
+    let join = Join {
+        task: config.task,
+        incarnation: config.incarnation,
+        cluster_fingerprint: config.cluster_fingerprint,
+        layout_fingerprint,
+        address: config.address.clone(),
+        process_id: std::process::id(),
+        started_unix_secs: config.started_unix_secs,
+    };
+    let started = Instant::now();
+    let mut waiting = Waiting::new(config.task.to_string(), coordinator.name(), config.connect_deadline);
+    let mut backoff = Backoff::new(config.incarnation);
+    let mut taken_since: Option<Instant> = None;
+    (config.standing)("waiting", false, vec![coordinator.name()]);
+    loop {
+        let registered = tokio::select! {
+            registered = coordinator.register(join.clone()) => registered,
+            () = stop.cancelled() => return Ok(None),
+        };
+        let (last, pause) = match registered {
+            Ok(joined) if crate::over(joined.state) => return Ok(None),
+            Ok(joined) if joined.state == trainyard_cluster_client::JobState::Training => {
+                return Ok(Some(joined));
+            }
+            Ok(joined) => {
+                (config.standing)("waiting", false, joined.waiting_for.clone());
+                (joined.waiting_for.join(", "), READY_POLL)
+            }
+            Err(error) if error.may_pass() => match error {
+                Error::Unreachable { message, .. } => (message, backoff.next_wait()),
+                other => (other.to_string(), backoff.next_wait()),
+            },
+            // A process that has just died looks alive for a moment: its successor is patient.
+            Err(error) if error.reason() == Some(Reason::TaskTaken) => {
+                if taken_since.get_or_insert_with(Instant::now).elapsed() > TAKEN_PATIENCE {
+                    return Err(error);
+                }
+                (error.to_string(), Duration::from_millis(100))
+            }
+            Err(error) => return Err(error),
+        };
+        match waiting.tick(started.elapsed(), &last) {
+            Action::Wait => {}
+            Action::Notice(notice) => warn!("{notice}"),
+            Action::GiveUp(diagnostic) => return Err(Error::Deadline(diagnostic)),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stop.cancelled() => return Ok(None),
+        }
+    }
+}

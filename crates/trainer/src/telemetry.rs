@@ -1,0 +1,69 @@
+//! Everything the loop measures.
+
+use metrics::{
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
+};
+
+/// Handles of what is measured at every step.
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    pub(crate) input_seconds: Histogram,
+    pub(crate) pull_seconds: Histogram,
+    pub(crate) compute_seconds: Histogram,
+    pub(crate) push_seconds: Histogram,
+    pub(crate) staleness_steps: Histogram,
+    pub(crate) steps: Counter,
+    pub(crate) examples: Counter,
+    pub(crate) duplicates: Counter,
+    pub(crate) pulled_bytes: Counter,
+    pub(crate) pushed_bytes: Counter,
+    pub(crate) global_step: Gauge,
+    pub(crate) loss: Gauge,
+    pub(crate) steps_per_second: Gauge,
+    pub(crate) examples_per_second: Gauge,
+    pub(crate) input_queue: Gauge,
+}
+
+impl Telemetry {
+    pub(crate) fn new() -> Self {
+        describe_histogram!("trainyard_step_input_seconds", "Time a step waits for its batch.");
+        describe_histogram!("trainyard_step_pull_seconds", "Time to read parameters.");
+        describe_histogram!("trainyard_step_compute_seconds", "Time of forward and backward pass.");
+        describe_histogram!("trainyard_step_push_seconds", "Time to send gradients and have them applied.");
+        describe_histogram!(
+            "trainyard_staleness_steps",
+            "Steps of others between a step's pull and its push."
+        );
+        describe_counter!("trainyard_steps_total", "Steps applied.");
+        describe_counter!("trainyard_examples_total", "Examples in the steps applied.");
+        describe_counter!("trainyard_duplicate_steps_total", "Steps that had been applied before.");
+        describe_counter!("trainyard_pulled_bytes_total", "Bytes of parameters read.");
+        describe_counter!("trainyard_pushed_bytes_total", "Bytes of gradients sent.");
+        describe_gauge!("trainyard_global_step", "Steps applied by all tasks.");
+        describe_gauge!("trainyard_loss", "Training loss of the latest step.");
+        describe_gauge!(
+            "trainyard_steps_per_second",
+            "Steps per second of this task, over the latest log interval."
+        );
+        describe_gauge!("trainyard_examples_per_second", "Examples per second of this task, likewise.");
+        describe_gauge!("trainyard_input_queue_batches", "Batches that are ready and wait.");
+        Self {
+            input_seconds: histogram!("trainyard_step_input_seconds"),
+            pull_seconds: histogram!("trainyard_step_pull_seconds"),
+            compute_seconds: histogram!("trainyard_step_compute_seconds"),
+            push_seconds: histogram!("trainyard_step_push_seconds"),
+            staleness_steps: histogram!("trainyard_staleness_steps"),
+            steps: counter!("trainyard_steps_total"),
+            examples: counter!("trainyard_examples_total"),
+            duplicates: counter!("trainyard_duplicate_steps_total"),
+            pulled_bytes: counter!("trainyard_pulled_bytes_total"),
+            pushed_bytes: counter!("trainyard_pushed_bytes_total"),
+            global_step: gauge!("trainyard_global_step"),
+            loss: gauge!("trainyard_loss"),
+            steps_per_second: gauge!("trainyard_steps_per_second"),
+            examples_per_second: gauge!("trainyard_examples_per_second"),
+            input_queue: gauge!("trainyard_input_queue_batches"),
+        }
+    }
+}
