@@ -104,6 +104,7 @@ pub async fn lead<M: Model>(
         saved_at: Instant::now(),
         value_bytes: 0,
     };
+    lead.mark(&run, JobPhase::Running, "starting");
     sweep(&lead.job.model_dir)?;
     let training = CancellationToken::new();
     let mut trainer: Option<JoinHandle<Result<Outcome, Diagnostic>>> = None;

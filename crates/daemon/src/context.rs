@@ -36,6 +36,8 @@ pub struct Context {
     pub readiness: Readiness,
     /// Address of the admin port; absent = a free port of 127.0.0.1.
     pub admin_listen: Option<String>,
+    /// Whether there is an admin port at all.
+    pub serves_admin: bool,
     /// Form of log lines and messages.
     pub log_format: LogFormat,
 }
@@ -107,9 +109,30 @@ impl Context {
             report: arguments.report.clone(),
             readiness: Readiness::default(),
             admin_listen: arguments.admin_listen.clone(),
+            serves_admin: true,
             log_format: arguments.log_format,
             job: Arc::new(job),
         })
+    }
+
+    /// Returns the context of a job that runs in this process alone, as `chief:0`, without any socket.
+    pub fn alone(job: Job, report: Option<PathBuf>, log_format: LogFormat) -> Self {
+        let task = Task { role: Role::Chief, index: 0 };
+        let tasks = [(task, "this process".to_owned())].into_iter().collect();
+        Self {
+            cluster: Arc::new(ClusterSpec { tasks, admin: Default::default(), evaluators: 0 }),
+            task,
+            incarnation: uuid::Uuid::new_v4().as_u64_pair().0,
+            started: SystemTime::now(),
+            connect_deadline: Duration::from_secs(job.run.session_creation_timeout_secs),
+            drain_deadline: Duration::from_secs(30),
+            report,
+            readiness: Readiness::default(),
+            admin_listen: None,
+            serves_admin: false,
+            log_format,
+            job: Arc::new(job),
+        }
     }
 
     /// Returns the seconds since 1970 at which the process started.

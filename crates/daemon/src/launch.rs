@@ -96,14 +96,17 @@ where
     let ended = CancellationToken::new();
     let (drain, task) = (context.drain_deadline, context.task);
     let telemetry = Telemetry::install();
-    let address = context.admin_listen.clone().or_else(|| context.cluster.admin.get(&task).cloned());
-    let listener = bind(address.as_deref().unwrap_or("127.0.0.1:0")).await?;
-    if let Ok(address) = listener.local_addr() {
+    let mut served = None;
+    if context.serves_admin {
+        let address = context.admin_listen.clone().or_else(|| context.cluster.admin.get(&task).cloned());
+        let listener = bind(address.as_deref().unwrap_or("127.0.0.1:0")).await?;
+        let address = listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
         info!(%task, %address, pid = std::process::id(), version = env!("CARGO_PKG_VERSION"), "started; the admin port listens");
+        let readiness = context.readiness.clone();
+        served =
+            Some(tokio::spawn(admin::serve(listener, telemetry.clone(), readiness, task, ended.clone())));
     }
-    let upkeep = tokio::spawn(telemetry.clone().upkeep());
-    let served =
-        tokio::spawn(admin::serve(listener, telemetry, context.readiness.clone(), task, ended.clone()));
+    let upkeep = tokio::spawn(telemetry.upkeep());
     let signals = tokio::spawn(forward_signals(stop.clone()));
     let readiness = context.readiness.clone();
     let outcome = tokio::select! {
@@ -116,7 +119,7 @@ where
         }
     };
     ended.cancel();
-    for handle in [upkeep, signals, served] {
+    for handle in [upkeep, signals].into_iter().chain(served) {
         handle.abort();
     }
     if outcome.is_ok() {

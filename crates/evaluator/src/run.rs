@@ -1,7 +1,7 @@
 //! The evaluator's loop.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -19,6 +19,9 @@ use crate::telemetry::Telemetry;
 
 /// Silence between lines that say what is waited for.
 const NOTICE: Duration = Duration::from_secs(10);
+
+/// Time after the start in which an ended job may turn out to be starting again.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Told how the evaluator stands.
 type OnStanding = Arc<dyn Fn(&str, bool, Vec<String>) + Send + Sync>;
@@ -116,7 +119,10 @@ pub async fn run<M: Model>(
             }
             _ => {}
         }
-        if let Some(state) = over {
+        // A marker of an earlier run of the job, which its chief is about to replace, ends nothing.
+        if let Some(state) = over
+            && (!report.steps.is_empty() || started.elapsed() >= GRACE)
+        {
             info!(step = state.global_step, phase = ?state.phase, "the job has ended: so does its evaluation");
             break;
         }
@@ -168,7 +174,7 @@ async fn evaluate_blocking<M: Model>(
 fn evaluate<M: Model>(
     job: &Job,
     model: &M,
-    path: &PathBuf,
+    path: &Path,
     last: bool,
 ) -> Result<Option<(Scores, usize)>, Diagnostic> {
     let owner = format!("evaluator-{}", std::process::id());

@@ -59,6 +59,9 @@ async fn work<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnos
     run.opened.get_or_insert_with(Instant::now);
     run.first_step.get_or_insert(run.global_step);
     run.saved_at = Instant::now();
+    if lead.job.train.max_steps.is_some_and(|most| run.global_step >= most) {
+        info!(step = run.global_step, "skipping training: the checkpoint has train.max_steps already");
+    }
     info!(epoch = run.epoch, step = run.global_step, servers = lead.shards.len(), "training is open");
     Ok(())
 }

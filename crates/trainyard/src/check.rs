@@ -1,0 +1,151 @@
+//! `trainyard check`: everything that can be known before anything starts.
+
+use serde_json::json;
+use trainyard_cluster_spec::{ClusterSpec, Role, TfConfig};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model::{Error, Model, Part, Shard, input_options};
+use trainyard_run_config::Job;
+
+use crate::command::{Check, Format};
+use crate::output::print;
+
+/// Records of each file that are read.
+const ROWS: usize = 1000;
+
+/// Checks a job, and a cluster if one is given, and prints what was found.
+pub(crate) fn check<M: Model>(
+    arguments: &Check,
+    build: fn(&Job) -> Result<M, Error>,
+) -> Result<(), Vec<Diagnostic>> {
+    let mut problems = Vec::new();
+    let job = arguments.job.load().map_err(|found| problems.extend(found)).ok();
+    let tf_config = std::env::var("TF_CONFIG").ok().filter(|_| arguments.cluster.is_none());
+    let mut place = json!({"cluster": null, "task": null});
+    if let Some(path) = &arguments.cluster {
+        match ClusterSpec::load(path) {
+            Ok(cluster) => {
+                check_ports(&cluster, &mut problems);
+                place["cluster"] = json!(cluster);
+            }
+            Err(found) => problems.extend(found),
+        }
+    } else if let Some(text) = &tf_config {
+        match TfConfig::parse(text) {
+            Ok(config) => {
+                place = json!({
+                    "cluster": config.cluster, "task": {"type": config.task.role, "index": config.task.index},
+                    "is_chief": config.is_chief(), "num_worker_replicas": config.num_worker_replicas(),
+                    "num_ps_replicas": config.num_ps_replicas(), "global_id_in_cluster": config.global_id_in_cluster(),
+                    "model_dir": config.model_dir, "service": config.service,
+                });
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let mut lines = Vec::new();
+    if let Some(job) = &job {
+        match build(job) {
+            Ok(model) => {
+                check_inputs(job, &model, &mut lines, &mut problems);
+                check_space(job, &model, &mut lines, &mut problems);
+            }
+            Err(error) => problems.push(error.into()),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let printed = match arguments.format {
+        Format::Json => print(&format!("{}\n", json!({"ok": true, "job": job, "place": place}))),
+        Format::Text => {
+            let mut text: String =
+                lines.iter().map(|(what, found)| format!("ok  {what:<18} {found}\n")).collect();
+            if let Some(cluster) = place["cluster"].as_object() {
+                text.push_str(&format!("ok  {:<18} {}\n", "cluster", cluster["tasks"]));
+            }
+            print(&text)
+        }
+    };
+    printed.map_err(|problem| vec![problem])
+}
+
+fn check_inputs<M: Model>(
+    job: &Job,
+    model: &M,
+    lines: &mut Vec<(String, String)>,
+    problems: &mut Vec<Diagnostic>,
+) {
+    let parts = [(Part::Train, "training input"), (Part::Eval, "evaluation input")];
+    for (part, name) in parts.into_iter().filter(|(part, _)| *part == Part::Train || job.input.eval.is_some())
+    {
+        match input_options(job, part, Shard::WHOLE, None) {
+            Ok(options) => {
+                let found = trainyard_input::check(&options, model.schema(), ROWS);
+                if found.is_empty() {
+                    lines.push((
+                        name.to_owned(),
+                        format!("{} file(s), the first {ROWS} rows of each are good", options.files.len()),
+                    ));
+                }
+                problems.extend(found.into_iter().take(20).map(Diagnostic::from));
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+}
+
+/// Two checkpoints with their slots must fit.
+fn check_space<M: Model>(
+    job: &Job,
+    model: &M,
+    lines: &mut Vec<(String, String)>,
+    problems: &mut Vec<Diagnostic>,
+) {
+    let optimizers = model.optimizers();
+    let bytes: u64 = model
+        .variables()
+        .iter()
+        .map(|spec| {
+            let slots = optimizers.get(&spec.optimizer_group).map_or(0, |config| config.slots().len());
+            spec.len() as u64 * 4 * (1 + slots as u64)
+        })
+        .sum();
+    lines.push((
+        "model".to_owned(),
+        format!("{} variables, a checkpoint is {bytes} bytes", model.variables().len()),
+    ));
+    let existing = job.model_dir.ancestors().find(|folder| folder.is_dir());
+    let folder = existing.map_or(std::path::Path::new("."), |folder| folder);
+    let folder = if folder.as_os_str().is_empty() { std::path::Path::new(".") } else { folder };
+    if let Ok(space) = rustix::fs::statvfs(folder) {
+        let free = space.f_bavail.saturating_mul(space.f_frsize);
+        if free < 2 * bytes {
+            let message = format!(
+                "not enough space for two checkpoints: need {} bytes, {free} are free in {}",
+                2 * bytes,
+                folder.display()
+            );
+            problems.push(
+                Diagnostic::error(Code::E3006, message).help("free space, or choose another model_dir"),
+            );
+        } else {
+            lines.push(("space".to_owned(), format!("{free} bytes are free in {}", folder.display())));
+        }
+    }
+}
+
+/// Ports of this machine must be free.
+fn check_ports(cluster: &ClusterSpec, problems: &mut Vec<Diagnostic>) {
+    for (task, address) in &cluster.tasks {
+        if task.role != Role::Evaluator
+            && address.starts_with("127.0.0.1:")
+            && let Err(error) = std::net::TcpListener::bind(address)
+        {
+            let message = format!("{task} cannot listen on {address}: {error}");
+            problems.push(
+                Diagnostic::error(Code::E2001, message)
+                    .help("stop the other program, or choose another port"),
+            );
+        }
+    }
+}

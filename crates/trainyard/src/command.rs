@@ -1,0 +1,282 @@
+//! The command line.
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use trainyard_daemon::{Arguments, LogFormat, finish, start_logging};
+use trainyard_diagnostic::Diagnostic;
+use trainyard_model::{Error, Model};
+use trainyard_run_config::Job;
+
+use crate::{check, datagen, inspect, one_shot, run, train, up};
+
+/// Exit code of a wrong command line (sysexits `EX_USAGE`).
+const USAGE: u8 = 64;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "trainyard",
+    version,
+    about = "Trains models on one machine or many, with parameter servers."
+)]
+struct Command {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Trains, evaluates and exports in one process.
+    Train(Train),
+    /// Starts every task of a cluster on this machine, and ends when the job does.
+    Up(Up),
+    /// Runs one task. Its role comes from --role, or from the environment variable TF_CONFIG.
+    Run(Run),
+    /// Checks job, cluster and data, and starts nothing.
+    Check(Check),
+    /// Scores a checkpoint.
+    Evaluate(OneShot),
+    /// Writes the predictions of a checkpoint, one line a record.
+    Predict(Predict),
+    /// Writes the variables of a checkpoint in one file, with a description.
+    Export(Export),
+    /// Shows the checkpoints of a model folder.
+    Inspect(Inspect),
+    /// Writes synthetic training data.
+    Datagen(Datagen),
+}
+
+/// The job, and how it is changed for this run.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct JobArguments {
+    /// The job file.
+    #[arg(value_name = "JOB.toml")]
+    pub(crate) job: PathBuf,
+    /// Overrides the job's model_dir.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model_dir: Option<PathBuf>,
+    /// Sets one key of the job file, for example train.max_steps=1000. May be given more than once.
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Form of log lines and messages.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
+    /// Least severity of log lines: error, warn, info, debug, or a filter. By default info; warn where a progress
+    /// line is shown.
+    #[arg(long, value_name = "LEVEL", env = "TRAINYARD_LOG")]
+    pub(crate) log_level: Option<String>,
+}
+
+impl JobArguments {
+    pub(crate) fn load(&self) -> Result<Job, Vec<Diagnostic>> {
+        let mut job = Job::load(&self.job, &self.set)?;
+        if let Some(folder) = &self.model_dir {
+            job.model_dir.clone_from(folder);
+        }
+        Ok(job)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Train {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// Writes one JSON object about the run at its end.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// A cluster file, or a cluster of this machine: local:ps=2,worker=3.
+    #[arg(long, value_name = "CLUSTER", default_value = "local")]
+    pub(crate) cluster: String,
+    /// Writes one JSON object about the run at its end.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+/// Roles by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RoleName {
+    /// Leads, and trains too.
+    Chief,
+    /// Trains.
+    Worker,
+    /// Keeps parameters.
+    Ps,
+    /// Scores checkpoints.
+    Evaluator,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) arguments: Arguments,
+    /// The role, with --cluster. Without --cluster it comes from TF_CONFIG.
+    #[arg(long, value_enum, requires = "cluster")]
+    pub(crate) role: Option<RoleName>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// A cluster file. Without it, the environment variable TF_CONFIG is read, if it is set.
+    #[arg(long, value_name = "CLUSTER.toml")]
+    pub(crate) cluster: Option<PathBuf>,
+    /// Form of the result.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneShot {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// Global step of the checkpoint; the newest by default.
+    #[arg(long, value_name = "N")]
+    pub(crate) step: Option<u64>,
+    /// Form of the result.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Lines {
+    /// One JSON object a line.
+    Jsonl,
+    /// A header, then one row a line.
+    Csv,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Predict {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// Global step of the checkpoint; the newest by default.
+    #[arg(long, value_name = "N")]
+    pub(crate) step: Option<u64>,
+    /// Files to predict, in the job's input format; the job's evaluation input by default. Labels are not read.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) input: Vec<String>,
+    /// Form of the predictions.
+    #[arg(long, value_enum, default_value = "jsonl")]
+    pub(crate) format: Lines,
+    /// Where they go; standard output by default.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// Global step of the checkpoint; the newest by default.
+    #[arg(long, value_name = "N")]
+    pub(crate) step: Option<u64>,
+    /// Folder of exports; model_dir/export/manual by default.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// A model folder, or one checkpoint in it.
+    #[arg(value_name = "MODEL_DIR")]
+    pub(crate) path: PathBuf,
+    /// Form of the result.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Datagen {
+    /// What to make.
+    #[arg(value_enum)]
+    pub(crate) kind: DataKind,
+    /// Where it goes.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Training records.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub(crate) rows: u64,
+    /// Evaluation records; a fifth of the training records, at most 100000, by default.
+    #[arg(long, value_name = "N")]
+    pub(crate) eval_rows: Option<u64>,
+    /// Training files, of click data.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub(crate) shards: u64,
+    /// Other seeds give other data.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataKind {
+    /// Records shaped like the adult census: CSV with a header.
+    Census,
+    /// Click records: 13 numbers and 26 categories, TSV without a header.
+    Ctr,
+}
+
+/// Runs the command line for a model: every role and every command.
+///
+/// `build` makes the model of a job. The exit code is 0, or that of the message printed last.
+pub fn main_with<M: Model>(build: fn(&Job) -> Result<M, Error>) -> ExitCode {
+    let command = match Command::try_parse() {
+        Ok(command) => command,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+        }
+    };
+    let one = |outcome: Result<(), Diagnostic>| outcome.map_err(|problem| vec![problem]);
+    let with_log = |job: &JobArguments, fallback: &str| {
+        one(start_logging(job.log_format, job.log_level.as_deref().unwrap_or(fallback)))
+    };
+    match command.action {
+        Action::Train(train) => {
+            let quiet = std::io::stderr().is_terminal();
+            let outcome = with_log(&train.job, if quiet { "warn" } else { "info" });
+            finish(outcome.and_then(|()| train::train(&train, build, quiet)), train.job.log_format)
+        }
+        Action::Up(up) => match with_log(&up.job, "info").and_then(|()| up::up(&up)) {
+            Ok(code) => ExitCode::from(code),
+            Err(problems) => finish(Err(problems), up.job.log_format),
+        },
+        Action::Run(run) => run::run(&run, build),
+        Action::Check(check) => finish(
+            with_log(&check.job, "warn").and_then(|()| check::check(&check, build)),
+            check.job.log_format,
+        ),
+        Action::Evaluate(arguments) => {
+            let outcome =
+                with_log(&arguments.job, "warn").and_then(|()| one_shot::evaluate(&arguments, build));
+            finish(outcome, arguments.job.log_format)
+        }
+        Action::Predict(arguments) => {
+            let outcome =
+                with_log(&arguments.job, "warn").and_then(|()| one_shot::predict(&arguments, build));
+            finish(outcome, arguments.job.log_format)
+        }
+        Action::Export(arguments) => {
+            let outcome = with_log(&arguments.job, "warn").and_then(|()| one_shot::export(&arguments, build));
+            finish(outcome, arguments.job.log_format)
+        }
+        Action::Inspect(arguments) => finish(one(inspect::inspect(&arguments)), LogFormat::Text),
+        Action::Datagen(arguments) => finish(one(datagen::datagen(&arguments)), LogFormat::Text),
+    }
+}

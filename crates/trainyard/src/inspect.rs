@@ -1,0 +1,56 @@
+//! `trainyard inspect`: what a model folder holds.
+
+use serde_json::json;
+use trainyard_checkpoint::{Checkpoint, JobState, list};
+use trainyard_diagnostic::{Code, Diagnostic};
+
+use crate::command::{Format, Inspect};
+use crate::output::print;
+
+/// Shows the checkpoints of a folder, and the variables of the newest.
+pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
+    let path = &arguments.path;
+    let found = match path.join("manifest.json").is_file() {
+        true => vec![path.clone()],
+        false => list(path)?.into_iter().map(|found| found.path).collect(),
+    };
+    let Some(newest) = found.last() else {
+        let problem = Diagnostic::error(Code::E3004, format!("no checkpoint in {}", path.display()));
+        return Err(problem.help("give the folder model_dir of a job, or one checkpoint in it"));
+    };
+    let newest = Checkpoint::open(newest)?;
+    let manifest = newest.manifest();
+    let state = JobState::read(path).ok().flatten();
+    if arguments.format == Format::Json {
+        return print(&format!(
+            "{}\n",
+            json!({"job_state": state, "checkpoints": found, "newest": manifest})
+        ));
+    }
+    let mut text = String::new();
+    if let Some(state) = state {
+        text.push_str(&format!("job {:?} at step {}: {}\n", state.phase, state.global_step, state.reason));
+    }
+    for path in &found {
+        let checkpoint = Checkpoint::open(path)?;
+        let manifest = checkpoint.manifest();
+        let bytes: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();
+        let whole =
+            checkpoint.verify().map_or_else(|error| format!("DAMAGED: {error}"), |()| "verified".to_owned());
+        text.push_str(&format!(
+            "checkpoint step {} epoch {} from {} ps, {bytes} bytes, {whole}\n",
+            manifest.global_step, manifest.cluster_epoch, manifest.num_ps
+        ));
+    }
+    text.push_str(&format!("variables of step {}:\n", manifest.global_step));
+    let width = manifest.variables.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
+    for spec in &manifest.variables {
+        let parts = manifest.shards.iter().flat_map(|shard| &shard.tensors);
+        let parts = parts.filter(|tensor| tensor.variable == spec.name && tensor.slot.is_none()).count();
+        text.push_str(&format!(
+            "  {:width$}  f32{:?}  {} part(s)  {}\n",
+            spec.name, spec.shape, parts, spec.optimizer_group
+        ));
+    }
+    print(&text)
+}

@@ -1,0 +1,162 @@
+//! `trainyard evaluate`, `predict` and `export`: one checkpoint, once.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+use trainyard_checkpoint::{Checkpoint, latest_good, list};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_evaluator::{evaluate_checkpoint, export as write_export};
+use trainyard_model::{Error, Model, Part, Prediction, Scores, Shard, input_options};
+use trainyard_run_config::{InputPart, Job, Sharding};
+
+use crate::command::{Export, Format, Lines, OneShot, Predict};
+use crate::output::{print, table};
+
+/// Returns the checkpoint of a step, or the newest good one.
+fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnostic> {
+    let folder = job.model_dir.display();
+    let none = |what: String| {
+        let steps: Vec<String> =
+            list(&job.model_dir).unwrap_or_default().iter().map(|found| found.step.to_string()).collect();
+        let problem = Diagnostic::error(Code::E3004, what);
+        match steps.is_empty() {
+            true => problem.help("train first, or give --model-dir"),
+            false => problem.note(format!("steps: {}", steps.join(", "))).help("give one of these steps"),
+        }
+    };
+    match step {
+        None => latest_good(&job.model_dir, &mut |warning| tracing::warn!("{}", warning.render()))?
+            .ok_or_else(|| none(format!("no checkpoint in {folder}"))),
+        Some(step) => {
+            let found = list(&job.model_dir)?.into_iter().find(|found| found.step == step);
+            let found = found.ok_or_else(|| none(format!("no checkpoint of step {step} in {folder}")))?;
+            let checkpoint = Checkpoint::open(&found.path)?;
+            checkpoint.verify()?;
+            Ok(checkpoint)
+        }
+    }
+}
+
+/// Scores a checkpoint on the job's evaluation input.
+pub(crate) fn evaluate<M: Model>(
+    arguments: &OneShot,
+    build: fn(&Job) -> Result<M, Error>,
+) -> Result<(), Vec<Diagnostic>> {
+    let job = arguments.job.load()?;
+    let work = || {
+        let model = build(&job)?;
+        let checkpoint = find(&job, arguments.step)?;
+        let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
+        let scores = evaluate_checkpoint(&model, &checkpoint, input, job.eval.steps)?;
+        let step = checkpoint.manifest().global_step;
+        print(&match arguments.format {
+            Format::Text => format!("evaluation at step {step}:\n{}", table(&scores)),
+            Format::Json => format!("{}\n", json!({"global_step": step, "metrics": scores})),
+        })
+    };
+    work().map_err(|problem| vec![problem])
+}
+
+/// Writes the predictions of a checkpoint.
+pub(crate) fn predict<M: Model>(
+    arguments: &Predict,
+    build: fn(&Job) -> Result<M, Error>,
+) -> Result<(), Vec<Diagnostic>> {
+    let mut job = arguments.job.load()?;
+    if !arguments.input.is_empty() {
+        let (files, batch_size) = (arguments.input.clone(), 512);
+        let part = InputPart {
+            files,
+            batch_size,
+            shuffle_rows: 0,
+            epochs: Some(1),
+            sharding: Sharding::Row,
+            prefetch_batches: 4,
+        };
+        job.input.eval = Some(part);
+    }
+    let work = || {
+        let model = build(&job)?;
+        let checkpoint = find(&job, arguments.step)?;
+        let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
+        let failed = |error: std::io::Error| {
+            let target = arguments
+                .output
+                .as_ref()
+                .map_or("standard output".to_owned(), |path| path.display().to_string());
+            Diagnostic::error(Code::E9002, format!("{target} cannot be written: {error}"))
+        };
+        let mut out: Box<dyn Write> = match &arguments.output {
+            Some(path) => Box::new(BufWriter::new(File::create(path).map_err(failed)?)),
+            None => Box::new(BufWriter::new(std::io::stdout().lock())),
+        };
+        let mut first = true;
+        trainyard_evaluator::predict(&model, &checkpoint, input, |prediction| {
+            let line = match arguments.format {
+                Lines::Jsonl => jsonl(&prediction),
+                Lines::Csv => csv(&prediction, std::mem::take(&mut first)),
+            };
+            out.write_all(line.as_bytes()).map_err(failed)
+        })?;
+        out.flush().map_err(failed)
+    };
+    work().map_err(|problem| vec![problem])
+}
+
+fn jsonl(prediction: &BTreeMap<String, Prediction>) -> String {
+    let value = |prediction: &Prediction| match prediction {
+        Prediction::Floats(values) => json!(values),
+        Prediction::Ints(values) => json!(values),
+        Prediction::Texts(values) => json!(values),
+    };
+    let object: serde_json::Map<String, Value> =
+        prediction.iter().map(|(key, values)| (key.clone(), value(values))).collect();
+    format!("{}\n", Value::Object(object))
+}
+
+/// One column for each value: `probabilities_0`, `probabilities_1`; a key with one value is a column by itself. Keys
+/// that are the same for every record are left out.
+fn csv(prediction: &BTreeMap<String, Prediction>, header: bool) -> String {
+    let (mut names, mut cells) = (Vec::new(), Vec::new());
+    for (key, values) in prediction.iter().filter(|(key, _)| !key.starts_with("all_")) {
+        let texts: Vec<String> = match values {
+            Prediction::Floats(values) => values.iter().map(f32::to_string).collect(),
+            Prediction::Ints(values) => values.iter().map(i64::to_string).collect(),
+            Prediction::Texts(values) => {
+                values.iter().map(|text| format!("\"{}\"", text.replace('"', "\"\""))).collect()
+            }
+        };
+        let single = texts.len() == 1;
+        for (index, text) in texts.into_iter().enumerate() {
+            names.push(if single { key.clone() } else { format!("{key}_{index}") });
+            cells.push(text);
+        }
+    }
+    let row = format!("{}\n", cells.join(","));
+    if header { format!("{}\n{row}", names.join(",")) } else { row }
+}
+
+/// Writes the variables of a checkpoint in one file.
+pub(crate) fn export<M: Model>(
+    arguments: &Export,
+    build: fn(&Job) -> Result<M, Error>,
+) -> Result<(), Vec<Diagnostic>> {
+    let job = arguments.job.load()?;
+    let work = || {
+        let model = build(&job)?;
+        let checkpoint = find(&job, arguments.step)?;
+        if let Some(problem) =
+            trainyard_checkpoint::misfit(checkpoint.manifest(), model.variables(), &model.optimizers())
+        {
+            return Err(problem);
+        }
+        let folder = arguments.output.clone().unwrap_or_else(|| job.model_dir.join("export/manual"));
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let path = write_export(&model, &checkpoint, &Scores::new(), &folder, now)?;
+        print(&format!("{}\n", path.display()))
+    };
+    work().map_err(|problem| vec![problem])
+}

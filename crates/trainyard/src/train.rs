@@ -1,0 +1,75 @@
+//! `trainyard train`: chief, parameter store and evaluator in one process, without a socket.
+
+use std::sync::Arc;
+
+use trainyard_chief::{Ending, Lead, Report, lead};
+use trainyard_cluster_client::{LocalShard, Shard};
+use trainyard_daemon::{CancellationToken, Context, supervise};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model::{Error, Model};
+use trainyard_run_config::Job;
+
+use crate::command::Train;
+use crate::output::{print, table};
+use crate::progress::progress_line;
+
+/// Trains a job to its end.
+pub(crate) fn train<M: Model>(
+    arguments: &Train,
+    build: fn(&Job) -> Result<M, Error>,
+    terminal: bool,
+) -> Result<(), Vec<Diagnostic>> {
+    let job = arguments.job.load()?;
+    let context = Context::alone(job, arguments.report.clone(), arguments.job.log_format);
+    supervise(context, async move |context, stop| alone(context, build, terminal, stop).await)
+        .map_err(|problem| vec![problem])
+}
+
+async fn alone<M: Model>(
+    context: Context,
+    build: fn(&Job) -> Result<M, Error>,
+    terminal: bool,
+    stop: CancellationToken,
+) -> Result<(), Diagnostic> {
+    let job = Arc::clone(&context.job);
+    let model = build(&job)?;
+    let shard = LocalShard::new(0, 1, context.incarnation, context.cluster.fingerprint());
+    let (draw, bar) = progress_line(job.train.max_steps);
+    let draw = if terminal { draw } else { Arc::new(|_: &_| {}) };
+    let leading = Lead::new(&context, model, vec![Shard::Local(shard)], Arc::new(|_, _, _| {}), draw)?;
+    let halt = CancellationToken::new();
+    let evaluating = job.input.eval.is_some().then(|| {
+        let config = trainyard_evaluator::Config::new(Arc::clone(&job), Arc::new(|_, _, _| {}));
+        tokio::spawn(trainyard_evaluator::run(config, build, halt.clone()))
+    });
+    let outcome = lead(leading, stop.clone()).await;
+    bar.finish_and_clear();
+    if !matches!(outcome, Ok((Ending::Done, _))) {
+        halt.cancel();
+    }
+    let evaluation = match evaluating {
+        Some(handle) => handle
+            .await
+            .map_err(|error| Diagnostic::error(Code::E9001, format!("the evaluator has failed: {error}")))?,
+        None => Ok(trainyard_evaluator::Report::default()),
+    };
+    let (ending, report) = outcome?;
+    let evaluation = evaluation?;
+    let report = Report { eval: evaluation.scores.clone(), ..report };
+    if let Some(path) = &context.report {
+        report.write(path)?;
+    }
+    let rate =
+        format!("{:.0} steps/s, {:.0} examples/s", report.steps_per_second, report.examples_per_second);
+    let verb = if ending == Ending::Done { "trained to" } else { "stopped at" };
+    let mut text = format!("{verb} step {} in {:.1} s ({rate})\n", report.global_step, report.train_seconds);
+    if !report.eval.is_empty() {
+        text.push_str(&format!(
+            "evaluation at step {}:\n{}",
+            evaluation.steps.last().unwrap_or(&0),
+            table(&report.eval)
+        ));
+    }
+    text.push_str(&format!("model: {}\n", job.model_dir.display()));
+    print(&text)
+}
