@@ -22,6 +22,8 @@ const SERVERS: Duration = Duration::from_millis(500);
 const SAVE_AGAIN: Duration = Duration::from_secs(30);
 /// Absence after which a task that was here is no longer waited for at the end of the input.
 const RETURN: Duration = Duration::from_secs(60);
+/// Absence after which a task is missed aloud.
+const MISSED: Duration = Duration::from_secs(2);
 /// Longest wait for an answer of a server about itself.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -261,7 +263,7 @@ impl<M: Model> Lead<M> {
             // Everybody who is here has finished. Those who are not may come back, for a while.
             let patience = |task| if roster.was_here(task) { RETURN } else { self.connect_deadline };
             let given_up = absent.iter().all(|(task, missed)| *missed >= patience(*task));
-            for (task, _) in &absent {
+            for (task, _) in absent.iter().filter(|(_, missed)| *missed >= MISSED) {
                 let state = if given_up {
                     "is not waited for any longer: its share of the input is not read"
                 } else {
