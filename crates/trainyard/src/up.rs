@@ -88,7 +88,7 @@ async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8
     };
     std::fs::create_dir_all(&folder).map_err(|error| written(&folder, error))?;
     let cluster_file = folder.join("cluster.toml");
-    std::fs::write(&cluster_file, cluster_toml(&cluster)).map_err(|error| written(&cluster_file, error))?;
+    std::fs::write(&cluster_file, cluster.to_toml()).map_err(|error| written(&cluster_file, error))?;
     let report_file = folder.join("chief-report.json");
     let _ = std::fs::remove_file(&report_file);
     let launch = Launch::new(arguments, &cluster_file, &report_file)?;
@@ -111,19 +111,6 @@ async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8
         print(&summary(&report, job))?;
     }
     Ok(code)
-}
-
-/// The cluster with its evaluators, so that a person can start one more task by hand.
-fn cluster_toml(cluster: &ClusterSpec) -> String {
-    let mut text = cluster.to_toml();
-    if cluster.evaluators > 0
-        && let Some(end) = text.find("\n[admin]").or(Some(text.len()))
-    {
-        let names: Vec<String> =
-            (0..cluster.evaluators).map(|index| format!("\"127.0.0.1:{}\"", 1 + index)).collect();
-        text.insert_str(end, &format!("evaluator = [{}]\n", names.join(", ")));
-    }
-    text
 }
 
 fn read_report(path: &Path) -> Report {
