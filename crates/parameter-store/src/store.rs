@@ -3,6 +3,7 @@
 mod request;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
@@ -120,9 +121,8 @@ impl Store {
         control.state = State::Empty;
         let _alone = self.cut.write();
         self.slices.clear();
-        for (number, slice) in &prepare.slices {
-            let slice = build_slice(&prepare, slice)?;
-            self.slices.insert(*number, Arc::new(slice));
+        for (number, slice) in build_slices(&prepare)? {
+            self.slices.insert(number, Arc::new(slice));
         }
         let restore = prepare.restore.as_ref();
         let mut ledger = Ledger {
@@ -405,6 +405,27 @@ fn check_worker(control: &Control, identity: &Identity) -> Result<(), Error> {
         State::Prepared => Err(Error::NotReady("the chief has not opened training")),
         State::Finished => Err(Error::Ended),
     }
+}
+
+/// Builds every slice, on as many threads as the machine has cores: a large table takes a while to fill.
+fn build_slices(prepare: &Prepare<'_>) -> Result<Vec<(u32, Slice)>, Error> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let build = || {
+        let mut built = Vec::new();
+        while let Some((number, slice)) = prepare.slices.get(next.fetch_add(1, Ordering::Relaxed)) {
+            built.push((*number, build_slice(prepare, slice)?));
+        }
+        Ok(built)
+    };
+    let parts: Vec<Result<Vec<(u32, Slice)>, Error>> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(build)).collect();
+        let joined = handles.into_iter().map(|handle| handle.join());
+        joined
+            .map(|part| part.unwrap_or_else(|_| Err(Error::BadRequest("a slice could not be built".into()))))
+            .collect()
+    });
+    Ok(parts.into_iter().collect::<Result<Vec<_>, Error>>()?.into_iter().flatten().collect())
 }
 
 fn build_slice(prepare: &Prepare<'_>, slice: &trainyard_variable::Slice) -> Result<Slice, Error> {

@@ -50,14 +50,20 @@ impl Initializer {
             Self::Zeros => out.fill(0.0),
             Self::Constant { value } => out.fill(value),
             Self::Uniform { low, high } => {
-                draw(seed, name, rows, width, out, |random| low + (high - low) * unit(random));
+                draw(seed, name, rows, width, out, |random, _| low + (high - low) * unit(random));
             }
             Self::GlorotUniform => {
                 let limit = (6.0 / fans(shape)).sqrt();
-                draw(seed, name, rows, width, out, |random| limit * (2.0 * unit(random) - 1.0));
+                draw(seed, name, rows, width, out, |random, _| limit * (2.0 * unit(random) - 1.0));
             }
             Self::TruncatedNormal { stddev } => {
-                draw(seed, name, rows, width, out, |random| stddev * truncated_normal(random));
+                let mut spare = None;
+                draw(seed, name, rows, width, out, |random, first| {
+                    if first {
+                        spare = None;
+                    }
+                    stddev * spare.take().unwrap_or_else(|| truncated_normal(random, &mut spare))
+                });
             }
         }
     }
@@ -81,7 +87,7 @@ fn draw(
     rows: Range<usize>,
     width: usize,
     out: &mut [f32],
-    mut value: impl FnMut(&mut ChaCha8Rng) -> f32,
+    mut value: impl FnMut(&mut ChaCha8Rng, bool) -> f32,
 ) {
     if width == 0 {
         return;
@@ -93,7 +99,7 @@ fn draw(
     for (row, values) in rows.zip(out.chunks_exact_mut(width)) {
         random.set_stream(row as u64);
         random.set_word_pos(0);
-        values.iter_mut().for_each(|slot| *slot = value(&mut random));
+        values.iter_mut().enumerate().for_each(|(place, slot)| *slot = value(&mut random, place == 0));
     }
 }
 
@@ -102,14 +108,17 @@ fn unit(random: &mut ChaCha8Rng) -> f32 {
     (random.next_u32() >> 8) as f32 / (1 << 24) as f32
 }
 
-/// Standard normal by the polar method, redrawn beyond ±2.
-fn truncated_normal(random: &mut ChaCha8Rng) -> f32 {
+/// Standard normal by the polar method, redrawn beyond ±2. The method gives two: the other, where it may be used, is
+/// left in `spare`.
+fn truncated_normal(random: &mut ChaCha8Rng, spare: &mut Option<f32>) -> f32 {
     loop {
         let (x, y) = (2.0 * unit(random) - 1.0, 2.0 * unit(random) - 1.0);
         let square = x * x + y * y;
         if square > 0.0 && square < 1.0 {
-            let normal = x * (-2.0 * square.ln() / square).sqrt();
-            if normal.abs() <= 2.0 {
+            let scale = (-2.0 * square.ln() / square).sqrt();
+            let mut normals = [x * scale, y * scale].into_iter().filter(|normal| normal.abs() <= 2.0);
+            if let Some(normal) = normals.next() {
+                *spare = normals.next();
                 return normal;
             }
         }

@@ -44,7 +44,7 @@ async fn work<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnos
         run.global_step = servers.first().map_or(0, |server| server.store.global_step);
         info!(epoch = run.epoch, step = run.global_step, "taking over a job that is running");
     } else {
-        prepare(lead, run, first).await?;
+        prepare(lead, run).await?;
     }
     run.value_bytes = servers.iter().map(|server| server.store.value_bytes).sum();
     let identity = lead.identity(run);
@@ -86,7 +86,7 @@ async fn claim<M: Model>(lead: &Lead<M>, run: &Run) -> Result<Vec<ShardStatus>, 
 }
 
 /// Creates the variables, or restores them from the latest good checkpoint.
-async fn prepare<M: Model>(lead: &mut Lead<M>, run: &mut Run, first: bool) -> Result<(), Diagnostic> {
+async fn prepare<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnostic> {
     let folder = &lead.job.model_dir;
     let checkpoint = latest_good(folder, &mut |warning| warn!("{}", warning.render()))?;
     if let Some(problem) = checkpoint
@@ -119,9 +119,5 @@ async fn prepare<M: Model>(lead: &mut Lead<M>, run: &mut Run, first: bool) -> Re
         retry(&identity, shard.name(), lead.connect_deadline, move || shard.prepare(identity, plan))
     });
     try_join_all(calls).await.map_err(|error| into_diagnostic(&error))?;
-    if first && checkpoint.is_none() {
-        // As TensorFlow does: the values that training starts from can be looked at, and gone back to.
-        lead.save(run).await?;
-    }
     Ok(())
 }

@@ -230,6 +230,10 @@ impl<M: Model> Lead<M> {
 
     fn save_is_due(&self, run: &Run) -> bool {
         let settings = &self.job.run;
+        // As TensorFlow does, near the values that training starts from; the first step does not wait for it.
+        if run.saved_step.is_none() {
+            return true;
+        }
         let by_steps = settings.save_checkpoints_steps.is_some_and(|steps| {
             run.global_step >= run.saved_step.map_or(0, |saved| saved / steps * steps) + steps
         });

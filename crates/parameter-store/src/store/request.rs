@@ -53,7 +53,7 @@ pub struct Claim {
 }
 
 /// Where restored values come from.
-pub trait TensorSource {
+pub trait TensorSource: Sync {
     /// Reads `rows` of a variable, or of one of its slots, into `out`.
     ///
     /// # Errors

@@ -1,0 +1,111 @@
+//! Jobs in which something dies, or is told to stop.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use trainyard_tests::{Program, TestCluster};
+
+use crate::LIMIT;
+
+#[test]
+fn a_killed_worker_comes_back_and_every_batch_still_counts_once() {
+    // 40000 rows, two passes, two tasks: 2500 batches of 16 each.
+    let cluster = TestCluster::new(2, 1, 20_000, "");
+    let servers = [cluster.start("ps", 0, &[]), cluster.start("ps", 1, &[])];
+    let chief = cluster.start("chief", 0, &[]);
+    let mut worker = cluster.start("worker", 0, &[]);
+    worker.wait_for("training step=", LIMIT);
+    worker.signal(Signal::KILL);
+    assert_eq!(worker.wait(LIMIT).code, 137);
+    let back = Instant::now();
+    let mut worker = cluster.start("worker", 0, &[]);
+    let line = worker.wait_for("joined", LIMIT);
+    assert!(!line.contains("next_batch=0"), "it goes on where it was: {line}");
+    println!("rejoined after {:?}", back.elapsed());
+    for program in [worker, chief].into_iter().chain(servers) {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+    }
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(2 * 1250));
+}
+
+#[test]
+fn a_stopped_job_goes_on_from_its_checkpoint() {
+    let cluster = TestCluster::new(2, 0, 2000, "[train]\nmax_steps = 100000000\n");
+    let start = || [cluster.start("ps", 0, &[]), cluster.start("ps", 1, &[]), cluster.start("chief", 0, &[])];
+    let mut programs = start();
+    programs[2].wait_for("training step=200", LIMIT);
+    for program in programs.iter().rev() {
+        program.signal(Signal::TERM);
+    }
+    for program in programs {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+    }
+    let state = cluster.job_state();
+    let step = state["global_step"].as_u64().expect("a step");
+    assert!(state["phase"] == "stopped" && step >= 200, "{state}");
+    let mut programs = start();
+    let line = programs[2].wait_for("training is open", LIMIT);
+    assert!(line.contains(&format!("step={step}")), "step {step}: {line}");
+    let joined = programs[2].wait_for("joined", LIMIT);
+    assert!(joined.contains(&format!("next_batch={step}")), "step {step}: {joined}");
+}
+
+#[test]
+fn a_killed_server_is_restored_and_training_goes_on() {
+    let cluster = TestCluster::new(2, 1, 2000, "[train]\nmax_steps = 20000\n");
+    let mut servers = vec![cluster.start("ps", 0, &[]), cluster.start("ps", 1, &[])];
+    let more = ["--set", "run.save_checkpoints_steps=500"];
+    let mut chief = cluster.start("chief", 0, &more);
+    let worker = cluster.start("worker", 0, &more);
+    chief.wait_for("checkpoint saved step=5", LIMIT);
+    let server = servers.remove(1);
+    server.signal(Signal::KILL);
+    assert_eq!(server.wait(LIMIT).code, 137);
+    servers.push(cluster.start("ps", 1, &[]));
+    chief.wait_for("ps:1", LIMIT);
+    chief.wait_for("restoring", LIMIT);
+    for program in [worker, chief].into_iter().chain(servers) {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+    }
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(20_000));
+}
+
+#[test]
+fn a_restarted_chief_takes_the_running_job_over() {
+    let cluster = TestCluster::new(1, 1, 2000, "[train]\nmax_steps = 40000\n");
+    let server = cluster.start("ps", 0, &[]);
+    let mut chief = cluster.start("chief", 0, &[]);
+    let mut worker = cluster.start("worker", 0, &[]);
+    chief.wait_for("training step=", LIMIT);
+    worker.wait_for("training step=", LIMIT);
+    chief.signal(Signal::KILL);
+    assert_eq!(chief.wait(LIMIT).code, 137);
+    let mut chief: Program = cluster.start("chief", 0, &[]);
+    chief.wait_for("taking over a job that is running", LIMIT);
+    for program in [worker, chief, server] {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+    }
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(40_000));
+}
+
+#[test]
+fn a_second_process_of_a_task_is_refused() {
+    let cluster = TestCluster::new(1, 1, 2000, "[train]\nmax_steps = 100000000\n");
+    let _server = cluster.start("ps", 0, &[]);
+    let mut chief = cluster.start("chief", 0, &[]);
+    let mut worker = cluster.start("worker", 0, &[]);
+    chief.wait_for("training step=", LIMIT);
+    worker.wait_for("training step=", LIMIT);
+    let ended = cluster.start("worker", 0, &[]).wait(LIMIT);
+    assert_eq!(ended.code, 75, "{}", ended.output);
+    assert!(
+        ended.output.contains("error[E2008]") && ended.output.contains("already served by"),
+        "{}",
+        ended.output
+    );
+    worker.wait_for("training step=", Duration::from_secs(10));
+}

@@ -1,0 +1,114 @@
+//! Jobs that nothing disturbs.
+
+use std::net::TcpListener;
+
+use trainyard_tests::{Program, TestCluster, write_job};
+
+use crate::LIMIT;
+
+/// Evaluations written down, in order: (step, auc).
+fn evaluations(cluster: &TestCluster) -> Vec<(u64, f64)> {
+    let text = std::fs::read_to_string(cluster.model_dir().join("eval/metrics.jsonl")).expect("evaluations");
+    let read = text.lines().map(|line| {
+        let value: serde_json::Value = serde_json::from_str(line).expect("a line is JSON");
+        (value["global_step"].as_u64().expect("a step"), value["metrics"]["auc"].as_f64().expect("an auc"))
+    });
+    read.collect()
+}
+
+#[test]
+fn a_cluster_trains_to_exactly_max_steps_and_every_task_ends() {
+    let cluster = TestCluster::new(2, 2, 2000, "[train]\nmax_steps = 301\n");
+    // Workers first, servers last: the order of the start does not matter.
+    let workers = [cluster.start("worker", 0, &[]), cluster.start("worker", 1, &[])];
+    let evaluator = cluster.start("evaluator", 0, &[]);
+    let chief = cluster.start("chief", 0, &[]);
+    let servers = [cluster.start("ps", 1, &[]), cluster.start("ps", 0, &[])];
+    for program in workers.into_iter().chain([chief, evaluator]).chain(servers) {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+    }
+    let state = cluster.job_state();
+    assert_eq!((state["phase"].as_str(), state["global_step"].as_u64()), (Some("done"), Some(301)));
+    let (step, auc) = *evaluations(&cluster).last().expect("an evaluation");
+    assert!(step == 301 && auc > 0.9, "step {step}, auc {auc}");
+    assert!(cluster.model_dir().join("export/best/best.json").exists());
+    for address in &cluster.addresses {
+        TcpListener::bind(address).unwrap_or_else(|error| panic!("{address} is not free: {error}"));
+    }
+}
+
+#[test]
+fn bounded_input_is_applied_once_whatever_the_number_of_tasks() {
+    // 1000 rows, two passes, three tasks with shards of 334, 333 and 333 rows: 42 batches of 16 each.
+    let cluster = TestCluster::new(1, 2, 1000, "");
+    let programs: Vec<Program> = [("ps", 0), ("chief", 0), ("worker", 0), ("worker", 1)]
+        .into_iter()
+        .map(|(role, index)| cluster.start_by_tf_config(role, index))
+        .collect();
+    for program in programs {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+    }
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(3 * 42));
+}
+
+#[test]
+fn up_runs_a_whole_cluster_and_reports_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 1000, "[train]\nmax_steps = 200\n");
+    let report = folder.path().join("report.json");
+    let arguments = [
+        "up",
+        &job.to_string_lossy(),
+        "--cluster",
+        "local:ps=2,worker=1",
+        "--report",
+        &report.to_string_lossy(),
+    ];
+    let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let report: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&report).expect("the report")).expect("the report is JSON");
+    assert_eq!(
+        (report["global_step"].as_u64(), report["examples"].as_u64()),
+        (Some(200), Some(3200)),
+        "{report}"
+    );
+    assert!(report["eval"]["auc"].as_f64().is_some_and(|auc| auc > 0.8), "{report}");
+    let exit = report["exit"].as_object().expect("exit codes");
+    assert_eq!(exit.len(), 5, "{report}");
+    assert!(exit.values().all(|code| code.as_i64() == Some(0)), "{report}");
+}
+
+#[test]
+fn one_process_trains_predicts_exports_and_inspects() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 1000, "[train]\nmax_steps = 200\n");
+    let job = job.to_string_lossy();
+    let run = |arguments: &[&str]| {
+        let ended = Program::start("trainyard", arguments, &[]).wait(LIMIT);
+        assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.output);
+        ended.output
+    };
+    let trained = run(&["train", &job]);
+    assert!(trained.contains("trained to step 200") && trained.contains("accuracy"), "{trained}");
+    let scores = run(&["evaluate", &job, "--format", "json"]);
+    assert!(scores.contains("\"global_step\":200"), "{scores}");
+    let predictions = run(&["predict", &job]);
+    assert_eq!(predictions.lines().count(), 250);
+    let first: serde_json::Value =
+        serde_json::from_str(predictions.lines().next().expect("a line")).expect("JSON");
+    assert_eq!(first["probabilities"].as_array().map(Vec::len), Some(2), "{first}");
+    let csv = run(&["predict", &job, "--format", "csv"]);
+    assert_eq!(csv.lines().next(), Some("class_ids,classes,logistic,logits,probabilities_0,probabilities_1"));
+    let export = run(&["export", &job]);
+    assert!(std::path::Path::new(export.trim()).join("model.safetensors").exists(), "{export}");
+    let inspected = run(&["inspect", &folder.path().join("model").to_string_lossy()]);
+    assert!(
+        inspected.contains("checkpoint step 200") && inspected.contains("dnn/hiddenlayer_0/kernel"),
+        "{inspected}"
+    );
+    let again = run(&["train", &job]);
+    assert!(again.contains("trained to step 200"), "a job at its end trains nothing more: {again}");
+}

@@ -1,0 +1,10 @@
+//! Whole jobs on real processes.
+
+mod faults;
+mod jobs;
+mod messages;
+
+use std::time::Duration;
+
+/// Longest wait for anything that takes a moment; a slow machine is no failure.
+const LIMIT: Duration = Duration::from_secs(60);

@@ -1,0 +1,155 @@
+//! What a person is told when something is wrong: one clear message, a documented exit code, nothing lost.
+
+use std::time::Duration;
+
+use trainyard_tests::{Program, TestCluster, write_job};
+
+use crate::LIMIT;
+
+/// Runs `trainyard check` on the small job after a change, and returns its code and output.
+fn check(set: &[&str], data: Option<&str>) -> (i32, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 40, "[train]\nmax_steps = 5\n");
+    if let Some(data) = data {
+        std::fs::write(folder.path().join("train.csv"), data).expect("the data is written");
+    }
+    let job = job.to_string_lossy();
+    let mut arguments = vec!["check", &*job];
+    for assignment in set {
+        arguments.extend(["--set", assignment]);
+    }
+    let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+    (ended.code, ended.output)
+}
+
+#[test]
+fn a_good_job_passes_its_check() {
+    let (code, output) = check(&[], None);
+    assert_eq!(code, 0, "{output}");
+    assert!(output.contains("ok  training input"), "{output}");
+}
+
+/// Changes by flag, other training data, exit code, parts of the message.
+type Case = (&'static [&'static str], Option<&'static str>, i32, &'static [&'static str]);
+
+#[test]
+fn every_mistake_has_its_code_and_says_what_to_do() {
+    let table: [Case; 10] = [
+        (
+            &["train.max_stepz=1"],
+            None,
+            78,
+            &["E1001", "unknown key `max_stepz`", "did you mean `max_steps`?"],
+        ),
+        (
+            &["model.dnn_optimizer.kind=adamm"],
+            None,
+            78,
+            &["E1101", "unknown optimizer `adamm`", "did you mean `adam`?"],
+        ),
+        (
+            &["input.train.batch_size=many"],
+            None,
+            78,
+            &["E1002", "batch_size must be a whole number", "flag --set"],
+        ),
+        (
+            &["input.train.files=none.csv"],
+            None,
+            66,
+            &["E4002", "input file `none.csv` does not exist", "looked in"],
+        ),
+        (&["input.train.files=no*.csv"], None, 66, &["E4002", "input pattern `no*.csv` matches no file"]),
+        (&[], Some(""), 65, &["E4001", "the input holds no record"]),
+        (
+            &[],
+            Some("x,z,word,y\n1,2,a,1\n1,2,a\n"),
+            65,
+            &["E4004", "train.csv:3", "must have 4 columns, given 3"],
+        ),
+        (
+            &[],
+            Some("x,z,word,y\nten,2,a,1\n"),
+            65,
+            &["E4004", "train.csv:2: column `x`: \"ten\" is not a number"],
+        ),
+        (&[], Some("x,z,word,y\nNaN,2,a,1\n"), 65, &["E4004", "column `x`: \"NaN\" is not a finite number"]),
+        (
+            &[],
+            Some("x,q,word,y\n1,2,a,1\n"),
+            65,
+            &["E4003", "column `z` is not in", "columns: x, q, word, y"],
+        ),
+    ];
+    for (set, data, expected, parts) in table {
+        let (code, output) = check(set, data);
+        assert_eq!(code, expected, "{set:?} {data:?}:\n{output}");
+        for part in parts {
+            assert!(output.contains(part), "no `{part}` in\n{output}");
+        }
+    }
+}
+
+#[test]
+fn a_label_outside_its_classes_stops_training_with_the_value() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 40, "[train]\nmax_steps = 500\n");
+    std::fs::write(folder.path().join("train.csv"), "x,z,word,y\n1,2,a,7\n").expect("the data is written");
+    let ended = Program::start("trainyard", &["train", &job.to_string_lossy()], &[]).wait(LIMIT);
+    assert_eq!(ended.code, 65, "{}", ended.output);
+    assert!(ended.output.contains("label must be a class, 0 to 1, given 7"), "{}", ended.output);
+}
+
+#[test]
+fn a_taken_port_is_told_with_its_owner() {
+    let cluster = TestCluster::new(1, 0, 40, "[train]\nmax_steps = 5\n");
+    let _taken = std::net::TcpListener::bind(&cluster.addresses[1]).expect("the port is free");
+    let ended = cluster.start("ps", 0, &[]).wait(LIMIT);
+    assert_eq!(ended.code, 73, "{}", ended.output);
+    assert!(
+        ended.output.contains("address already in use") && ended.output.contains("held by: pid"),
+        "{}",
+        ended.output
+    );
+}
+
+#[test]
+fn an_absent_server_is_named_at_2_s_and_ends_the_wait_at_its_deadline() {
+    let cluster = TestCluster::new(1, 0, 40, "[train]\nmax_steps = 5\n");
+    let mut chief = cluster.start("chief", 0, &["--connect-deadline", "3"]);
+    let notice = chief.wait_for("waiting: chief:0 for ps:0 at", LIMIT);
+    assert!(notice.contains("connection refused"), "{notice}");
+    let ended = chief.wait(Duration::from_secs(20));
+    assert_eq!(ended.code, 69, "{}", ended.output);
+    assert!(ended.output.contains("error[E2003]"), "{}", ended.output);
+}
+
+#[test]
+fn a_task_that_does_not_exist_is_answered_with_those_that_do() {
+    let cluster = TestCluster::new(2, 0, 40, "[train]\nmax_steps = 5\n");
+    let ended = cluster.start("ps", 3, &[]).wait(LIMIT);
+    assert_eq!(ended.code, 78, "{}", ended.output);
+    assert!(ended.output.contains("task index 3 is out of range for role `ps`"), "{}", ended.output);
+    assert!(ended.output.contains("use index 0 or 1"), "{}", ended.output);
+}
+
+#[test]
+fn a_checkpoint_of_another_model_is_refused_with_every_difference() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 200, "[train]\nmax_steps = 5\n");
+    let job = job.to_string_lossy();
+    let trained = Program::start("trainyard", &["train", &job], &[]).wait(LIMIT);
+    assert_eq!(trained.code, 0, "{}", trained.output);
+    let ended =
+        Program::start("trainyard", &["train", &job, "--set", "model.hidden_units=[9]"], &[]).wait(LIMIT);
+    assert_eq!(ended.code, 65, "{}", ended.output);
+    for part in [
+        "error[E3002]",
+        "does not fit the model (3 differences)",
+        "dnn/hiddenlayer_0/kernel",
+        "f32[6, 8]",
+        "f32[6, 9]",
+    ] {
+        assert!(ended.output.contains(part), "no `{part}` in\n{}", ended.output);
+    }
+}

@@ -1,0 +1,147 @@
+//! Which crate may know which.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{assert_none, read, root};
+
+const FLOORS: [(&str, u8); 20] = [
+    ("diagnostic", 0),
+    ("tensor", 0),
+    ("cluster-spec", 0),
+    ("variable", 1),
+    ("optimizer", 1),
+    ("input", 1),
+    ("run-config", 1),
+    ("feature-column", 2),
+    ("protocol", 2),
+    ("checkpoint", 2),
+    ("parameter-store", 2),
+    ("model", 3),
+    ("cluster-client", 3),
+    ("daemon", 3),
+    ("trainer", 4),
+    ("ps", 5),
+    ("worker", 5),
+    ("chief", 5),
+    ("evaluator", 5),
+    ("trainyard", 6),
+];
+
+/// Crates of the lowest floor that others of it may use: messages come before everything.
+const BELOW_ALL: &str = "diagnostic";
+
+/// Folder of each crate, and the folders of ours that it depends on.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let mut out = BTreeMap::new();
+    for (name, _) in FLOORS {
+        let manifest: toml::Table =
+            read(&root().join("crates").join(name).join("Cargo.toml")).parse().expect("a manifest");
+        let ours = manifest["dependencies"].as_table().expect("a table").keys();
+        let ours = ours.filter_map(|key| key.strip_prefix("trainyard-")).map(str::to_owned).collect();
+        out.insert(name.to_owned(), ours);
+    }
+    out
+}
+
+fn reached(from: &str, graph: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![from.to_owned()];
+    while let Some(name) = open.pop() {
+        for next in &graph[&name] {
+            if found.insert(next.clone()) {
+                open.push(next.clone());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_crate_stands_on_a_floor() {
+    let folders = std::fs::read_dir(root().join("crates")).expect("crates/").filter_map(Result::ok);
+    let strangers: Vec<String> = folders
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| !FLOORS.iter().any(|(known, _)| known == name))
+        .collect();
+    assert_none("crates without a floor", &strangers);
+}
+
+#[test]
+fn crates_depend_on_lower_floors_only() {
+    let floor =
+        |name: &str| FLOORS.iter().find(|(known, _)| *known == name).map_or(u8::MAX, |(_, floor)| *floor);
+    let mut offenders = Vec::new();
+    for (name, needs) in dependencies() {
+        for need in needs {
+            if need != BELOW_ALL && floor(&need) >= floor(&name) {
+                offenders.push(format!(
+                    "{name} (floor {}) needs {need} (floor {})",
+                    floor(&name),
+                    floor(&need)
+                ));
+            }
+        }
+    }
+    assert_none("edges upward or level", &offenders);
+}
+
+#[test]
+fn the_parameter_server_knows_neither_models_nor_data() {
+    let found = reached("ps", &dependencies());
+    let offenders: Vec<String> = ["model", "feature-column", "input", "trainer"]
+        .into_iter()
+        .filter(|name| found.contains(*name))
+        .map(str::to_owned)
+        .collect();
+    assert_none("ps reaches", &offenders);
+}
+
+#[test]
+fn the_evaluator_meets_training_only_in_the_model_folder() {
+    let found = reached("evaluator", &dependencies());
+    let offenders: Vec<String> = ["protocol", "cluster-client", "trainer"]
+        .into_iter()
+        .filter(|name| found.contains(*name))
+        .map(str::to_owned)
+        .collect();
+    assert_none("evaluator reaches", &offenders);
+}
+
+#[test]
+fn crates_that_decide_have_no_runtime() {
+    let mut offenders = Vec::new();
+    for name in ["tensor", "variable", "optimizer", "feature-column", "model", "parameter-store"] {
+        let manifest: toml::Table =
+            read(&root().join("crates").join(name).join("Cargo.toml")).parse().expect("a manifest");
+        if manifest["dependencies"].as_table().is_some_and(|table| table.contains_key("tokio")) {
+            offenders.push(name.to_owned());
+        }
+    }
+    assert_none("crates that need tokio", &offenders);
+}
+
+#[test]
+fn every_manifest_takes_the_lints_of_the_workspace() {
+    let manifests = FLOORS.iter().map(|(name, _)| root().join("crates").join(name).join("Cargo.toml"));
+    let offenders: Vec<String> = manifests
+        .filter(|path| !read(path).contains("[lints]\nworkspace = true"))
+        .map(|path| path.display().to_string())
+        .collect();
+    assert_none("manifests without the lints", &offenders);
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let text = read(&root().join("Cargo.toml"));
+    let block = text
+        .split("[workspace.dependencies]")
+        .nth(1)
+        .and_then(|rest| rest.split("\n[").next())
+        .expect("the block");
+    let offenders: Vec<String> = block
+        .lines()
+        .filter(|line| line.contains(" = ") && !line.starts_with("trainyard") && !line.contains('#'))
+        .map(str::to_owned)
+        .collect();
+    assert_none("dependencies without a reason", &offenders);
+}

@@ -1,0 +1,122 @@
+//! What source files hold, and what they do not.
+
+use std::path::Path;
+
+use crate::{assert_none, files, read, root};
+
+fn sources() -> Vec<(String, String)> {
+    let root = root();
+    let all = files(&root.join("crates"), ".rs").into_iter().chain(files(&root.join("tests"), ".rs"));
+    all.map(|path| (path.strip_prefix(&root).unwrap_or(&path).display().to_string(), read(&path))).collect()
+}
+
+/// Lines that hold one of the words, outside tests.
+fn holding(name: &str, text: &str, words: &[&str]) -> Vec<String> {
+    let code = text.split("#[cfg(test)]").next().unwrap_or(text);
+    let lines = code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+    let hits = lines.filter(|(_, line)| words.iter().any(|word| line.contains(word)));
+    hits.map(|(number, line)| format!("{name}:{}: {}", number + 1, line.trim())).collect()
+}
+
+fn in_crate(name: &str, crates: &[&str]) -> bool {
+    crates.iter().any(|folder| name.starts_with(&format!("crates/{folder}/src/")))
+}
+
+#[test]
+fn every_module_has_a_caption() {
+    let offenders: Vec<String> =
+        sources().into_iter().filter(|(_, text)| !text.starts_with("//!")).map(|(name, _)| name).collect();
+    assert_none("files that do not open with //!", &offenders);
+}
+
+#[test]
+fn files_over_500_lines_say_why() {
+    let long = |text: &str| {
+        text.lines().count() > 500
+            && !text.lines().take(5).any(|line| line.contains("onger than 500 lines because"))
+    };
+    let offenders: Vec<String> =
+        sources().into_iter().filter(|(_, text)| long(text)).map(|(name, _)| name).collect();
+    assert_none("long files", &offenders);
+}
+
+#[test]
+fn programs_begin_in_twenty_lines() {
+    let offenders: Vec<String> = sources()
+        .into_iter()
+        .filter(|(name, text)| name.ends_with("src/main.rs") && text.lines().count() > 22)
+        .map(|(name, _)| name)
+        .collect();
+    assert_none("main.rs over 22 lines", &offenders);
+}
+
+#[test]
+fn nothing_is_left_open_or_switched_off() {
+    let words = ["todo!(", "unimplemented!(", "#[ignore", "dead_code", "dbg!("];
+    let offenders: Vec<String> = sources()
+        .into_iter()
+        .filter(|(name, _)| !name.starts_with("tests/tidy"))
+        .flat_map(|(name, text)| holding(&name, &text, &words))
+        .collect();
+    assert_none("left open", &offenders);
+}
+
+#[test]
+fn modules_are_named_files() {
+    let bags = ["utils", "common", "core", "types", "helpers", "helper", "mod"];
+    let offenders: Vec<String> = sources()
+        .into_iter()
+        .map(|(name, _)| name)
+        .filter(|name| Path::new(name).file_stem().is_some_and(|stem| bags.iter().any(|bag| stem == *bag)))
+        .collect();
+    assert_none("files named as bags", &offenders);
+}
+
+#[test]
+fn crates_that_decide_have_no_clock_environment_or_chance_of_their_own() {
+    let pure = ["tensor", "variable", "optimizer", "feature-column", "model", "parameter-store"];
+    let words = ["std::time::", "std::env::", "SystemTime", "Instant::now", "thread_rng", "rand::rng("];
+    let offenders: Vec<String> = sources()
+        .into_iter()
+        .filter(|(name, _)| in_crate(name, &pure))
+        .flat_map(|(name, text)| holding(&name, &text, &words))
+        .collect();
+    assert_none("impure lines", &offenders);
+}
+
+#[test]
+fn only_the_launcher_and_the_command_read_environment_and_signals() {
+    let words = ["std::env::var", "std::env::args", "signal::unix", "signal::ctrl_c"];
+    let offenders: Vec<String> = sources()
+        .into_iter()
+        .filter(|(name, _)| {
+            name.starts_with("crates/") && name.contains("/src/") && !in_crate(name, &["daemon", "trainyard"])
+        })
+        .flat_map(|(name, text)| holding(&name, &text, &words))
+        .collect();
+    assert_none("lines that read the environment", &offenders);
+}
+
+#[test]
+fn nothing_is_global() {
+    let words = ["static mut", "OnceLock", "LazyLock", "OnceCell", "thread_local!", "lazy_static"];
+    let offenders: Vec<String> = sources()
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("crates/"))
+        .flat_map(|(name, text)| holding(&name, &text, &words))
+        .collect();
+    assert_none("globals", &offenders);
+}
+
+#[test]
+fn generated_types_stay_behind_their_doors() {
+    let door = |name: &str| in_crate(name, &["protocol", "cluster-client"]) || name.ends_with("/service.rs");
+    let served = |line: &String| line.contains("_server::");
+    let offenders: Vec<String> = sources()
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("crates/") && !door(name))
+        .flat_map(|(name, text)| holding(&name, &text, &["trainyard_protocol::v1"]))
+        .filter(|line| !served(line))
+        .collect();
+    assert_none("generated types in the open", &offenders);
+}

@@ -1,0 +1,59 @@
+//! What the tree holds, and what its text does not speak of.
+
+use crate::{assert_none, files, read, root};
+
+#[test]
+fn the_top_level_holds_what_the_design_names() {
+    let known = [
+        "Cargo.toml",
+        "Cargo.lock",
+        "crates",
+        "proto",
+        "deploy",
+        "configs",
+        "tests",
+        "docs",
+        "README.md",
+        "LICENSE",
+        "rust-toolchain.toml",
+        "rustfmt.toml",
+        "clippy.toml",
+        ".deny.toml",
+        ".ci",
+        ".config",
+        ".git",
+        ".gitignore",
+        "runs",
+    ];
+    let entries = std::fs::read_dir(root()).expect("the root").filter_map(Result::ok);
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let offenders: Vec<String> =
+        names.filter(|name| !known.contains(&name.as_str()) && !name.starts_with("target")).collect();
+    assert_none("strangers at the top", &offenders);
+}
+
+#[test]
+fn text_speaks_of_the_project_alone() {
+    // Written in parts, so that this file does not hold what it looks for.
+    let forbidden = [
+        ["/wo", "rk/"].concat(),
+        ["/ro", "ot/"].concat(),
+        ["crates.io", "/api"].concat(),
+        ["pypi", ".org"].concat(),
+    ];
+    let root = root();
+    let folders = ["crates", "proto", "configs", "tests", "docs", "deploy"].map(|folder| root.join(folder));
+    let all = folders
+        .iter()
+        .flat_map(|folder| files(folder, ""))
+        .chain([root.join("README.md"), root.join("Cargo.toml")]);
+    let mut offenders = Vec::new();
+    for path in all.filter(|path| !path.to_string_lossy().ends_with(".csv")) {
+        for (number, line) in read(&path).lines().enumerate() {
+            if forbidden.iter().any(|word| line.contains(word)) {
+                offenders.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
+            }
+        }
+    }
+    assert_none("paths and hosts of one machine", &offenders);
+}
