@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use trainyard_checkpoint::{JobPhase, JobState as JobMarker, sweep};
 use trainyard_cluster_client::{JobState, Plan, Shard};
 use trainyard_cluster_spec::Task;
@@ -102,7 +102,7 @@ pub async fn lead<M: Model>(
         opened: None,
         saved_step: None,
         saved_at: Instant::now(),
-        value_bytes: 0,
+        value_bytes: value_bytes(&lead.plan),
     };
     lead.mark(&run, JobPhase::Running, "starting");
     sweep(&lead.job.model_dir)?;
@@ -127,6 +127,16 @@ pub async fn lead<M: Model>(
             watch::Seen::Failed(problem) => break Err(problem),
         }
     };
+    if matches!(ending, Ok(Ending::Stopped)) {
+        // Its own last step belongs to the last checkpoint.
+        training.cancel();
+        if let Some(handle) = trainer.as_mut()
+            && let Ok(Ok(Ok(trained))) = tokio::time::timeout(FAREWELL, handle).await
+        {
+            outcome = Some(trained);
+            trainer = None;
+        }
+    }
     let ending = match ending {
         Ok(ending) => lead.end(&mut run, ending, &stop).await,
         Err(problem) => {
@@ -141,6 +151,12 @@ pub async fn lead<M: Model>(
         outcome = Some(trained);
     }
     ending.map(|ending| (ending, lead.report(&run, outcome.as_ref())))
+}
+
+/// Bytes of all values and slots: the size of a checkpoint, nearly.
+fn value_bytes(plan: &Plan) -> u64 {
+    let slots = |group: &str| plan.optimizers.get(group).map_or(0, |config| config.slots().len() as u64);
+    plan.variables.iter().map(|spec| spec.len() as u64 * 4 * (1 + slots(&spec.optimizer_group))).sum()
 }
 
 /// What the positions in the data mean: another value, another division.
@@ -202,7 +218,11 @@ impl<M: Model> Lead<M> {
         }
         self.refresh(run).await;
         if let Err(problem) = self.save(run).await {
-            error!("{}", problem.render());
+            let kept =
+                run.saved_step.map_or_else(|| "there is none".to_owned(), |step| format!("step {step}"));
+            let problem = Diagnostic { help: None, ..problem }
+                .note(format!("the last checkpoint could not be written; the newest good one is {kept}"))
+                .help("correct this and start the job again: it goes on from there");
             if ending == Ending::Done {
                 self.fail(run, &problem).await;
             }

@@ -208,6 +208,7 @@ impl RemoteShard {
             epoch: reply.cluster_epoch,
             layout_fingerprint: reply.layout_fingerprint,
             version: reply.version,
+            saved_version: None,
             global_step: reply.global_step,
             value_bytes: reply.value_bytes,
         };

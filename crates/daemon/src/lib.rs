@@ -20,7 +20,7 @@ pub use launch::{finish, launch, report, supervise};
 pub use logging::start_logging;
 pub use readiness::{Readiness, Standing};
 pub use server::{ServerLimits, bind, serve};
-pub use telemetry::{Telemetry, record_traffic};
+pub use telemetry::Telemetry;
 /// Cancelled when the program is to stop.
 pub use tokio_util::sync::CancellationToken;
 

@@ -70,9 +70,3 @@ fn record_process() {
         gauge!("process_open_fds").set(entries.count() as f64);
     }
 }
-
-/// Records the running totals of values moved.
-pub fn record_traffic(pulled_bytes: u64, pushed_bytes: u64) {
-    counter!("trainyard_pulled_bytes_total").absolute(pulled_bytes);
-    counter!("trainyard_pushed_bytes_total").absolute(pushed_bytes);
-}

@@ -36,6 +36,8 @@ struct Ledger {
     steps: Steps,
     /// Pushes applied.
     version: u64,
+    /// Pushes that the latest snapshot holds.
+    saved_version: Option<u64>,
 }
 
 /// The slices, sessions and steps of one parameter server.
@@ -85,6 +87,7 @@ impl Store {
             epoch: control.epoch,
             layout_fingerprint: control.layout_fingerprint,
             version: ledger.version,
+            saved_version: ledger.saved_version,
             global_step: ledger.steps.global_step(),
             value_bytes: floats as u64 * 4,
         }
@@ -129,6 +132,7 @@ impl Store {
             sessions: Sessions::default(),
             steps: Steps::new(restore.map_or(0, |restore| restore.global_step), prepare.global_step_max),
             version: restore.map_or(0, |restore| restore.version),
+            saved_version: restore.map(|restore| restore.version),
         };
         for position in restore.into_iter().flat_map(|restore| &restore.positions) {
             ledger.sessions.restore_position(position.shard, position.pass, position.batch);
@@ -285,7 +289,7 @@ impl Store {
             return Err(Error::NotReady("it holds no variables"));
         }
         let _alone = self.cut.write();
-        let ledger = self.ledger.lock();
+        let mut ledger = self.ledger.lock();
         let mut slices: Vec<(u32, SnapshotSlice)> = Vec::with_capacity(self.slices.len());
         for entry in &self.slices {
             let slice = entry.value();
@@ -300,6 +304,7 @@ impl Store {
             slices.push((*entry.key(), copy));
         }
         slices.sort_by_key(|(number, _)| *number);
+        ledger.saved_version = Some(ledger.version);
         let positions = ledger
             .sessions
             .positions()

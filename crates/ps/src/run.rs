@@ -58,10 +58,11 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
 /// Follows the store, and closes the server when the job has ended or the drain has.
 async fn watch(context: &Context, shard: &LocalShard, stop: &CancellationToken, closing: &CancellationToken) {
     let mut known = State::Empty;
-    // Answers of the drain come from the chief: it saves at once, or is not there.
+    // A draining server waits for the checkpoint that the chief takes at once, or has taken before it ended.
     let mut drain_until = None;
     loop {
-        let state = shard.store().status().state;
+        let status = shard.store().status();
+        let state = status.state;
         if state != known {
             let (word, ready) = match state {
                 State::Empty => ("waiting", false),
@@ -84,6 +85,10 @@ async fn watch(context: &Context, shard: &LocalShard, stop: &CancellationToken, 
             shard.store().drain();
             drain_until = Some(Instant::now() + context.drain_deadline.mul_f32(0.8));
             info!("draining: waiting for the chief's last checkpoint");
+        }
+        if drain_until.is_some() && status.saved_version == Some(status.version) {
+            info!(version = status.version, "stopping: the latest checkpoint holds every update");
+            break;
         }
         if drain_until.is_some_and(|until| Instant::now() >= until) {
             warn!(

@@ -46,7 +46,6 @@ async fn work<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnos
     } else {
         prepare(lead, run).await?;
     }
-    run.value_bytes = servers.iter().map(|server| server.store.value_bytes).sum();
     let identity = lead.identity(run);
     let opening = lead
         .shards

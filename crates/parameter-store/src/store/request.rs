@@ -37,6 +37,8 @@ pub struct Status {
     pub layout_fingerprint: u64,
     /// Pushes applied.
     pub version: u64,
+    /// Pushes that the latest snapshot holds; absent = none was taken.
+    pub saved_version: Option<u64>,
     /// Steps applied; counted on `ps:0` only.
     pub global_step: u64,
     /// Bytes of values and slots.

@@ -330,3 +330,15 @@ fn snapshot_sees_each_push_whole_or_not_at_all() {
         }
     });
 }
+
+#[test]
+fn the_store_knows_whether_its_latest_snapshot_holds_every_push() {
+    let store = open_store(0);
+    assert_eq!(store.status().saved_version, None);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
+    store.snapshot(&chief(1)).unwrap();
+    assert_eq!(store.status().saved_version, Some(store.status().version));
+    step(&store, &worker(0, 1, 2), batch(0, 1), &[1.0; 4]).unwrap();
+    assert!(store.status().saved_version < Some(store.status().version));
+}
