@@ -17,6 +17,11 @@ impl Problems {
         self.found.borrow_mut().push(problem);
     }
 
+    /// Returns whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.found.borrow().is_empty()
+    }
+
     /// Returns all mistakes in the order of the file.
     pub fn into_vec(self) -> Vec<Diagnostic> {
         let mut found = self.found.into_inner();

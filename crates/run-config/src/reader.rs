@@ -79,6 +79,8 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     if let (Some(input), Some(train)) = (&input, &train)
         && input.train.epochs.is_none()
         && train.max_steps.is_none()
+        // A bound that was given and is wrong has been told already.
+        && root.problems().is_empty()
     {
         let message = "training would never end: set train.max_steps or input.train.epochs";
         root.problems()

@@ -187,6 +187,48 @@ fn every_shipped_job_loads() {
     assert!(loaded >= 3, "only {loaded} jobs in configs");
 }
 
+/// An unknown key is answered with the known ones: each of them must be in the page of keys.
+#[test]
+fn every_key_is_in_the_page_of_configuration() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let sections = [
+        "",
+        "run.",
+        "input.",
+        "input.train.",
+        "input.eval.",
+        "input.label.",
+        "feature.0.",
+        "feature.1.",
+        "model.",
+        "model.linear_optimizer.",
+        "model.dnn_optimizer.",
+        "train.",
+        "eval.",
+        "exporter.0.",
+        "strategy.",
+    ];
+    let mut keys = 0;
+    for section in sections {
+        let problems = parse(CENSUS, &[&format!("{section}qqqqqqqq=1")]).unwrap_err();
+        let help = problems
+            .iter()
+            .find_map(|problem| problem.help.as_deref().and_then(|help| help.strip_prefix("known: ")));
+        for key in help.unwrap_or_else(|| panic!("{section}: {}", render_all(&problems))).split(", ") {
+            assert!(
+                page.contains(&format!("`{key}`"))
+                    || page.contains(&format!(".{key}`"))
+                    || page.contains(&format!("[{key}]")) || page.contains(&format!("[{key}."))
+                    || page.contains(&format!("[{section}{key}]")),
+                "docs/configuration.md lacks {section}{key}"
+            );
+            keys += 1;
+        }
+    }
+    assert!(keys > 60, "only {keys} keys");
+}
+
 proptest! {
     #[test]
     fn edited_jobs_never_panic_and_rejections_say_where(at in 0..1000_usize, remove in 0..12_usize, insert in "[ -~\n]{0,6}") {

@@ -1,19 +1,31 @@
-//! `trainyard run`: one task, in whichever role.
+//! `trainyard run`: one task, in whichever role; the whole job where there is no cluster, as TensorFlow has it.
 
 use std::process::ExitCode;
 
-use trainyard_cluster_spec::Role;
+use trainyard_cluster_spec::{Role, TfConfig};
 use trainyard_daemon::{Context, finish, start_logging, supervise};
 use trainyard_model::{Error, Model};
 use trainyard_run_config::Job;
 
-use crate::command::{RoleName, Run};
+use crate::command::{JobArguments, RoleName, Run, Train};
+use crate::train::train;
 
 /// Runs a task to its end.
 pub(crate) fn run<M: Model>(run: &Run, build: fn(&Job) -> Result<M, Error>) -> ExitCode {
     let arguments = &run.arguments;
     if let Err(problem) = start_logging(arguments.log_format, &arguments.log_level) {
         return finish(Err(vec![problem]), arguments.log_format);
+    }
+    if arguments.cluster.is_none() && is_alone(std::env::var("TF_CONFIG").ok().as_deref()) {
+        let job = JobArguments {
+            job: arguments.job.clone(),
+            model_dir: arguments.model_dir.clone(),
+            set: arguments.set.clone(),
+            log_format: arguments.log_format,
+            log_level: None,
+        };
+        let whole = Train { job, report: arguments.report.clone() };
+        return finish(train(&whole, build, false), arguments.log_format);
     }
     let role = run.role.map(|role| match role {
         RoleName::Chief => Role::Chief,
@@ -35,4 +47,30 @@ pub(crate) fn run<M: Model>(run: &Run, build: fn(&Job) -> Result<M, Error>) -> E
         supervised.map_err(|problem| vec![problem])
     });
     finish(outcome, arguments.log_format)
+}
+
+/// Whether the job is this process alone: no `TF_CONFIG`, none with a cluster, or one with a chief and nobody else.
+fn is_alone(tf_config: Option<&str>) -> bool {
+    match tf_config.map(TfConfig::parse) {
+        None => true,
+        Some(Ok(config)) => {
+            config.cluster.is_none_or(|cluster| cluster.tasks.len() == 1 && config.task.role == Role::Chief)
+        }
+        Some(Err(_)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_without_a_cluster_runs_alone() {
+        assert!(is_alone(None) && is_alone(Some("{}")));
+        assert!(is_alone(Some(r#"{"cluster": {"chief": ["a:1"]}, "task": {"type": "chief", "index": 0}}"#)));
+        assert!(!is_alone(Some(
+            r#"{"cluster": {"chief": ["a:1"], "ps": ["b:1"]}, "task": {"type": "chief", "index": 0}}"#
+        )));
+        assert!(!is_alone(Some("not JSON")), "the mistake is told, not passed over");
+    }
 }
