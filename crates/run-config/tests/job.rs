@@ -219,7 +219,8 @@ fn every_key_is_in_the_page_of_configuration() {
             assert!(
                 page.contains(&format!("`{key}`"))
                     || page.contains(&format!(".{key}`"))
-                    || page.contains(&format!("[{key}]")) || page.contains(&format!("[{key}."))
+                    || page.contains(&format!("[{key}]"))
+                    || page.contains(&format!("[{key}."))
                     || page.contains(&format!("[{section}{key}]")),
                 "docs/configuration.md lacks {section}{key}"
             );

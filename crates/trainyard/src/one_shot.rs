@@ -108,7 +108,10 @@ pub(crate) fn predict<M: Model>(
 
 fn jsonl(prediction: &BTreeMap<String, Prediction>) -> String {
     let value = |prediction: &Prediction| match prediction {
-        Prediction::Floats(values) => json!(values),
+        // Through the shortest text, so that 0.1 is not written as 0.10000000149011612.
+        Prediction::Floats(values) => {
+            values.iter().map(|value| json!(value.to_string().parse::<f64>().ok())).collect()
+        }
         Prediction::Ints(values) => json!(values),
         Prediction::Texts(values) => json!(values),
     };

@@ -14,6 +14,10 @@ use trainyard_trainer::into_diagnostic;
 
 use super::{Lead, Run};
 
+/// Largest model whose first values are saved before training is let in; a larger one is saved right after, so that
+/// the first step need not wait for the disk.
+const FIRST_SAVE_BYTES: u64 = 16 << 20;
+
 /// Brings the cluster to where it trains. `false` where the token said stop.
 pub(super) async fn bring_up<M: Model>(
     lead: &mut Lead<M>,
@@ -94,6 +98,7 @@ async fn prepare<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diag
     {
         return Err(problem);
     }
+    let fresh = checkpoint.is_none();
     run.global_step = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.manifest().global_step);
     run.saved_step = checkpoint.as_ref().map(|_| run.global_step);
     lead.plan.forget_positions = checkpoint.as_ref().is_some_and(|checkpoint| {
@@ -118,5 +123,9 @@ async fn prepare<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diag
         retry(&identity, shard.name(), lead.connect_deadline, move || shard.prepare(identity, plan))
     });
     try_join_all(calls).await.map_err(|error| into_diagnostic(&error))?;
+    if fresh && run.value_bytes <= FIRST_SAVE_BYTES {
+        // As TensorFlow does: the values that training starts from can be looked at, and gone back to.
+        lead.save(run).await?;
+    }
     Ok(())
 }

@@ -230,7 +230,7 @@ impl<M: Model> Lead<M> {
 
     fn save_is_due(&self, run: &Run) -> bool {
         let settings = &self.job.run;
-        // As TensorFlow does, near the values that training starts from; the first step does not wait for it.
+        // The first of a large model: near the values that training starts from.
         if run.saved_step.is_none() {
             return true;
         }
