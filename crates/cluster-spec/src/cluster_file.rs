@@ -40,7 +40,7 @@ impl ClusterSpec {
         match root.section("cluster") {
             Some(section) => read(section, &mut tasks),
             None if root.node("cluster").is_none() => {
-                root.missing("cluster", "a section [cluster] with chief = [\"host:2222\"]")
+                root.missing_section("cluster", "[cluster]", "chief = [\"host:2222\"]");
             }
             None => {}
         }

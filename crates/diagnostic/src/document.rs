@@ -7,6 +7,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::{Code, Diagnostic, Place};
 
+/// Most syntax errors of a file that are shown: those after them are rarely mistakes of their own.
+const SYNTAX_ERRORS_MAX: usize = 10;
+
 /// A value and where it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
@@ -79,10 +82,21 @@ impl Document {
         if errors.is_empty() {
             return Ok(Self { root: source.table(table.get_ref()) });
         }
-        let problems = errors.iter().map(|error| {
+        // What follows an open bracket is read as its contents: only its first complaint is about the mistake.
+        let echoes = errors.iter().any(|error| error.message().contains("unclosed"));
+        let shown = if echoes { 1 } else { SYNTAX_ERRORS_MAX };
+        let problems = errors.iter().take(shown).map(|error| {
             let place = source.place(error.span().unwrap_or(0..0), "");
-            Diagnostic::error(Code::E1003, format!("not valid TOML: {}", error.message().replace('\n', ", ")))
-                .at(place)
+            let message = format!("not valid TOML: {}", error.message().replace('\n', ", "));
+            let problem = Diagnostic::error(Code::E1003, message).at(place);
+            match error.message() {
+                _ if echoes => {
+                    problem.help("close the bracket, brace or quote that was opened before this place")
+                }
+                message if message.contains("duplicate") => problem.help("keep one of the two"),
+                message if message.contains("quoted") => problem.help("put the text in double quotes"),
+                _ => problem,
+            }
         });
         Err(problems.collect())
     }
@@ -102,8 +116,10 @@ impl Document {
         };
         let value = read_value(given.trim(), &place);
         let keys: Vec<&str> = path.trim().split('.').collect();
-        place_value(&mut self.root, &keys, value, &place)
-            .map_err(|message| Diagnostic::error(Code::E1000, message).at(place))
+        place_value(&mut self.root, &keys, value, &place).map_err(|message| {
+            let help = "a path is section.key, or section.index.key in an array: feature.0.buckets";
+            Diagnostic::error(Code::E1000, message).at(place).help(help)
+        })
     }
 }
 

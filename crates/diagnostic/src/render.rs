@@ -16,13 +16,13 @@ impl Diagnostic {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        let mut out = format!("{severity}[{}]: {}\n", self.code.name, escape(&self.message));
+        let mut out = format!("{severity}[{}]: {}\n", self.code.name, one_line(&self.message));
         let mut gutter = 0;
         match &self.place {
             Some(Place::Source { file, line, column, text, length, label }) => {
                 gutter = line.to_string().len();
                 let pad = " ".repeat(gutter);
-                let _ = writeln!(out, "{pad}--> {}:{line}:{column}", file.display());
+                let _ = writeln!(out, "{pad}--> {}:{line}:{column}", one_line(&file.display().to_string()));
                 let (shown, offset) = cut(text, *column);
                 let carets = "^".repeat((*length).min(shown.chars().count().saturating_sub(offset)).max(1));
                 let _ = writeln!(out, "{pad} |\n{line} | {shown}");
@@ -30,7 +30,7 @@ impl Diagnostic {
                     writeln!(out, "{}", format!("{pad} | {}{carets} {label}", " ".repeat(offset)).trim_end());
             }
             Some(Place::Named(name)) => {
-                let _ = writeln!(out, "  from: {}", escape(name));
+                let _ = writeln!(out, "  from: {}", one_line(name));
             }
             None => {}
         }
@@ -39,7 +39,7 @@ impl Diagnostic {
             let _ = writeln!(out, "{pad} = {}", escape(note).replace('\n', &format!("\n{pad}   ")));
         }
         if let Some(help) = &self.help {
-            let _ = writeln!(out, "{pad} = help: {}", escape(help));
+            let _ = writeln!(out, "{pad} = help: {}", one_line(help));
         }
         out
     }
@@ -63,23 +63,40 @@ pub fn render_all(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().map(Diagnostic::render).collect::<Vec<_>>().join("\n")
 }
 
-/// Replaces control characters other than line breaks by their escapes, so that no file or peer can write to a
-/// person's terminal.
+/// Replaces characters that steer a terminal by their escapes, so that no file or peer can write to a person's
+/// screen. Line breaks stay.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
             '\n' => out.push('\n'),
-            other if other.is_control() => out.extend(other.escape_default()),
+            other if steers(other) => out.extend(other.escape_default()),
             other => out.push(other),
         }
     }
     out
 }
 
+/// Escapes line breaks too: a value must not look like a message of its own.
+fn one_line(text: &str) -> String {
+    escape(text).replace('\n', "\\n")
+}
+
+/// Whether a character controls the terminal or turns the direction of writing (Unicode UAX 9).
+fn steers(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Returns the part of a line around `column` (from 1) that is shown, and the column's place in it (from 0).
 fn cut(text: &str, column: usize) -> (String, usize) {
-    let characters: Vec<char> = escape(&text.replace(['\t', '\n'], " ")).chars().collect();
+    // One character each, so that columns stay true.
+    let shown = |character: char| match character {
+        '\t' | '\n' => ' ',
+        other if steers(other) => char::REPLACEMENT_CHARACTER,
+        other => other,
+    };
+    let characters: Vec<char> = text.chars().map(shown).collect();
     let at = column.saturating_sub(1).min(characters.len());
     if characters.len() <= LINE_CHARACTERS_MAX {
         return (characters.into_iter().collect(), at);
@@ -118,6 +135,42 @@ mod tests {
             Diagnostic::error(Code::E4004, "value \u{1b}[31mred").at(Place::Named("a\u{7}b".into()));
         let text = diagnostic.render();
         assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text:?}");
+    }
+
+    #[test]
+    fn values_cannot_pose_as_messages() {
+        let value = "a\nerror[E9999]: forged \u{202e}";
+        let place = Place::Source {
+            file: "b\nc.toml".into(),
+            line: 2,
+            column: 3,
+            text: "\u{1b} = x".into(),
+            length: 1,
+            label: String::new(),
+        };
+        let text =
+            Diagnostic::error(Code::E1001, format!("unknown key `{value}`")).at(place).help(value).render();
+        let expected = "error[E1001]: unknown key `a\\nerror[E9999]: forged \\u{202e}`\n --> b\\nc.toml:2:3\n  |\n\
+                        2 | \u{fffd} = x\n  |   ^\n  = help: a\\nerror[E9999]: forged \\u{202e}\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn named_places_notes_and_json_hold_every_part() {
+        let diagnostic = Diagnostic::warning(Code::E1004, "task index 3 is out of range for role `ps`")
+            .at(Place::Named("environment variable TF_CONFIG, at task.index".into()))
+            .note("the cluster has 2 ps")
+            .help("use index 0 or 1");
+        let expected = "warning[E1004]: task index 3 is out of range for role `ps`\n  from: environment variable \
+                        TF_CONFIG, at task.index\n = the cluster has 2 ps\n = help: use index 0 or 1\n";
+        assert_eq!(diagnostic.render(), expected);
+        let expected = serde_json::json!({
+            "severity": "warning", "code": "E1004", "message": "task index 3 is out of range for role `ps`",
+            "place": {"named": "environment variable TF_CONFIG, at task.index"},
+            "notes": ["the cluster has 2 ps"], "help": "use index 0 or 1",
+        });
+        assert_eq!(diagnostic.to_json(), expected);
+        assert!(!diagnostic.to_json().to_string().contains('\n'), "one line");
     }
 
     #[test]

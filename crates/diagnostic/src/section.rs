@@ -22,6 +22,11 @@ impl Problems {
         self.found.borrow().is_empty()
     }
 
+    /// Returns how many there are.
+    pub fn len(&self) -> usize {
+        self.found.borrow().len()
+    }
+
     /// Returns all mistakes in the order of the file.
     pub fn into_vec(self) -> Vec<Diagnostic> {
         let mut found = self.found.into_inner();
@@ -130,12 +135,28 @@ impl<'a> Section<'a> {
     /// Reports that `key` is missing.
     pub fn missing(&self, key: &'static str, example: &str) {
         self.asked.borrow_mut().push(key);
-        let problem = Diagnostic::error(Code::E1005, format!("missing key `{key}` in {}", self.title));
-        let problem = match &self.place {
+        let message = match self.title.is_empty() {
+            true => format!("missing key `{key}`"),
+            false => format!("missing key `{key}` in {}", self.title),
+        };
+        self.lack(message, format!("add it, for example {key} = {example}"));
+    }
+
+    /// Reports that the table `key` is missing; `heading` is how it begins, for example `[cluster]`.
+    pub fn missing_section(&self, key: &'static str, heading: &str, example: &str) {
+        self.asked.borrow_mut().push(key);
+        self.lack(
+            format!("missing section {heading}"),
+            format!("add it, for example {heading} with {example}"),
+        );
+    }
+
+    fn lack(&self, message: String, help: String) {
+        let problem = Diagnostic::error(Code::E1005, message).help(help);
+        self.problems.push(match &self.place {
             Some(place) => problem.at(place.clone()),
             None => problem,
-        };
-        self.problems.push(problem.help(format!("add it, for example {key} = {example}")));
+        });
     }
 
     /// Returns the switch of `key`.
@@ -313,7 +334,7 @@ impl<'a> Section<'a> {
             let mut place = place.clone();
             if let Place::Source { label, .. } = &mut place {
                 *label = match self.title.is_empty() {
-                    true => "not a section or key of a job file".to_owned(),
+                    true => "not a section or key of this file".to_owned(),
                     false => format!("not a key of {}", self.title),
                 };
             }
