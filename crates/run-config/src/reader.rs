@@ -56,14 +56,14 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     let model = match root.section("model") {
         Some(model) => section::model::read(model),
         None => {
-            root.missing("model", "a section [model] with kind = \"dnn_classifier\"");
+            root.missing_section("model", "[model]", "kind = \"dnn_classifier\"");
             None
         }
     };
     let input = match root.section("input") {
         Some(input) => section::input::read(input),
         None => {
-            root.missing("input", "a section [input] with format = \"csv\"");
+            root.missing_section("input", "[input]", "format = \"csv\"");
             None
         }
     };

@@ -6,3 +6,20 @@ pub(crate) mod model;
 pub(crate) mod run;
 pub(crate) mod strategy;
 pub(crate) mod train;
+
+use trainyard_diagnostic::{Code, Section};
+
+/// Returns the number of `key` in the precision that models compute in.
+fn single(section: &Section<'_>, key: &'static str) -> Option<f32> {
+    let number = section.number(key)?;
+    let single = number as f32;
+    if !single.is_finite() {
+        section.fail(
+            Code::E1002,
+            key,
+            format!("{key} must fit into 32 bits (at most 3.4e38), given {number:?}"),
+        );
+        return None;
+    }
+    Some(single)
+}

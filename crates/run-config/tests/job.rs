@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use trainyard_diagnostic::{Diagnostic, render_all};
-use trainyard_run_config::{Deep, FeatureKind, Job, Sharding};
+use trainyard_diagnostic::{Diagnostic, Place, render_all};
+use trainyard_run_config::{Deep, FeatureKind, Job, Sharding, resolve_files};
 
 const CENSUS: &str = r#"
 model_dir = "runs/census"
@@ -106,6 +106,122 @@ fn every_mistake_is_reported_at_once() {
     let problems = parse(&text, &[]).unwrap_err();
     let lines: Vec<String> = problems.iter().map(|problem| problem.code.name.to_owned()).collect();
     assert_eq!(lines, ["E1001", "E1101", "E1002", "E1002"], "{}", render_all(&problems));
+}
+
+/// Lines and codes of the messages about CENSUS after a change.
+fn told(from: &str, to: &str) -> Vec<String> {
+    assert!(CENSUS.contains(from), "{from} is not in the job");
+    let problems = parse(&CENSUS.replacen(from, to, 1), &[]).unwrap_err();
+    let line = |problem: &Diagnostic| match &problem.place {
+        Some(Place::Source { text, .. }) => text.trim().to_owned(),
+        other => format!("{other:?}"),
+    };
+    problems.iter().map(|problem| format!("{} {}", problem.code.name, line(problem))).collect()
+}
+
+#[test]
+fn one_mistake_gives_one_message() {
+    for (from, to, expected) in [
+        ("buckets = 100", "buckets = \"x\"", "E1002 buckets = \"x\""),
+        ("buckets = 100\n", "", "E1005 [[feature]]"),
+        ("column = \"occupation\"\n", "", "E1005 [[feature]]"),
+        ("column = \"occupation\"", "column = \"\"", "E1002 column = \"\""),
+        ("column = \"occupation\"", "columns = []", "E1002 columns = []"),
+        ("column = \"occupation\"", "column = 5", "E1002 column = 5"),
+        ("[18, 25, ", "[25, 18, ", "E1002 boundaries = [25, 18, 30, 35, 40, 45, 50, 55, 60, 65]"),
+        ("embedding = 8", "embedding = 0", "E1002 deep = { embedding = 0 }"),
+        ("embedding = 8", "embeding = 8", "E1001 deep = { embeding = 8 }"),
+        ("{ embedding = 8 }", "{}", "E1002 deep = {}"),
+        ("learning_rate = 0.05", "learning_rate = 1e39", "E1002 learning_rate = 1e39"),
+        ("learning_rate = 0.05", "learning_rate = 1e-50", "E1002 learning_rate = 1e-50"),
+        ("learning_rate = 0.05", "learning_rate = nan", "E1002 learning_rate = nan"),
+        ("60, 65]", "60, 1e39]", "E1002 boundaries = [18, 25, 30, 35, 40, 45, 50, 55, 60, 1e39]"),
+        ("hidden_units = [100, 50]", "hidden_units = [100, 50", "E1003 [model.linear_optimizer]"),
+    ] {
+        assert_eq!(told(from, to), [expected], "{to}");
+    }
+    for set in ["feature=[]", "feature=5"] {
+        assert_eq!(parse(CENSUS, &[set]).unwrap_err().len(), 1, "{set}");
+    }
+}
+
+#[test]
+fn a_mistake_hides_no_other_of_its_section() {
+    let strategy = "[strategy]\nkind = \"mirrored\"\nupdate = \"sync\"\nplacement = \"x\"\n\
+                    partitioner = { kind = \"fixed\", num_shard = 2 }\nfoo = 1\n[train]";
+    let expected = ["E1101 kind = \"mirrored\"", "E1101 update = \"sync\"", "E1101 placement = \"x\""];
+    let partitioner = "partitioner = { kind = \"fixed\", num_shard = 2 }";
+    let rest = [format!("E1005 {partitioner}"), format!("E1001 {partitioner}"), "E1001 foo = 1".to_owned()];
+    assert_eq!(told("[train]", strategy), [expected.map(str::to_owned).as_slice(), &rest].concat());
+    let exporter = told("kind = \"best\"", "kind = \"bst\"\nmetrc = \"auc\"\nname = \"../x\"");
+    assert_eq!(exporter, ["E1101 kind = \"bst\"", "E1001 metrc = \"auc\"", "E1002 name = \"../x\""]);
+    let feature = told("buckets = 100\nwide = true", "buckets = 0\nwide = 1\nnormalizer = \"log1p\"");
+    assert_eq!(feature, ["E1002 buckets = 0", "E1002 wide = 1", "E1001 normalizer = \"log1p\""]);
+}
+
+#[test]
+fn missing_sections_are_told_as_sections() {
+    let text = render_all(&parse("", &[]).unwrap_err());
+    for part in [
+        "missing key `model_dir`\n",
+        "missing section [model]\n",
+        "missing section [input]\n",
+        "missing section [[feature]]\n",
+        "add it, for example [model] with kind = \"dnn_classifier\"",
+    ] {
+        assert!(text.contains(part), "no `{part}` in\n{text}");
+    }
+}
+
+#[test]
+fn a_vocabulary_file_is_read_as_tensorflow_reads_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("job.toml");
+    let text =
+        CENSUS.replace("kind = \"hashed\"\nbuckets = 100", "kind = \"vocabulary\"\nfile = \"words.txt\"");
+    let load = |words: &str| {
+        std::fs::write(folder.path().join("words.txt"), words).unwrap();
+        Job::parse(&path, &text, &[]).map(|job| job.features[1].kind.clone())
+    };
+    let expected = FeatureKind::Vocabulary {
+        column: "occupation".into(),
+        values: vec!["a".into(), " b ".into(), "c".into()],
+        oov_buckets: 0,
+    };
+    assert_eq!(load("a\r\n b \nc").unwrap(), expected);
+    for (words, rule) in
+        [("a\n\nb\n", "words.txt:2 is empty"), ("a\nb\na\n", "`a` is given twice"), ("", "at least one")]
+    {
+        let text = render_all(&load(words).unwrap_err());
+        assert!(text.contains(rule) && text.contains("file = \"words.txt\""), "{text}");
+    }
+    let missing = Job::parse(&path, &text.replace("words.txt", "wrds.txt"), &[]).unwrap_err();
+    assert_eq!(missing[0].exit_code(), 66, "{}", render_all(&missing));
+}
+
+#[test]
+fn input_files_are_found_beside_the_job_and_patterns_are_sorted() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["b-2.csv", "b-1.csv", "train.csv"] {
+        std::fs::write(folder.path().join(name), "").unwrap();
+    }
+    let with = |files: &str| {
+        let job =
+            Job::parse(&folder.path().join("job.toml"), CENSUS, &[format!("input.train.files={files}")])
+                .unwrap();
+        resolve_files(&job, &job.input.train)
+    };
+    let names = |files: Vec<std::path::PathBuf>| {
+        let name = |path: &std::path::PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+        files.iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(with("[\"train.csv\", \"b-*.csv\"]").unwrap()), ["train.csv", "b-1.csv", "b-2.csv"]);
+    let missing = with("trian.csv").unwrap_err().render();
+    for part in ["E4002", "input file `trian.csv` does not exist", "did you mean `train.csv`?"] {
+        assert!(missing.contains(part), "no `{part}` in\n{missing}");
+    }
+    assert!(missing.contains(&format!("looked in {}", folder.path().display())), "{missing}");
+    assert!(with("c-*.csv").unwrap_err().message.contains("input pattern `c-*.csv` matches no file"));
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
     let train = match section.section("train") {
         Some(part) => read_part(part, 10_000, true),
         None => {
-            section.missing("train", "a section [input.train] with files = [\"train.csv\"]");
+            section.missing_section("train", "[input.train]", "files = [\"train.csv\"]");
             None
         }
     };
@@ -91,8 +91,8 @@ fn read_part(section: Section<'_>, shuffle_rows: u64, training: bool) -> Option<
     if section.node("files").is_none() {
         section.missing("files", "[\"train.csv\"]");
     }
-    if files.as_ref().is_some_and(Vec::is_empty) {
-        section.fail(Code::E1002, "files", "files must name at least one file, given none");
+    if files.as_ref().is_some_and(|files| files.is_empty() || files.iter().any(String::is_empty)) {
+        section.fail(Code::E1002, "files", "files must name at least one file, and no name may be empty");
     }
     let epochs = section.integer("epochs", 1..=u64::MAX);
     let sharding = match section.node("sharding") {

@@ -2,12 +2,13 @@
 
 use trainyard_diagnostic::{Code, Section};
 
+use super::single;
 use crate::{InputConfig, ModelConfig, ModelKind, OptimizerSection};
 
 /// Widest hidden layer.
 const UNITS_MAX: u64 = 1 << 20;
 
-/// Name, and hyper-parameters with their ranges: (name, least, least is allowed, most).
+/// Name, and hyper-parameters with their ranges: (name, least, least is allowed, most). A most of 1 is not allowed.
 type Rule = (&'static str, &'static [(&'static str, f64, bool, f64)]);
 
 const RULES: [Rule; 4] = [
@@ -20,8 +21,8 @@ const RULES: [Rule; 4] = [
         "adam",
         &[
             ("learning_rate", 0.0, false, f64::MAX),
-            ("beta1", 0.0, true, 0.999_999),
-            ("beta2", 0.0, true, 0.999_999_9),
+            ("beta1", 0.0, true, 1.0),
+            ("beta2", 0.0, true, 1.0),
             ("epsilon", 0.0, false, f64::MAX),
         ],
     ),
@@ -150,16 +151,19 @@ fn read_optimizer(section: Option<Section<'_>>, default: &str) -> Option<Optimiz
     };
     let mut values = Vec::new();
     for &(name, least, inclusive, most) in parameters {
-        let Some(value) = section.number(name) else { continue };
-        if value > most || value < least || value == least && !inclusive {
+        // Judged in the precision that it is used in: 1e-50 is 0 there. Kept as it was written.
+        let Some(value) = single(&section, name).map(f64::from) else { continue };
+        let Some(given) = section.number(name) else { continue };
+        let above = if most == 1.0 { value >= most } else { value > most };
+        if above || value < least || value == least && !inclusive {
             let rule = match (least == f64::MIN, most == f64::MAX) {
                 (true, _) => format!("<= {most}"),
                 (_, true) => format!("{} {least}", if inclusive { ">=" } else { ">" }),
                 _ => format!(">= {least} and < 1"),
             };
-            section.fail(Code::E1002, name, format!("{name} must be {rule}, given {value}"));
+            section.fail(Code::E1002, name, format!("{name} must be {rule}, given {given:?}"));
         }
-        values.push((name.to_owned(), value));
+        values.push((name.to_owned(), given));
     }
     section.finish();
     Some(OptimizerSection { kind: kind.to_owned(), values })

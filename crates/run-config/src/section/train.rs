@@ -46,25 +46,19 @@ pub(crate) fn read_exporters(root: &Section<'_>) -> Option<Vec<ExporterConfig>> 
                 None
             }
         };
-        let Some(kind) = kind else { continue };
-        let default = known.iter().find(|(_, known)| *known == kind).map_or("best", |(name, _)| name);
+        let default = known.iter().find(|(_, known)| Some(*known) == kind).map_or("best", |(name, _)| name);
         let name = section.text("name").unwrap_or_else(|| default.to_owned());
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\']) {
-            section.fail(
-                Code::E1002,
-                "name",
-                format!("exporter.name must be a plain folder name, given `{name}`"),
-            );
+            let message = format!("exporter.name must be a plain folder name, given `{name}`");
+            section.fail(Code::E1002, "name", message);
         }
         let metric = section.text("metric").unwrap_or_else(|| "loss".to_owned());
         let lower = metric == "loss" || metric == "average_loss";
-        out.push(ExporterConfig {
-            kind,
-            name,
-            exports_to_keep: section.integer("exports_to_keep", 0..=1_000_000).unwrap_or(5) as usize,
-            higher_is_better: section.flag("higher_is_better").unwrap_or(!lower),
-            metric,
-        });
+        let exports_to_keep = section.integer("exports_to_keep", 0..=1_000_000).unwrap_or(5) as usize;
+        let higher_is_better = section.flag("higher_is_better").unwrap_or(!lower);
+        if let Some(kind) = kind {
+            out.push(ExporterConfig { kind, name, exports_to_keep, metric, higher_is_better });
+        }
         section.finish();
     }
     let names: Vec<String> = out.iter().map(|exporter| exporter.name.clone()).collect();
