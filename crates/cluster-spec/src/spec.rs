@@ -210,11 +210,44 @@ pub(crate) fn check_address(address: &str) -> Result<(), &'static str> {
     if host.contains("://") || address.contains("//") {
         return Err("must be host:port without a scheme");
     }
-    if host.is_empty() || host.contains(char::is_whitespace) {
+    let odd = |character: char| {
+        character.is_whitespace() || character.is_control() || "\"'\\/@,".contains(character)
+    };
+    if host.is_empty() || host.contains(odd) {
         return Err("must name a host");
+    }
+    if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
+        return Err("must put an IPv6 host in brackets, as in [::1]:2222");
     }
     match port.parse::<u16>() {
         Ok(_) => Ok(()),
         Err(_) => Err("must end with a port, 0 to 65535"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_host_and_port() {
+        for good in ["a:1", "10.0.0.4:2222", "[::1]:0", "[fe80::1%eth0]:65535", "h\u{f4}te-1.example:2"] {
+            assert_eq!(check_address(good), Ok(()), "{good}");
+        }
+        for (bad, rule) in [
+            ("a", "must be host:port"),
+            (":1", "must name a host"),
+            ("a b:1", "must name a host"),
+            ("a\"b:1", "must name a host"),
+            ("a,b:1", "must name a host"),
+            ("a\u{1b}:1", "must name a host"),
+            ("grpc://a:1", "without a scheme"),
+            ("::1:2222", "in brackets"),
+            ("a:", "must end with a port"),
+            ("a:65536", "must end with a port"),
+            ("a:-1", "must end with a port"),
+        ] {
+            assert!(check_address(bad).is_err_and(|told| told.contains(rule)), "{bad}");
+        }
     }
 }

@@ -79,8 +79,12 @@ impl TfConfig {
                 ));
             }
         };
-        let text_of = |key: &str| top.get(key).and_then(Value::as_str).map(str::to_owned);
-        let model_dir = text_of("model_dir");
+        let text_of = |key: &str| match top.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(other) => Err(wrong(key, format!("{key} must be a string, given {}", kind(other)))),
+        };
+        let model_dir = text_of("model_dir")?;
         if model_dir.as_deref() == Some("") {
             return Err(wrong("model_dir", "model_dir in TF_CONFIG must not be empty".to_owned()));
         }
@@ -99,7 +103,7 @@ impl TfConfig {
             None => (alone(&task)?, None),
         };
         let (session_master, eval_session_master) =
-            (text_of("session_master"), text_of("eval_session_master"));
+            (text_of("session_master")?, text_of("eval_session_master")?);
         Ok(Self { task, cluster, model_dir, service, session_master, eval_session_master })
     }
 }
@@ -299,19 +303,35 @@ fn wrong(key: &str, message: String) -> Diagnostic {
 
 fn not_json(text: &str, error: &serde_json::Error) -> Diagnostic {
     let line = text.lines().nth(error.line().saturating_sub(1)).unwrap_or("");
+    // serde_json counts bytes, a person counts characters.
+    let before = line.char_indices().take_while(|(at, _)| at + 1 < error.column()).count();
     let place = Place::Source {
         file: Path::new("environment variable TF_CONFIG").to_owned(),
         line: error.line().max(1),
-        column: error.column().max(1),
+        column: before + 1,
         text: line.to_owned(),
         length: 1,
         label: String::new(),
     };
     let message = match text.trim().is_empty() {
         true => "TF_CONFIG is empty".to_owned(),
-        false => format!("TF_CONFIG is not valid JSON: {error}"),
+        false => format!(
+            "TF_CONFIG is not valid JSON: {} at line {} column {}",
+            reason(error),
+            error.line().max(1),
+            before + 1
+        ),
     };
     Diagnostic::error(Code::E1003, message)
         .at(place)
         .help("unset TF_CONFIG, or set it to a JSON object with `cluster` and `task`")
+}
+
+/// What serde_json says, without its place, which counts bytes.
+fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
 }

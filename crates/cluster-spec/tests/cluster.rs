@@ -49,6 +49,33 @@ fn a_task_that_does_not_exist_is_answered_with_those_that_do() {
 }
 
 #[test]
+fn mistakes_in_tf_config_show_where() {
+    let text = r#"{"cluster": {"chief": ["hôte:1"], "worker": ["b:1" "c:1"]}}"#;
+    let expected = format!(
+        "error[E1003]: TF_CONFIG is not valid JSON: expected `,` or `]` at line 1 column 52\n \
+         --> environment variable TF_CONFIG:1:52\n  |\n1 | {text}\n  | {}^\n  \
+         = help: unset TF_CONFIG, or set it to a JSON object with `cluster` and `task`\n",
+        " ".repeat(51)
+    );
+    assert_eq!(TfConfig::parse(text).unwrap_err().render(), expected);
+    let text = r#"{"cluster": {"chief": ["a:1"], "ps": ["b:1", "c:1"]}, "task": {"type": "ps", "index": 3}}"#;
+    let expected = "error[E1004]: task index 3 is out of range for role `ps`\n  \
+                    from: environment variable TF_CONFIG, at task.index\n \
+                    = the cluster has 2 ps: 0 = b:1, 1 = c:1\n \
+                    = help: use index 0 or 1, or add a ps address to the cluster\n";
+    assert_eq!(TfConfig::parse(text).unwrap_err().render(), expected);
+    let workers =
+        r#"{"cluster": {"chief": ["a:1"], "workers": ["b:1"]}, "task": {"type": "chief", "index": 0}}"#;
+    let rendered = TfConfig::parse(workers).unwrap_err().render();
+    assert!(
+        rendered.contains("unknown job `workers`") && rendered.contains("did you mean `worker`?"),
+        "{rendered}"
+    );
+    let number = TfConfig::parse(r#"{"model_dir": 5}"#).unwrap_err();
+    assert_eq!((number.code.name, number.message.as_str()), ("E1007", "model_dir must be a string, given 5"));
+}
+
+#[test]
 fn local_counts_are_read_and_checked() {
     let counts = LocalCounts::parse("local:ps=2,worker=3").unwrap().unwrap();
     assert_eq!((counts, counts.ports()), (LocalCounts { ps: 2, workers: 3, evaluators: 1 }, 6));

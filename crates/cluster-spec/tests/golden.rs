@@ -1,6 +1,8 @@
 //! `TF_CONFIG` as TensorFlow's RunConfig reads it, line by line.
 #![expect(clippy::unwrap_used, reason = "a recorded case that is not as its README says fails the test")]
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use trainyard_cluster_spec::{Role, TfConfig};
 
@@ -35,11 +37,45 @@ fn agrees(config: &TfConfig, ok: &Value, evaluator_dropped: bool) -> Result<(), 
         ),
         ("num_ps_replicas", config.num_ps_replicas() as u64 == ok["num_ps_replicas"].as_u64().unwrap()),
         ("global_id_in_cluster", evaluator_dropped || config.global_id_in_cluster() == expected_id),
+        ("cluster", addresses(config) == expected_addresses(config, &ok["cluster"])),
+        ("service", config.service.as_ref().unwrap_or(&Value::Null) == &ok["service"]),
     ];
     match checks.iter().find(|(_, holds)| !holds) {
         Some((field, _)) => Err(format!("{field} differs: {config:?}")),
         None => Ok(()),
     }
+}
+
+/// Tasks and addresses of the training cluster; an evaluator is told none, as in TensorFlow.
+fn addresses(config: &TfConfig) -> BTreeMap<String, String> {
+    match &config.cluster {
+        Some(cluster) if config.task.role != Role::Evaluator => {
+            cluster.tasks.iter().map(|(task, address)| (task.to_string(), address.clone())).collect()
+        }
+        _ => BTreeMap::new(),
+    }
+}
+
+/// `cluster_spec.as_dict()`: job -> addresses, or job -> {index: address} where indices have gaps. `master` is our
+/// chief, and evaluators are dropped.
+fn expected_addresses(config: &TfConfig, jobs: &Value) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    for (job, tasks) in jobs.as_object().unwrap() {
+        let role = if job == "master" { "chief" } else { job };
+        let mut put = |index: String, address: &Value| {
+            out.insert(format!("{role}:{index}"), address.as_str().unwrap().to_owned());
+        };
+        match tasks {
+            Value::Array(items) => {
+                items.iter().enumerate().for_each(|(index, item)| put(index.to_string(), item));
+            }
+            _ => tasks.as_object().unwrap().iter().for_each(|(index, item)| put(index.clone(), item)),
+        }
+    }
+    out.retain(|task, _| !task.starts_with("evaluator:"));
+    // Without a cluster TensorFlow's is empty, and so is ours.
+    assert!(config.cluster.is_some() || out.is_empty(), "{config:?}: {out:?}");
+    out
 }
 
 #[test]
@@ -67,6 +103,11 @@ fn golden_tf_config_is_read_as_tensorflow_reads_it() {
         match (&config, case.get("ok")) {
             (Ok(_), Some(_)) if refused_on_purpose(&case) => {
                 wrong.push(format!("line {}: accepted {given}", number + 1))
+            }
+            (Ok(config), Some(ok))
+                if config.model_dir.as_deref().or(model_dir) != ok["model_dir"].as_str() =>
+            {
+                wrong.push(format!("line {}: model_dir differs: {config:?}", number + 1));
             }
             (Ok(config), Some(ok)) => match agrees(config, ok, in_cluster && config.task.role != Role::Chief)
             {
