@@ -48,7 +48,7 @@ pub struct Arguments {
     /// Longest wait for the other tasks at start, in seconds. By default the job's run.session_creation_timeout_secs.
     #[arg(long, value_name = "SECONDS")]
     pub connect_deadline: Option<u64>,
-    /// Longest time to stop in after SIGTERM, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    /// Longest time to stop in after SIGTERM, in seconds, at most a day.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub drain_deadline: u64,
 }
