@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use crate::{Code, Diagnostic};
+use crate::{Code, Diagnostic, escape};
 
 /// Silence before the first notice.
 const FIRST_NOTICE: Duration = Duration::from_secs(2);
 /// Silence between notices.
 const NEXT_NOTICE: Duration = Duration::from_secs(10);
+/// Characters that are repeated of what a peer said.
+const LAST_CHARACTERS_MAX: usize = 256;
 
 /// What the waiting task should do now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +41,7 @@ impl Waiting {
     /// Counts a try that failed with `last`, `waited` after the start, and says what to do.
     pub fn tick(&mut self, waited: Duration, last: &str) -> Action {
         self.tries += 1;
+        let last = one_line(last);
         let Self { who, subject, deadline, tries, .. } = self;
         if waited >= *deadline {
             let message = format!("{subject} was not ready for {} s (last: {last})", deadline.as_secs());
@@ -56,6 +59,13 @@ impl Waiting {
             waited.as_secs_f32()
         ))
     }
+}
+
+/// A peer's words may be long, and a line break in them must not begin a log line of its own.
+fn one_line(last: &str) -> String {
+    let shown: String = last.chars().take(LAST_CHARACTERS_MAX).collect();
+    let end = if shown.len() < last.len() { " …" } else { "" };
+    format!("{}{end}", escape(&shown).replace('\n', "\\n"))
 }
 
 #[cfg(test)]
@@ -83,5 +93,18 @@ mod tests {
             }
         }
         assert_eq!(notices, [2, 12, 22, 32, 42, 52]);
+    }
+
+    #[test]
+    fn the_words_of_a_peer_stay_on_one_short_line() {
+        let said = format!("{}\nerror[E3001]: \u{1b}[2Jforged", "x".repeat(200));
+        let mut waiting = Waiting::new("worker:1", "ps:1", Duration::from_secs(60));
+        let Action::Notice(text) = waiting.tick(Duration::from_secs(3), &said) else { panic!("no notice") };
+        assert!(text.contains("\\nerror[E3001]: \\u{1b}[2Jforged"), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let Action::GiveUp(problem) = waiting.tick(Duration::from_secs(60), &"y".repeat(9000)) else {
+            panic!("it waits on")
+        };
+        assert!(problem.message.len() < 400 && problem.message.contains("y …"), "{problem}");
     }
 }
