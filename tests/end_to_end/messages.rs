@@ -97,7 +97,11 @@ fn a_label_outside_its_classes_stops_training_with_the_value() {
     std::fs::write(folder.path().join("train.csv"), "x,z,word,y\n1,2,a,7\n").expect("the data is written");
     let ended = Program::start("trainyard", &["train", &job.to_string_lossy()], &[]).wait(LIMIT);
     assert_eq!(ended.code, 65, "{}", ended.output);
-    assert!(ended.output.contains("label must be a class, 0 to 1, given 7"), "{}", ended.output);
+    assert!(
+        ended.output.contains("label must be 0 or 1, or a probability between them, given 7"),
+        "{}",
+        ended.output
+    );
 }
 
 #[test]

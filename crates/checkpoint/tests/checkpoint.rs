@@ -21,7 +21,7 @@ fn variables() -> Vec<VariableSpec> {
 }
 
 fn optimizers() -> BTreeMap<String, OptimizerConfig> {
-    let adagrad = OptimizerConfig::Adagrad { learning_rate: 0.1, initial_accumulator_value: 0.1 };
+    let adagrad = OptimizerConfig::adagrad(0.1);
     BTreeMap::from([("dnn".to_owned(), adagrad)])
 }
 
@@ -214,7 +214,7 @@ fn every_difference_to_a_model_is_listed() {
     let mut model = variables();
     model[0].shape = vec![37, 4];
     model[1].name = "dnn/other".into();
-    let sgd = BTreeMap::from([("dnn".to_owned(), OptimizerConfig::Sgd { learning_rate: 0.1 })]);
+    let sgd = BTreeMap::from([("dnn".to_owned(), OptimizerConfig::sgd(0.1))]);
     let text = misfit(&manifest(12, 1, Vec::new()), &model, &sgd).expect("it does not fit").render();
     for part in [
         "checkpoint step 12 does not fit the model (4 differences)",

@@ -311,6 +311,11 @@ impl<'a> Section<'a> {
         self.table.entries.iter().map(|(name, _, _)| name.as_str())
     }
 
+    /// Returns the keys of the table with what they hold, for tables whose keys are the user's own.
+    pub fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Node)> {
+        self.table.entries.iter().map(|(name, _, node)| (name.as_str(), node))
+    }
+
     /// Marks keys as known without reading them, for kinds that are read elsewhere.
     pub fn know(&self, keys: &[&'static str]) {
         self.asked.borrow_mut().extend(keys);

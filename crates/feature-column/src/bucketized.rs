@@ -1,8 +1,41 @@
-//! `bucketized_column`: bucket `i` holds `boundaries[i-1] <= x < boundaries[i]`.
+//! `bucketized_column`: bucket `i` holds `boundaries[i-1] <= x < boundaries[i]`; the buckets of the second number of a
+//! field come behind those of the first.
+
+use trainyard_input::Batch;
+
+use crate::Error;
+use crate::ids::Raw;
+use crate::numeric::Source;
+
+/// A numeric column cut into buckets.
+#[derive(Debug, Clone)]
+pub(crate) struct Bucketized {
+    pub(crate) source: Source,
+    pub(crate) boundaries: Vec<f32>,
+}
+
+impl Bucketized {
+    /// Returns the number of ids.
+    pub(crate) fn buckets(&self) -> u32 {
+        (self.boundaries.len() as u32 + 1) * self.source.width as u32
+    }
+
+    pub(crate) fn ids(&self, batch: &Batch, out: &mut Raw) -> Result<(), Error> {
+        let (values, width) = (self.source.values(batch)?, self.source.width);
+        for row in values.chunks_exact(width) {
+            for (place, value) in row.iter().enumerate() {
+                let bucket = bucket(&self.boundaries, self.source.normalize(*value));
+                out.push(place as u32 * (self.boundaries.len() as u32 + 1) + bucket);
+            }
+            out.end_row();
+        }
+        Ok(())
+    }
+}
 
 /// Returns the bucket of a number.
 #[inline]
-pub(crate) fn bucket(boundaries: &[f32], value: f32) -> u32 {
+fn bucket(boundaries: &[f32], value: f32) -> u32 {
     boundaries.partition_point(|boundary| *boundary <= value) as u32
 }
 

@@ -1,57 +1,36 @@
 //! The feature columns of a job, and what they make of a batch.
 
-use trainyard_input::{Batch, Column, FieldKind, Schema};
-use trainyard_run_config::{Deep, FeatureConfig, FeatureKind, Normalizer};
+use trainyard_input::{Batch, FieldKind, Schema};
+use trainyard_run_config::{CrossKey, Deep, FeatureConfig, FeatureKind, Numbers};
 
+use crate::bucketized::Bucketized;
+use crate::categorical::Source;
+use crate::crossed::{CROSS_HASH_KEY, Crossed, Key};
+use crate::identity::Identity;
+use crate::ids::Raw;
 use crate::vocabulary::Vocabulary;
-use crate::{Error, Ids, bucketized, crossed, hashed, identity, numeric};
-
-/// A numeric feature.
-#[derive(Debug, Clone)]
-pub struct Numeric {
-    /// Its name.
-    pub name: String,
-    /// Whether it feeds the linear part.
-    pub wide: bool,
-    /// Whether it feeds the deep part.
-    pub deep: bool,
-    normalizer: Normalizer,
-    field: usize,
-}
-
-/// A categorical feature: bucketized, hashed, vocabulary, identity or crossed.
-#[derive(Debug, Clone)]
-pub struct Categorical {
-    /// Its name.
-    pub name: String,
-    /// Number of ids.
-    pub buckets: u32,
-    /// Whether it feeds the linear part.
-    pub wide: bool,
-    /// How it feeds the deep part.
-    pub deep: Option<Deep>,
-    source: Source,
-}
-
-/// Where the ids of a categorical feature come from; numbers are fields of the batch.
-#[derive(Debug, Clone)]
-enum Source {
-    Bucketized { field: usize, boundaries: Vec<f32> },
-    Hashed { field: usize },
-    Vocabulary { field: usize, vocabulary: Vocabulary },
-    Identity { field: usize, default: Option<u32> },
-    Crossed { buckets_of: Vec<(usize, Vec<f32>)>, texts: Vec<usize> },
-}
+use crate::{Categorical, Error, Ids, Numeric, numeric};
 
 /// A batch made ready: numbers row by row, ids feature by feature.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Features {
     /// Records.
     pub rows: usize,
-    /// `rows x numeric features`, row-major.
+    /// `rows x` [`FeatureColumns::numbers_width`], row-major.
     pub numbers: Vec<f32>,
-    /// One entry per categorical feature.
+    /// One entry per categorical feature, then one per member of each shared table.
     pub ids: Vec<Ids>,
+}
+
+/// A table that several features look up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SharedTable {
+    /// Its name.
+    pub name: String,
+    /// Its members: categorical features, by place.
+    pub members: Vec<usize>,
+    /// Place of the first member's ids in [`Features::ids`]; the others' follow.
+    pub begin: usize,
 }
 
 /// The features of a job, each kind in ascending order of name, as TensorFlow concatenates them.
@@ -61,35 +40,44 @@ pub struct FeatureColumns {
     pub numeric: Vec<Numeric>,
     /// Categorical features.
     pub categorical: Vec<Categorical>,
+    /// Tables of several features.
+    pub shared: Vec<SharedTable>,
+    /// Numbers of a row.
+    pub numbers_width: usize,
+    /// Categorical features in an order in which crosses come behind what they name.
+    order: Vec<usize>,
 }
 
 impl FeatureColumns {
     /// Builds the columns and adds what they read to `schema`.
     pub fn new(features: &[FeatureConfig], schema: &mut Schema) -> Self {
-        let (mut numeric, mut categorical) = (Vec::new(), Vec::new());
-        for feature in features {
-            let FeatureConfig { name, wide, deep, .. } = feature;
-            let (name, wide, deep) = (name.clone(), *wide, *deep);
-            match &feature.kind {
-                FeatureKind::Numeric { column, normalizer, default } => {
-                    let field = schema.want(column, FieldKind::Float { default: *default });
-                    numeric.push(Numeric {
-                        name,
-                        wide,
-                        deep: deep.is_some(),
-                        normalizer: *normalizer,
-                        field,
-                    });
-                }
-                kind => {
-                    let (buckets, source) = source(kind, features, schema);
-                    categorical.push(Categorical { name, buckets, wide, deep, source });
-                }
-            }
+        let mut sorted: Vec<&FeatureConfig> = features.iter().collect();
+        sorted.sort_by(|a, b| a.name.cmp(&b.name));
+        let (numbers, ids): (Vec<_>, Vec<_>) =
+            sorted.into_iter().partition(|feature| matches!(feature.kind, FeatureKind::Numeric(_)));
+        let (mut numeric, mut width) = (Vec::new(), 0);
+        for feature in numbers {
+            let FeatureKind::Numeric(numbers) = &feature.kind else { continue };
+            let source = numeric::Source::new(numbers, want_numbers(numbers, feature.separator, schema));
+            let (name, wide, deep) = (feature.name.clone(), feature.wide, feature.deep.is_some());
+            numeric.push(Numeric { name, wide, deep, begin: width, width: numbers.width, source });
+            width += numbers.width;
         }
-        numeric.sort_by(|a: &Numeric, b| a.name.cmp(&b.name));
-        categorical.sort_by(|a: &Categorical, b| a.name.cmp(&b.name));
-        Self { numeric, categorical }
+        let categorical: Vec<Categorical> =
+            ids.iter().map(|feature| categorical(feature, &ids, features, schema)).collect();
+        let shared = shared_tables(&categorical);
+        let crossed = |place: &usize| matches!(categorical[*place].source, Source::Crossed(_));
+        let all = 0..categorical.len();
+        let order = all.clone().filter(|place| !crossed(place)).chain(all.filter(crossed)).collect();
+        Self { numeric, categorical, shared, numbers_width: width, order }
+    }
+
+    /// Returns the place in [`Features::ids`] of the ids that a feature's embedding looks up.
+    pub fn embedding_ids(&self, feature: usize) -> usize {
+        let place = |table: &SharedTable| {
+            Some(table.begin + table.members.iter().position(|member| *member == feature)?)
+        };
+        self.shared.iter().find_map(place).unwrap_or(feature)
     }
 
     /// Makes a batch ready.
@@ -97,121 +85,142 @@ impl FeatureColumns {
     /// # Errors
     /// A value that its column does not take.
     pub fn transform(&self, batch: &Batch) -> Result<Features, Error> {
-        let width = self.numeric.len();
-        let mut numbers = vec![0.0; batch.rows * width];
-        for (place, column) in self.numeric.iter().enumerate() {
-            let values = floats(batch, column.field);
-            for (row, value) in values.iter().enumerate() {
-                numbers[row * width + place] = numeric::normalize(column.normalizer, *value);
+        let mut numbers = vec![0.0; batch.rows * self.numbers_width];
+        for column in &self.numeric {
+            column.fill(batch, self.numbers_width, &mut numbers)?;
+        }
+        let mut raw = vec![Raw::default(); self.categorical.len()];
+        for &place in &self.order {
+            let mut out = std::mem::take(&mut raw[place]);
+            self.categorical[place].ids(batch, &raw, &mut out)?;
+            raw[place] = out;
+        }
+        for (raw, column) in raw.iter_mut().zip(&self.categorical) {
+            if column.crossed {
+                raw.drop_unknown();
             }
         }
         let mut scratch = Vec::with_capacity(batch.rows);
-        let ids = self
-            .categorical
-            .iter()
-            .map(|column| column.ids(batch, &mut scratch))
-            .collect::<Result<_, _>>()?;
+        let mut ids = Vec::with_capacity(raw.len());
+        for (place, raw) in raw.iter().enumerate() {
+            let column = &self.categorical[place];
+            let alone =
+                column.deep.is_some() && !self.shared.iter().any(|table| table.members.contains(&place));
+            ids.extend(match column.wide || alone {
+                true => Ids::of(&[raw], &mut scratch),
+                false => vec![Ids::none()],
+            });
+        }
+        for table in &self.shared {
+            let members: Vec<&Raw> = table.members.iter().map(|member| &raw[*member]).collect();
+            ids.extend(Ids::of(&members, &mut scratch));
+        }
         Ok(Features { rows: batch.rows, numbers, ids })
     }
 }
 
-impl Categorical {
-    fn ids(&self, batch: &Batch, scratch: &mut Vec<u64>) -> Result<Ids, Error> {
-        let rows = 0..batch.rows;
-        Ok(match &self.source {
-            Source::Bucketized { field, boundaries } => {
-                let values = floats(batch, *field);
-                Ids::of_rows(rows.map(|row| Some(bucketized::bucket(boundaries, values[row]))), scratch)
-            }
-            Source::Hashed { field } => {
-                let texts = texts(batch, *field);
-                Ids::of_rows(rows.map(|row| hashed::bucket(texts.get(row), self.buckets)), scratch)
-            }
-            Source::Vocabulary { field, vocabulary } => {
-                let texts = texts(batch, *field);
-                Ids::of_rows(rows.map(|row| vocabulary.id(texts.get(row))), scratch)
-            }
-            Source::Identity { field, default } => {
-                let values = match &batch.columns[*field] {
-                    Column::Int(values) => values.as_slice(),
-                    _ => &[],
-                };
-                let ids: Result<Vec<_>, _> =
-                    values.iter().map(|value| identity::id(*value, self.buckets, *default)).collect();
-                let ids = ids.map_err(|message| Error { column: self.name.clone(), message })?;
-                Ids::of_rows(ids.into_iter(), scratch)
-            }
-            Source::Crossed { buckets_of, texts: fields } => {
-                let numbers: Vec<_> = buckets_of
-                    .iter()
-                    .map(|(field, boundaries)| (floats(batch, *field), boundaries))
-                    .collect();
-                let columns: Vec<_> = fields.iter().map(|field| texts(batch, *field)).collect();
-                let id = |row: usize| {
-                    let buckets = numbers
-                        .iter()
-                        .map(|(values, bounds)| u64::from(bucketized::bucket(bounds, values[row])));
-                    let hashes = columns.iter().map(|texts| farmhash::fingerprint64(texts.get(row)));
-                    Some(crossed::bucket(buckets.chain(hashes), self.buckets))
-                };
-                Ids::of_rows(rows.map(id), scratch)
-            }
-        })
+fn shared_tables(categorical: &[Categorical]) -> Vec<SharedTable> {
+    let mut tables: Vec<SharedTable> = Vec::new();
+    for (place, column) in categorical.iter().enumerate() {
+        let Some(Deep::Embedding(embedding)) = &column.deep else { continue };
+        let Some(name) = &embedding.table else { continue };
+        match tables.iter_mut().find(|table| table.name == *name) {
+            Some(table) => table.members.push(place),
+            None => tables.push(SharedTable { name: name.clone(), members: vec![place], begin: 0 }),
+        }
     }
+    let mut begin = categorical.len();
+    for table in &mut tables {
+        table.begin = begin;
+        begin += table.members.len();
+    }
+    tables
 }
 
-fn source(kind: &FeatureKind, features: &[FeatureConfig], schema: &mut Schema) -> (u32, Source) {
-    match kind {
-        FeatureKind::Bucketized { column, boundaries, default } => {
-            let field = schema.want(column, FieldKind::Float { default: *default });
-            (boundaries.len() as u32 + 1, Source::Bucketized { field, boundaries: boundaries.clone() })
+fn want_numbers(numbers: &Numbers, separator: Option<u8>, schema: &mut Schema) -> usize {
+    let kind = FieldKind::Float { width: numbers.width, separator, default: numbers.default.clone() };
+    schema.want(&numbers.column, kind)
+}
+
+/// Builds a categorical column. `ids` are the categorical features, in order of name; `features` all of the job's.
+fn categorical(
+    feature: &FeatureConfig,
+    ids: &[&FeatureConfig],
+    features: &[FeatureConfig],
+    schema: &mut Schema,
+) -> Categorical {
+    let separator = feature.separator;
+    let text = |column: &str, schema: &mut Schema| schema.want(column, FieldKind::Bytes { separator });
+    let int = |column: &str, schema: &mut Schema| {
+        schema.want(column, FieldKind::Int { separator, truncate: false })
+    };
+    let (buckets, source) = match &feature.kind {
+        FeatureKind::Numeric(_) => unreachable!("numbers have no ids"),
+        FeatureKind::Bucketized { numbers, boundaries } => {
+            let source = numeric::Source::new(numbers, want_numbers(numbers, separator, schema));
+            let bucketized = Bucketized { source, boundaries: boundaries.clone() };
+            (bucketized.buckets(), Source::Bucketized(bucketized))
         }
-        FeatureKind::Hashed { column, buckets } => {
-            (*buckets, Source::Hashed { field: schema.want(column, FieldKind::Bytes) })
+        FeatureKind::Hashed { column, buckets, integers } => {
+            let field = if *integers { int(column, schema) } else { text(column, schema) };
+            (*buckets, Source::Hashed { field, integers: *integers })
         }
-        FeatureKind::Vocabulary { column, values, oov_buckets } => {
-            let field = schema.want(column, FieldKind::Bytes);
-            let vocabulary = Vocabulary::new(values, *oov_buckets);
-            (values.len() as u32 + oov_buckets, Source::Vocabulary { field, vocabulary })
+        FeatureKind::Vocabulary { column, values, oov_buckets, default, integers } => {
+            let field = if *integers { int(column, schema) } else { text(column, schema) };
+            let vocabulary = Vocabulary::new(values, *oov_buckets, *default);
+            (values.len() as u32 + oov_buckets, Source::Vocabulary { field, integers: *integers, vocabulary })
         }
         FeatureKind::Identity { column, buckets, default } => {
-            let field = schema.want(column, FieldKind::Int { default: None });
-            (*buckets, Source::Identity { field, default: *default })
+            let lenient = !feature.wide && matches!(feature.deep, Some(Deep::Indicator));
+            let identity = Identity { buckets: *buckets, default: *default, lenient };
+            (*buckets, Source::Identity { field: int(column, schema), identity })
         }
-        FeatureKind::Crossed { keys, buckets } => {
-            // TensorFlow hashes sparse inputs (buckets are) before dense ones (texts), each in the given order.
-            let (mut buckets_of, mut texts) = (Vec::new(), Vec::new());
-            for key in keys {
-                let named = features.iter().find(|feature| feature.name == *key).map(|feature| &feature.kind);
-                match named {
-                    Some(FeatureKind::Bucketized { column, boundaries, default }) => {
-                        let field = schema.want(column, FieldKind::Float { default: *default });
-                        buckets_of.push((field, boundaries.clone()));
-                    }
-                    Some(
-                        FeatureKind::Hashed { column, .. }
-                        | FeatureKind::Vocabulary { column, .. }
-                        | FeatureKind::Identity { column, .. },
-                    ) => texts.push(schema.want(column, FieldKind::Bytes)),
-                    _ => texts.push(schema.want(key, FieldKind::Bytes)),
-                }
+        FeatureKind::Crossed { keys, buckets, hash_key } => {
+            let keys = keys.iter().map(|key| cross_key(key, ids, features, schema)).collect();
+            // TensorFlow takes its default for a key of 0, too.
+            let hash_key = hash_key.filter(|key| *key != 0).unwrap_or(CROSS_HASH_KEY);
+            (*buckets, Source::Crossed(Crossed { keys, hash_key, buckets: *buckets }))
+        }
+    };
+    let weights = feature.weights.as_ref().map(|column| match separator {
+        Some(separator) => schema.want(column, FieldKind::Floats { separator }),
+        None => schema.want(column, FieldKind::FLOAT),
+    });
+    let bucketized = matches!(source, Source::Bucketized(_));
+    let (name, wide, deep) = (feature.name.clone(), feature.wide, feature.deep.clone());
+    let named = CrossKey::Ids(name.clone());
+    let crossed = features.iter().any(|other| match &other.kind {
+        FeatureKind::Crossed { keys, .. } => keys.contains(&named),
+        _ => false,
+    });
+    Categorical { name, buckets, wide, deep, bucketized, crossed, source, weights }
+}
+
+fn cross_key(key: &CrossKey, ids: &[&FeatureConfig], features: &[FeatureConfig], schema: &mut Schema) -> Key {
+    // A column that another feature reads as several values is several values here, too.
+    let separator = |column: &str| {
+        let reads = |feature: &&FeatureConfig| match &feature.kind {
+            FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => {
+                numbers.column == column
             }
-            (*buckets, Source::Crossed { buckets_of, texts })
+            FeatureKind::Hashed { column: read, .. }
+            | FeatureKind::Vocabulary { column: read, .. }
+            | FeatureKind::Identity { column: read, .. } => read == column,
+            FeatureKind::Crossed { .. } => false,
+        };
+        features.iter().find(reads).and_then(|feature| feature.separator)
+    };
+    match key {
+        CrossKey::Text(column) => {
+            Key::Field(schema.want(column, FieldKind::Bytes { separator: separator(column) }))
         }
-        FeatureKind::Numeric { .. } => unreachable!("numbers have no ids"),
-    }
-}
-
-fn floats(batch: &Batch, field: usize) -> &[f32] {
-    match &batch.columns[field] {
-        Column::Float(values) => values,
-        other => unreachable!("the schema asks for floats in field {field}, the batch holds {other:?}"),
-    }
-}
-
-fn texts(batch: &Batch, field: usize) -> &trainyard_input::Bytes {
-    match &batch.columns[field] {
-        Column::Bytes(values) => values,
-        other => unreachable!("the schema asks for text in field {field}, the batch holds {other:?}"),
+        CrossKey::Int(column) => {
+            let kind = FieldKind::Int { separator: separator(column), truncate: true };
+            Key::Field(schema.want(column, kind))
+        }
+        CrossKey::Ids(name) => match ids.iter().position(|feature| feature.name == *name) {
+            Some(place) => Key::Ids(place),
+            None => unreachable!("the job was checked: `{name}` is a categorical feature"),
+        },
     }
 }

@@ -1,5 +1,9 @@
 //! `crossed_column`: one id for each combination of values (`sparse_cross_hashed`).
 
+use trainyard_input::{Batch, Cells};
+
+use crate::ids::{Raw, UNKNOWN};
+
 /// TensorFlow's hash key where a column names none.
 pub const CROSS_HASH_KEY: u64 = 0x00DE_CAFC_AFFE;
 
@@ -15,8 +19,66 @@ pub fn fingerprint_concatenate(first: u64, second: u64) -> u64 {
     shift_mix(result)
 }
 
-/// Returns the bucket of one combination.
-#[inline]
-pub(crate) fn bucket(values: impl Iterator<Item = u64>, buckets: u32) -> u32 {
-    (values.fold(CROSS_HASH_KEY, fingerprint_concatenate) % u64::from(buckets)) as u32
+/// One key of a cross.
+#[derive(Debug, Clone)]
+pub(crate) enum Key {
+    /// The values of a field: hashes of texts, or whole numbers.
+    Field(usize),
+    /// The ids of another categorical feature.
+    Ids(usize),
+}
+
+/// Ids of combinations.
+#[derive(Debug, Clone)]
+pub(crate) struct Crossed {
+    pub(crate) keys: Vec<Key>,
+    pub(crate) hash_key: u64,
+    pub(crate) buckets: u32,
+}
+
+impl Crossed {
+    /// Appends the ids of a batch. `features` holds the ids of the categorical features that keys name.
+    pub(crate) fn ids(&self, batch: &Batch, features: &[Raw], out: &mut Raw) {
+        // TensorFlow hashes what is sparse (ids, fields of any length) before what is dense, each in the given order.
+        let sparse = |key: &&Key| match key {
+            Key::Ids(_) => true,
+            Key::Field(field) => batch.columns[*field].offsets.is_some(),
+        };
+        let keys: Vec<&Key> =
+            self.keys.iter().filter(sparse).chain(self.keys.iter().filter(|key| !sparse(key))).collect();
+        for row in 0..batch.rows {
+            self.combine(batch, features, &keys, row, self.hash_key, out);
+            out.end_row();
+        }
+    }
+
+    /// Goes through the combinations of a row, the last key fastest.
+    fn combine(&self, batch: &Batch, features: &[Raw], keys: &[&Key], row: usize, hash: u64, out: &mut Raw) {
+        let Some((key, keys)) = keys.split_first() else {
+            out.push((hash % u64::from(self.buckets)) as u32);
+            return;
+        };
+        let mut go = |value: u64| {
+            self.combine(batch, features, keys, row, fingerprint_concatenate(hash, value), out);
+        };
+        match **key {
+            Key::Ids(feature) => features[feature]
+                .row(row)
+                .iter()
+                .for_each(|id| go(if *id == UNKNOWN { u64::MAX } else { u64::from(*id) })),
+            Key::Field(field) => {
+                let column = &batch.columns[field];
+                let places = column.row(row, batch.rows);
+                match &column.cells {
+                    Cells::Bytes(texts) => {
+                        places.for_each(|place| go(farmhash::fingerprint64(texts.get(place))))
+                    }
+                    Cells::Int(numbers) => numbers[places].iter().for_each(|number| go(*number as u64)),
+                    Cells::Float(numbers) => {
+                        numbers[places].iter().for_each(|number| go(*number as i64 as u64))
+                    }
+                }
+            }
+        }
+    }
 }

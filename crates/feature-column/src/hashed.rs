@@ -1,7 +1,19 @@
-//! `categorical_column_with_hash_bucket`: `Fingerprint64(text) mod buckets`; an empty text has no id.
+//! `categorical_column_with_hash_bucket`: `Fingerprint64(text) mod buckets`, a whole number as its decimal text.
+
+use std::io::Write as _;
 
 /// Returns the bucket of a text.
 #[inline]
-pub(crate) fn bucket(text: &[u8], buckets: u32) -> Option<u32> {
-    (!text.is_empty()).then(|| (farmhash::fingerprint64(text) % u64::from(buckets)) as u32)
+pub(crate) fn bucket(text: &[u8], buckets: u32) -> u32 {
+    (farmhash::fingerprint64(text) % u64::from(buckets)) as u32
+}
+
+/// Returns the bucket of a whole number.
+pub(crate) fn bucket_of_int(number: i64, buckets: u32) -> u32 {
+    let mut text = [0_u8; 20];
+    let mut rest = text.as_mut_slice();
+    // Every i64 fits into 20 characters.
+    let _ = write!(rest, "{number}");
+    let length = 20 - rest.len();
+    bucket(&text[..length], buckets)
 }

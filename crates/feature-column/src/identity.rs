@@ -1,16 +1,25 @@
-//! `categorical_column_with_identity`: the number is the id; -1 is missing.
+//! `categorical_column_with_identity`: the number is the id.
 
-/// Returns the id of a number, nothing where it is missing.
-///
-/// # Errors
-/// Out of range and no default.
-pub(crate) fn id(value: i64, buckets: u32, default: Option<u32>) -> Result<Option<u32>, String> {
-    match u32::try_from(value) {
-        Ok(id) if id < buckets => Ok(Some(id)),
-        _ if value == -1 => Ok(None),
-        _ => match default {
-            Some(default) => Ok(Some(default)),
-            None => Err(format!("id must be below {buckets}, given {value}")),
-        },
+/// Ids that are numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(crate) buckets: u32,
+    pub(crate) default: Option<u32>,
+    /// Whether numbers out of range are left out, as an indicator does; otherwise they are errors.
+    pub(crate) lenient: bool,
+}
+
+impl Identity {
+    /// Returns the id of a number, nothing where it has none.
+    ///
+    /// # Errors
+    /// Too large, and no default.
+    pub(crate) fn id(&self, value: i64) -> Result<Option<u32>, String> {
+        match u32::try_from(value) {
+            Ok(id) if id < self.buckets => Ok(Some(id)),
+            _ if self.default.is_some() => Ok(self.default),
+            _ if value < 0 || self.lenient => Ok(None),
+            _ => Err(format!("id must be below {}, given {value}", self.buckets)),
+        }
     }
 }

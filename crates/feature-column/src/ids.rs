@@ -2,32 +2,98 @@
 
 use std::sync::Arc;
 
+use trainyard_run_config::Combiner;
+
 /// Row `r` has the ids `unique[index[i]]` for `i` in `offsets[r]..offsets[r + 1]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Ids {
     /// One more than there are rows; starts at 0, never falls.
     pub offsets: Vec<u32>,
     /// Places in `unique`.
     pub index: Vec<u32>,
+    /// Weights, parallel to `index`; absent = all 1.
+    pub weights: Option<Vec<f32>>,
     /// The ids of the batch, ascending, each once.
+    ///
+    /// Id 0 is among them where a row has no id: TensorFlow looks it up for such rows and masks it, so that the
+    /// optimizer touches it with a gradient of zero.
     pub unique: Arc<[u32]>,
 }
 
-impl Ids {
-    /// Returns the ids of rows that have at most one id each.
-    pub(crate) fn of_rows(rows: impl Iterator<Item = Option<u32>>, scratch: &mut Vec<u64>) -> Self {
-        scratch.clear();
-        let mut offsets = vec![0];
-        for id in rows {
-            if let Some(id) = id {
-                // Sorting (id, place) pairs as one number finds the unique ids and their places in one sweep.
-                scratch.push(u64::from(id) << 32 | scratch.len() as u64);
+/// Stands in [`Raw::ids`] for a value without id, where a cross must see it: TensorFlow crosses it as -1.
+pub(crate) const UNKNOWN: u32 = u32::MAX;
+
+/// Ids as they stand in the rows.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Raw {
+    pub(crate) offsets: Vec<u32>,
+    pub(crate) ids: Vec<u32>,
+    pub(crate) weights: Vec<f32>,
+}
+
+impl Raw {
+    pub(crate) fn clear(&mut self) {
+        self.offsets.clear();
+        self.offsets.push(0);
+        self.ids.clear();
+        self.weights.clear();
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, id: u32) {
+        self.ids.push(id);
+    }
+
+    #[inline]
+    pub(crate) fn end_row(&mut self) {
+        self.offsets.push(self.ids.len() as u32);
+    }
+
+    /// Leaves out what has no id.
+    pub(crate) fn drop_unknown(&mut self) {
+        if !self.ids.contains(&UNKNOWN) {
+            return;
+        }
+        let mut kept = Self::default();
+        kept.clear();
+        for row in self.offsets.windows(2).map(|pair| pair[0] as usize..pair[1] as usize) {
+            for place in row.filter(|place| self.ids[*place] != UNKNOWN) {
+                kept.ids.push(self.ids[place]);
+                kept.weights.extend(self.weights.get(place));
             }
-            offsets.push(scratch.len() as u32);
+            kept.end_row();
+        }
+        *self = kept;
+    }
+
+    pub(crate) fn row(&self, row: usize) -> &[u32] {
+        &self.ids[self.offsets[row] as usize..self.offsets[row + 1] as usize]
+    }
+}
+
+impl Ids {
+    /// Returns no ids, of a feature that nothing looks up.
+    pub(crate) fn none() -> Self {
+        Self { offsets: Vec::new(), index: Vec::new(), weights: None, unique: Arc::from([]) }
+    }
+
+    /// Returns the ids of several features that are looked up in one table: their `unique` is the same.
+    pub(crate) fn of(features: &[&Raw], scratch: &mut Vec<u64>) -> Vec<Self> {
+        scratch.clear();
+        let mut empty = false;
+        for raw in features {
+            for id in &raw.ids {
+                // Sorting (id, place) pairs as one number finds the unique ids and their places in one sweep.
+                scratch.push(u64::from(*id) << 32 | scratch.len() as u64);
+            }
+            empty = empty || raw.offsets.windows(2).any(|pair| pair[0] == pair[1]);
         }
         let mut index = vec![0; scratch.len()];
         scratch.sort_unstable();
-        let mut unique: Vec<u32> = Vec::with_capacity(scratch.len());
+        let mut unique: Vec<u32> = Vec::with_capacity(scratch.len() + 1);
+        if empty {
+            unique.push(0);
+        }
         for pair in scratch.iter() {
             let id = (pair >> 32) as u32;
             if unique.last() != Some(&id) {
@@ -35,7 +101,19 @@ impl Ids {
             }
             index[(*pair & u64::from(u32::MAX)) as usize] = unique.len() as u32 - 1;
         }
-        Self { offsets, index, unique: unique.into() }
+        let unique: Arc<[u32]> = unique.into();
+        let mut rest = index.as_slice();
+        let cut = |raw: &&Raw| {
+            let (part, tail) = rest.split_at(raw.ids.len());
+            rest = tail;
+            Self {
+                offsets: raw.offsets.clone(),
+                index: part.to_vec(),
+                weights: (!raw.weights.is_empty()).then(|| raw.weights.clone()),
+                unique: Arc::clone(&unique),
+            }
+        };
+        features.iter().map(cut).collect()
     }
 
     /// Returns the places in `unique` of a row's ids.
@@ -43,19 +121,75 @@ impl Ids {
     pub fn of_row(&self, row: usize) -> &[u32] {
         &self.index[self.offsets[row] as usize..self.offsets[row + 1] as usize]
     }
+
+    /// Calls `take` with the place in `unique` and the share of each id of a row: what its vector is multiplied by
+    /// before the vectors are summed (`safe_embedding_lookup_sparse`). With `Mean` and `Sqrtn`, ids whose weight is
+    /// not above 0 do not count.
+    #[inline]
+    pub fn shares(&self, row: usize, combiner: Combiner, mut take: impl FnMut(usize, f32)) {
+        let (begin, end) = (self.offsets[row] as usize, self.offsets[row + 1] as usize);
+        let places = &self.index[begin..end];
+        let Some(weights) = &self.weights else {
+            let share = match combiner {
+                Combiner::Sum => 1.0,
+                Combiner::Mean => 1.0 / places.len().max(1) as f32,
+                Combiner::Sqrtn => 1.0 / (places.len().max(1) as f32).sqrt(),
+            };
+            places.iter().for_each(|place| take(*place as usize, share));
+            return;
+        };
+        let weights = &weights[begin..end];
+        let counted = |weight: &&f32| combiner == Combiner::Sum || **weight > 0.0;
+        let divisor = match combiner {
+            Combiner::Sum => 1.0,
+            Combiner::Mean => weights.iter().filter(counted).sum::<f32>(),
+            Combiner::Sqrtn => {
+                weights.iter().filter(counted).map(|weight| weight * weight).sum::<f32>().sqrt()
+            }
+        };
+        for (place, weight) in places.iter().zip(weights).filter(|(_, weight)| counted(weight)) {
+            take(*place as usize, weight / divisor);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn raw(rows: &[&[u32]]) -> Raw {
+        let mut raw = Raw::default();
+        raw.clear();
+        for row in rows {
+            row.iter().for_each(|id| raw.push(*id));
+            raw.end_row();
+        }
+        raw
+    }
+
     #[test]
     fn repeated_ids_are_looked_up_once() {
-        let ids = Ids::of_rows([Some(9), None, Some(3), Some(9)].into_iter(), &mut Vec::new());
-        assert_eq!((&*ids.unique, ids.index.as_slice()), ([3, 9].as_slice(), [1, 0, 1].as_slice()));
+        let ids = Ids::of(&[&raw(&[&[9], &[3, 9], &[9]])], &mut Vec::new()).remove(0);
+        assert_eq!((&*ids.unique, ids.index.as_slice()), ([3, 9].as_slice(), [1, 0, 1, 1].as_slice()));
+        assert_eq!((ids.of_row(0), ids.of_row(1)), ([1].as_slice(), [0, 1].as_slice()));
+    }
+
+    #[test]
+    fn a_row_without_id_touches_the_first_one() {
+        let ids = Ids::of(&[&raw(&[&[9], &[]])], &mut Vec::new()).remove(0);
         assert_eq!(
-            (ids.of_row(0), ids.of_row(1), ids.of_row(2)),
-            ([1].as_slice(), [].as_slice(), [0].as_slice())
+            (&*ids.unique, ids.of_row(0), ids.of_row(1)),
+            ([0, 9].as_slice(), [1].as_slice(), [].as_slice())
+        );
+    }
+
+    #[test]
+    fn features_of_one_table_share_their_ids() {
+        let ids = Ids::of(&[&raw(&[&[4], &[1]]), &raw(&[&[1], &[7]])], &mut Vec::new());
+        assert!(Arc::ptr_eq(&ids[0].unique, &ids[1].unique));
+        assert_eq!(
+            (&*ids[0].unique, ids[0].of_row(0), ids[1].of_row(1)),
+            ([1, 4, 7].as_slice(), [1].as_slice(), [2].as_slice())
         );
     }
 }

@@ -4,6 +4,7 @@
 //! deduplicated once per batch and shared by everything that looks them up.
 
 mod bucketized;
+mod categorical;
 mod columns;
 mod crossed;
 mod error;
@@ -13,7 +14,9 @@ mod ids;
 mod numeric;
 mod vocabulary;
 
-pub use columns::{Categorical, FeatureColumns, Features, Numeric};
+pub use categorical::Categorical;
+pub use columns::{FeatureColumns, Features, SharedTable};
 pub use crossed::{CROSS_HASH_KEY, fingerprint_concatenate};
 pub use error::Error;
 pub use ids::Ids;
+pub use numeric::Numeric;

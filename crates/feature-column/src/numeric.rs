@@ -1,13 +1,85 @@
-//! `numeric_column`: a number, normalised.
+//! `numeric_column`: numbers, normalised.
 
-use trainyard_run_config::Normalizer;
+use trainyard_input::{Batch, Cells};
+use trainyard_run_config::{Normalizer, Numbers};
 
-/// Returns the normalised number.
-#[inline]
-pub(crate) fn normalize(normalizer: Normalizer, value: f32) -> f32 {
-    match normalizer {
-        Normalizer::None => value,
-        Normalizer::Log1p => value.max(0.0).ln_1p(),
-        Normalizer::Standardize { mean, stddev } => (value - mean) / stddev,
+use crate::Error;
+
+/// A numeric feature.
+#[derive(Debug, Clone)]
+pub struct Numeric {
+    /// Its name.
+    pub name: String,
+    /// Whether it feeds the linear part.
+    pub wide: bool,
+    /// Whether it feeds the deep part.
+    pub deep: bool,
+    /// First of its places in a row of [`crate::Features::numbers`].
+    pub begin: usize,
+    /// Its places in a row, at least 1.
+    pub width: usize,
+    pub(crate) source: Source,
+}
+
+/// Where numbers come from.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    pub(crate) column: String,
+    pub(crate) field: usize,
+    pub(crate) width: usize,
+    normalizer: Normalizer,
+}
+
+impl Source {
+    pub(crate) fn new(numbers: &Numbers, field: usize) -> Self {
+        let Numbers { column, width, normalizer, .. } = numbers;
+        Self { column: column.clone(), field, width: *width, normalizer: *normalizer }
+    }
+
+    /// Returns the numbers of a batch, `rows x width`.
+    ///
+    /// # Errors
+    /// A row holds another number of them.
+    pub(crate) fn values<'a>(&self, batch: &'a Batch) -> Result<&'a [f32], Error> {
+        let column = &batch.columns[self.field];
+        let wrong = |message: String| Error { column: self.column.clone(), message };
+        let Cells::Float(values) = &column.cells else {
+            return Err(wrong("must hold numbers, given another type".to_owned()));
+        };
+        if column.offsets.is_some() {
+            return Err(wrong(format!("must hold {} numbers in every row, given any number", self.width)));
+        }
+        let held = |row: usize| column.row(row, batch.rows).len();
+        match (0..batch.rows).find(|&row| held(row) != self.width) {
+            Some(row) => Err(wrong(format!(
+                "row {row} of the batch must hold {} numbers, given {}",
+                self.width,
+                held(row)
+            ))),
+            None => Ok(values),
+        }
+    }
+
+    /// Returns the normalised number.
+    #[inline]
+    pub(crate) fn normalize(&self, value: f32) -> f32 {
+        match self.normalizer {
+            Normalizer::None => value,
+            Normalizer::Log1p => value.max(0.0).ln_1p(),
+            Normalizer::Standardize { mean, stddev } => (value - mean) / stddev,
+        }
+    }
+}
+
+impl Numeric {
+    /// Writes the numbers of a batch into rows of `total` places.
+    pub(crate) fn fill(&self, batch: &Batch, total: usize, out: &mut [f32]) -> Result<(), Error> {
+        let values = self.source.values(batch)?;
+        for (row, values) in out.chunks_exact_mut(total).zip(values.chunks_exact(self.width)) {
+            for (place, value) in row[self.begin..].iter_mut().zip(values) {
+                *place = self.source.normalize(*value);
+            }
+        }
+        Ok(())
     }
 }

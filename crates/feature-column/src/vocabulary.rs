@@ -1,32 +1,50 @@
-//! `categorical_column_with_vocabulary_list`: the place of a text in a list; others share the buckets behind it.
+//! `categorical_column_with_vocabulary_list`: the place of a value in a list; others share the buckets behind it, or
+//! have the default id, or none.
 
 use std::collections::HashMap;
+
+use crate::hashed;
 
 /// A vocabulary.
 #[derive(Debug, Clone)]
 pub(crate) struct Vocabulary {
-    ids: HashMap<Vec<u8>, u32>,
+    texts: HashMap<Vec<u8>, u32>,
+    ints: HashMap<i64, u32>,
+    size: u32,
     oov_buckets: u32,
+    default: Option<u32>,
 }
 
 impl Vocabulary {
-    pub(crate) fn new(values: &[String], oov_buckets: u32) -> Self {
-        let ids = values.iter().enumerate().map(|(id, value)| (value.as_bytes().to_vec(), id as u32));
-        Self { ids: ids.collect(), oov_buckets }
+    pub(crate) fn new(values: &[String], oov_buckets: u32, default: Option<u32>) -> Self {
+        let texts = values.iter().enumerate().map(|(id, value)| (value.as_bytes().to_vec(), id as u32));
+        let numbers =
+            values.iter().enumerate().filter_map(|(id, value)| Some((value.parse().ok()?, id as u32)));
+        Self {
+            texts: texts.collect(),
+            ints: numbers.collect(),
+            size: values.len() as u32,
+            oov_buckets,
+            default,
+        }
     }
 
     /// Returns the id of a text, if it has one.
     pub(crate) fn id(&self, text: &[u8]) -> Option<u32> {
-        if text.is_empty() {
-            return None;
-        }
-        match self.ids.get(text) {
-            Some(id) => Some(*id),
-            None if self.oov_buckets == 0 => None,
-            None => {
-                let bucket = farmhash::fingerprint64(text) % u64::from(self.oov_buckets);
-                Some(self.ids.len() as u32 + bucket as u32)
-            }
+        let place = self.texts.get(text).copied();
+        place.or_else(|| self.other(|buckets| hashed::bucket(text, buckets)))
+    }
+
+    /// Returns the id of a whole number, if it has one.
+    pub(crate) fn id_of_int(&self, number: i64) -> Option<u32> {
+        let place = self.ints.get(&number).copied();
+        place.or_else(|| self.other(|buckets| hashed::bucket_of_int(number, buckets)))
+    }
+
+    fn other(&self, bucket: impl Fn(u32) -> u32) -> Option<u32> {
+        match self.oov_buckets {
+            0 => self.default,
+            buckets => Some(self.size + bucket(buckets)),
         }
     }
 }
@@ -38,9 +56,10 @@ mod tests {
     #[test]
     fn texts_outside_the_list_share_the_buckets_behind_it() {
         let values = ["x".to_owned(), "y".to_owned()];
-        let vocabulary = Vocabulary::new(&values, 3);
-        let ids = ["x", "y", "zz", "omar", ""].map(|text| vocabulary.id(text.as_bytes()));
-        assert_eq!(ids, [Some(0), Some(1), Some(3), Some(4), None]);
-        assert_eq!(Vocabulary::new(&values, 0).id(b"zz"), None);
+        let vocabulary = Vocabulary::new(&values, 3, None);
+        let ids = ["x", "y", "zz", "omar"].map(|text| vocabulary.id(text.as_bytes()));
+        assert_eq!(ids, [Some(0), Some(1), Some(3), Some(4)]);
+        assert_eq!(Vocabulary::new(&values, 0, None).id(b"zz"), None);
+        assert_eq!(Vocabulary::new(&values, 0, Some(1)).id(b"zz"), Some(1));
     }
 }

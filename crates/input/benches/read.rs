@@ -29,7 +29,14 @@ fn main() {
     let mut schema = Schema::default();
     for name in &columns {
         let float = !name.starts_with('c');
-        schema.want(name, if float { FieldKind::Float { default: Some(0.0) } } else { FieldKind::Bytes });
+        schema.want(
+            name,
+            if float {
+                FieldKind::Float { width: 1, separator: None, default: Some(vec![0.0]) }
+            } else {
+                FieldKind::BYTES
+            },
+        );
     }
     for shuffle_rows in [0, 10_000] {
         let options = Options {

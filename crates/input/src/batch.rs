@@ -1,5 +1,7 @@
 //! A batch of records, as columns.
 
+use std::ops::Range;
+
 /// Where a batch stands in its worker's input: `(pass, shard, batch)` is its identity (`batch_id`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Position {
@@ -57,18 +59,84 @@ impl Bytes {
     }
 }
 
-/// One column of a batch.
+/// The values of a column, end to end.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Column {
-    /// Floats, one per row.
+pub enum Cells {
+    /// Floats.
     Float(Vec<f32>),
-    /// Integers, one per row.
+    /// Integers.
     Int(Vec<i64>),
-    /// Texts, one per row.
+    /// Texts.
     Bytes(Bytes),
 }
 
-/// A batch: one column per field of the [`crate::Schema`], all of `rows` values.
+impl Cells {
+    /// Returns the number of values.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Float(values) => values.len(),
+            Self::Int(values) => values.len(),
+            Self::Bytes(values) => values.len(),
+        }
+    }
+
+    /// Returns whether there is no value.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Keeps the first `len` values.
+    pub fn truncate(&mut self, len: usize) {
+        match self {
+            Self::Float(values) => values.truncate(len),
+            Self::Int(values) => values.truncate(len),
+            Self::Bytes(values) => values.truncate(len),
+        }
+    }
+}
+
+/// One column of a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// Values, row by row.
+    pub cells: Cells,
+    /// Where the values of each row begin, one more than there are rows; absent = every row holds as many.
+    ///
+    /// As in TensorFlow, a row of given length may hold stand-ins for missing values (-1, the empty text); a row of
+    /// any length simply lacks them.
+    pub offsets: Option<Vec<u32>>,
+}
+
+impl Column {
+    /// Returns a column of floats, as many in every row.
+    pub fn floats(values: Vec<f32>) -> Self {
+        Self { cells: Cells::Float(values), offsets: None }
+    }
+
+    /// Returns a column of integers, as many in every row.
+    pub fn ints(values: Vec<i64>) -> Self {
+        Self { cells: Cells::Int(values), offsets: None }
+    }
+
+    /// Returns a column of texts, as many in every row.
+    pub fn bytes(values: Bytes) -> Self {
+        Self { cells: Cells::Bytes(values), offsets: None }
+    }
+
+    /// Returns the places of the values of row `row` of `rows`.
+    #[inline]
+    pub fn row(&self, row: usize, rows: usize) -> Range<usize> {
+        match &self.offsets {
+            Some(offsets) => offsets[row] as usize..offsets[row + 1] as usize,
+            None => {
+                let width = self.cells.len() / rows.max(1);
+                row * width..(row + 1) * width
+            }
+        }
+    }
+}
+
+/// A batch: one column per field of the [`crate::Schema`], each with the values of `rows` records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
     /// Records in the batch, at least 1.

@@ -14,7 +14,7 @@ mod record;
 mod schema;
 mod shuffle;
 
-pub use batch::{Batch, Bytes, Column, Position};
+pub use batch::{Batch, Bytes, Cells, Column, Position};
 pub use dataset::{Dataset, Statistics, check};
 pub use error::{BadRow, Error};
 pub use options::{BadRows, Format, Options, Sharding};

@@ -1,6 +1,6 @@
 //! From a record's bytes to the wanted columns.
 
-use crate::{Batch, Bytes, Column, FieldKind, Format, Position, Schema};
+use crate::{Batch, Bytes, Cells, Column, FieldKind, Format, Position, Schema};
 
 /// Bytes of a bad value that are shown.
 const SHOWN_BYTES_MAX: usize = 256;
@@ -53,10 +53,14 @@ impl Parser {
 
     /// Returns an empty batch of the schema.
     pub(crate) fn empty(schema: &Schema, position: Position, rows: usize) -> Batch {
-        let column = |kind: &FieldKind| match kind {
-            FieldKind::Float { .. } => Column::Float(Vec::with_capacity(rows)),
-            FieldKind::Int { .. } => Column::Int(Vec::with_capacity(rows)),
-            FieldKind::Bytes => Column::Bytes(Bytes::default()),
+        let column = |kind: &FieldKind| Column {
+            cells: match kind {
+                FieldKind::Float { width, .. } => Cells::Float(Vec::with_capacity(rows * width)),
+                FieldKind::Floats { .. } => Cells::Float(Vec::with_capacity(rows)),
+                FieldKind::Int { .. } => Cells::Int(Vec::with_capacity(rows)),
+                FieldKind::Bytes { .. } => Cells::Bytes(Bytes::default()),
+            },
+            offsets: kind.is_ragged().then(|| vec![0]),
         };
         Batch { rows: 0, columns: schema.fields.iter().map(|field| column(&field.kind)).collect(), position }
     }
@@ -66,7 +70,11 @@ impl Parser {
         let outcome = self.fields(record, batch);
         match outcome {
             Ok(()) => batch.rows += 1,
-            Err(_) => batch.columns.iter_mut().for_each(|column| truncate(column, batch.rows)),
+            Err(_) => {
+                for (column, field) in batch.columns.iter_mut().zip(&self.schema.fields) {
+                    truncate(column, &field.kind, batch.rows);
+                }
+            }
         }
         outcome
     }
@@ -118,25 +126,70 @@ impl Parser {
     fn store(&self, field: usize, value: &[u8], batch: &mut Batch) -> Result<(), Bad> {
         for &target in &self.targets[field] {
             let missing = value.is_empty() || self.missing.iter().any(|text| text == value);
-            match (&mut batch.columns[target], &self.schema.fields[target].kind) {
-                (Column::Float(column), FieldKind::Float { default }) => {
-                    column.push(float(value, missing, *default).map_err(|reason| (Some(target), reason))?);
-                }
-                (Column::Int(column), FieldKind::Int { default }) => {
-                    column.push(int(value, missing, *default).map_err(|reason| (Some(target), reason))?);
-                }
-                (Column::Bytes(column), _) => column.push(if missing { b"" } else { value }),
-                _ => {}
+            let column = &mut batch.columns[target];
+            store_cells(&mut column.cells, &self.schema.fields[target].kind, value, missing)
+                .map_err(|reason| (Some(target), reason))?;
+            if let Some(offsets) = &mut column.offsets {
+                offsets.push(column.cells.len() as u32);
             }
         }
         Ok(())
     }
 }
 
-fn float(value: &[u8], missing: bool, default: Option<f32>) -> Result<f32, String> {
-    if missing {
-        return default.ok_or_else(|| "the value is missing and has no default".to_owned());
+/// Appends what a field holds.
+fn store_cells(cells: &mut Cells, kind: &FieldKind, value: &[u8], missing: bool) -> Result<(), String> {
+    match (cells, kind) {
+        (Cells::Float(cells), FieldKind::Float { width, separator, default }) => {
+            let default = default.as_ref();
+            if missing {
+                let default = default.ok_or_else(|| "the value is missing and has no default".to_owned())?;
+                cells.extend_from_slice(default);
+                return Ok(());
+            }
+            let Some(separator) = separator else {
+                cells.push(float(value)?);
+                return Ok(());
+            };
+            let before = cells.len();
+            for part in value.split(|byte| byte == separator) {
+                cells.push(float(part)?);
+            }
+            match cells.len() - before {
+                given if given == *width => Ok(()),
+                given => Err(format!("{} must hold {width} numbers, given {given}", shown(value))),
+            }
+        }
+        (Cells::Float(_) | Cells::Int(_) | Cells::Bytes(_), kind) if missing && kind.is_ragged() => Ok(()),
+        (Cells::Float(cells), FieldKind::Floats { separator }) => {
+            value.split(|byte| byte == separator).try_for_each(|part| {
+                cells.push(float(part)?);
+                Ok(())
+            })
+        }
+        (Cells::Int(cells), FieldKind::Int { separator: Some(separator), truncate }) => {
+            value.split(|byte| byte == separator).try_for_each(|part| {
+                cells.push(int(part, *truncate)?);
+                Ok(())
+            })
+        }
+        (Cells::Int(cells), FieldKind::Int { truncate, .. }) => {
+            cells.push(if missing { -1 } else { int(value, *truncate)? });
+            Ok(())
+        }
+        (Cells::Bytes(cells), FieldKind::Bytes { separator: Some(separator) }) => {
+            value.split(|byte| byte == separator).for_each(|part| cells.push(part));
+            Ok(())
+        }
+        (Cells::Bytes(cells), _) => {
+            cells.push(if missing { b"" } else { value });
+            Ok(())
+        }
+        _ => Ok(()),
     }
+}
+
+fn float(value: &[u8]) -> Result<f32, String> {
     match fast_float2::parse::<f32, _>(value) {
         Ok(number) if number.is_finite() => Ok(number),
         Ok(_) => Err(format!("{} is not a finite number", shown(value))),
@@ -144,12 +197,13 @@ fn float(value: &[u8], missing: bool, default: Option<f32>) -> Result<f32, Strin
     }
 }
 
-fn int(value: &[u8], missing: bool, default: Option<i64>) -> Result<i64, String> {
-    if missing {
-        return Ok(default.unwrap_or(-1));
+fn int(value: &[u8], truncate: bool) -> Result<i64, String> {
+    let whole = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+    match whole {
+        Some(number) => Ok(number),
+        None if truncate => float(value).map(|number| number as i64),
+        None => Err(format!("{} is not a whole number", shown(value))),
     }
-    let text = std::str::from_utf8(value).ok();
-    text.and_then(|text| text.parse().ok()).ok_or_else(|| format!("{} is not a whole number", shown(value)))
 }
 
 /// A value for a message: quoted, escaped, cut.
@@ -182,12 +236,17 @@ fn unquote<'a>(rest: &'a [u8], delimiter: u8, out: &mut Vec<u8>) -> Option<Optio
     }
 }
 
-fn truncate(column: &mut Column, rows: usize) {
-    match column {
-        Column::Float(values) => values.truncate(rows),
-        Column::Int(values) => values.truncate(rows),
-        Column::Bytes(values) => values.truncate(rows),
-    }
+/// Keeps the values of the first `rows` records.
+fn truncate(column: &mut Column, kind: &FieldKind, rows: usize) {
+    let values = match (&mut column.offsets, kind) {
+        (Some(offsets), _) => {
+            offsets.truncate(rows + 1);
+            offsets.last().map_or(0, |end| *end as usize)
+        }
+        (None, FieldKind::Float { width, .. }) => rows * width,
+        (None, _) => rows,
+    };
+    column.cells.truncate(values);
 }
 
 /// Splits a header into names.

@@ -3,18 +3,51 @@
 /// What a field of a record is parsed into.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FieldKind {
-    /// A 32-bit float. A missing value becomes `default`, or is a bad row when there is none.
+    /// 32-bit floats. A missing field becomes `default`, or is a bad row when there is none.
     Float {
-        /// Stands for a missing value.
-        default: Option<f32>,
+        /// Numbers in a field, at least 1.
+        width: usize,
+        /// Byte between them; absent = the field is one number.
+        separator: Option<u8>,
+        /// Stand for a missing field, `width` of them.
+        default: Option<Vec<f32>>,
     },
-    /// A 64-bit integer. A missing value becomes `default`, or -1 when there is none.
+    /// As many 32-bit floats as a field holds; a missing field holds none.
+    Floats {
+        /// Byte between them.
+        separator: u8,
+    },
+    /// A 64-bit integer; a missing one is -1. With a separator, as many as the field holds, and a missing field none.
     Int {
-        /// Stands for a missing value.
-        default: Option<i64>,
+        /// Byte between them; absent = the field is one number.
+        separator: Option<u8>,
+        /// Whether a number with a fraction is cut to a whole one; otherwise it is a bad row.
+        truncate: bool,
     },
-    /// Text, as its bytes. A missing value is the empty string.
-    Bytes,
+    /// Text, as its bytes; a missing one is the empty string. With a separator, as many texts as the field holds, and
+    /// a missing field none.
+    Bytes {
+        /// Byte between them; absent = the field is one text.
+        separator: Option<u8>,
+    },
+}
+
+impl FieldKind {
+    /// One float; a missing one is a bad row.
+    pub const FLOAT: Self = Self::Float { width: 1, separator: None, default: None };
+    /// One integer; a missing one is -1.
+    pub const INT: Self = Self::Int { separator: None, truncate: false };
+    /// One text.
+    pub const BYTES: Self = Self::Bytes { separator: None };
+
+    /// Returns whether rows hold different numbers of values.
+    pub fn is_ragged(&self) -> bool {
+        match self {
+            Self::Float { .. } => false,
+            Self::Floats { .. } => true,
+            Self::Int { separator, .. } | Self::Bytes { separator } => separator.is_some(),
+        }
+    }
 }
 
 /// One wanted column.

@@ -31,7 +31,7 @@ fn options(files: Vec<PathBuf>) -> Options {
 
 fn schema() -> Schema {
     let mut schema = Schema::default();
-    schema.want("n", FieldKind::Int { default: None });
+    schema.want("n", FieldKind::INT);
     schema
 }
 
@@ -57,7 +57,7 @@ fn read(options: Options) -> Vec<(Position, Vec<i64>)> {
     let batches = Dataset::open(options, schema()).expect("the dataset opens");
     let read = batches.map(|batch| {
         let batch = batch.expect("a batch is read");
-        let Column::Int(values) = batch.columns[0].clone() else { panic!("{batch:?}") };
+        let Cells::Int(values) = batch.columns[0].cells.clone() else { panic!("{batch:?}") };
         (batch.position, values)
     });
     read.collect()
@@ -148,7 +148,7 @@ fn missing_files_and_columns_are_named() {
     let missing = Dataset::open(options(vec![folder.path().join("none.csv")]), schema()).map(|_| ());
     assert!(matches!(missing, Err(Error::File { .. })), "{missing:?}");
     let mut wanted = schema();
-    wanted.want("othr", FieldKind::Bytes);
+    wanted.want("othr", FieldKind::BYTES);
     let error = Dataset::open(options(files), wanted).map(|_| ()).expect_err("the column is missing");
     let text = Diagnostic::from(error).render();
     assert!(text.contains("column `othr` is not in") && text.contains("did you mean `other`?"), "{text}");
@@ -159,8 +159,8 @@ fn table(text: &str) -> (tempfile::TempDir, Options, Schema) {
     let path = folder.path().join("t.csv");
     std::fs::write(&path, text).expect("a file is written");
     let mut schema = Schema::default();
-    schema.want("age", FieldKind::Float { default: None });
-    schema.want("city", FieldKind::Bytes);
+    schema.want("age", FieldKind::FLOAT);
+    schema.want("city", FieldKind::BYTES);
     let dead_letter = Some(folder.path().join("dead/letters.jsonl"));
     (folder, Options { dead_letter, ..options(vec![path]) }, schema)
 }
@@ -183,7 +183,7 @@ fn bad_rows_are_left_out_written_once_and_bounded() {
     let dataset = Dataset::open(skip.clone(), schema.clone()).expect("opens");
     let statistics = dataset.statistics();
     let read: Vec<Batch> = dataset.map(|batch| batch.expect("a batch")).collect();
-    assert_eq!(read[0].columns[0], Column::Float(vec![1.0, 3.0, 1.0, 3.0]));
+    assert_eq!(read[0].columns[0], Column::floats(vec![1.0, 3.0, 1.0, 3.0]));
     let count = |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!((count(&statistics.rows_read), count(&statistics.rows_skipped)), (12, 4));
     let letters =
@@ -213,10 +213,10 @@ fn spaces_quotes_marks_and_line_ends_are_read() {
     let text = "\u{feff}age, city\r\n1, \"a, b\"\r\n\r\n 2 ,\"say \"\"hi\"\"\"\r\n3,\"two\nlines\"\r\n4,?";
     let (_folder, options, schema) = table(text);
     let batch = Dataset::open(options, schema).expect("opens").next().expect("an item").expect("a batch");
-    let Column::Bytes(cities) = &batch.columns[1] else { panic!("{batch:?}") };
+    let Cells::Bytes(cities) = &batch.columns[1].cells else { panic!("{batch:?}") };
     let cities: Vec<&[u8]> = (0..batch.rows).map(|row| cities.get(row)).collect();
     assert_eq!(cities, [b"a, b".as_slice(), b"say \"hi\"", b"two\nlines", b""]);
-    assert_eq!(batch.columns[0], Column::Float(vec![1.0, 2.0, 3.0, 4.0]));
+    assert_eq!(batch.columns[0], Column::floats(vec![1.0, 2.0, 3.0, 4.0]));
 }
 
 #[test]
@@ -270,13 +270,13 @@ proptest! {
         let path = folder.path().join("t.csv");
         std::fs::write(&path, &text).expect("a file is written");
         let mut schema = Schema::default();
-        schema.want("n", FieldKind::Float { default: None });
-        schema.want("city", FieldKind::Bytes);
+        schema.want("n", FieldKind::FLOAT);
+        schema.want("city", FieldKind::BYTES);
         let dataset = Dataset::open(Options { trim: false, missing: Vec::new(), ..options(vec![path]) }, schema).expect("opens");
         let mut read = BTreeMap::new();
         for batch in dataset {
             let batch = batch.expect("a batch");
-            let (Column::Float(numbers), Column::Bytes(cities)) = (&batch.columns[0], &batch.columns[1]) else { panic!() };
+            let (Cells::Float(numbers), Cells::Bytes(cities)) = (&batch.columns[0].cells, &batch.columns[1].cells) else { panic!() };
             for (row, number) in numbers.iter().enumerate() {
                 read.insert(read.len(), (String::from_utf8_lossy(cities.get(row)).into_owned(), *number as i32));
             }

@@ -18,15 +18,15 @@ fn main() {
     for rows in [128, 512] {
         let columns = model.schema().fields.iter().map(|field| match field.kind {
             FieldKind::Float { .. } => {
-                Column::Float((0..rows).map(|_| f32::from(u8::from(random.random_bool(0.3)))).collect())
+                Column::floats((0..rows).map(|_| f32::from(u8::from(random.random_bool(0.3)))).collect())
             }
-            FieldKind::Int { .. } => Column::Int(vec![0; rows]),
-            FieldKind::Bytes => {
+            FieldKind::Int { .. } => Column::ints(vec![0; rows]),
+            FieldKind::Bytes { .. } => {
                 let mut texts = Bytes::default();
                 (0..rows).for_each(|_| {
                     texts.push(format!("{:08x}", random.random_range(0..50_000_u32)).as_bytes())
                 });
-                Column::Bytes(texts)
+                Column::bytes(texts)
             }
         });
         let batch = Batch { rows, columns: columns.collect(), position: Position::default() };

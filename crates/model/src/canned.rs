@@ -4,34 +4,48 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use trainyard_feature_column::{FeatureColumns, Features};
-use trainyard_input::{Batch, Column, FieldKind, Schema};
+use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_run_config::{Job, LabelConfig, OptimizerSection};
-use trainyard_variable::{Access, Gradients, Read, Reads, Values, VariableSpec};
+use trainyard_run_config::{Defaults, Family, Job, ModelConfig, OptimizerSection};
+use trainyard_variable::{Access, Gradients, MOVING_AVERAGE, Read, Reads, Values, VariableSpec};
 
-use crate::dnn::{self, Dnn};
-use crate::linear::{self, Linear};
-use crate::{Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores};
+use crate::cross_layer::{self, CrossLayers};
+use crate::factorization::Factorization;
+use crate::tower::{self, Tower};
+use crate::{Error, Head, HeadMetrics, InputLayer, LinearModel, Model, Outcome, Prediction, Scores};
 
-/// TensorFlow 1's learning rate of the deep part's Adagrad.
-const DNN_LEARNING_RATE: f64 = 0.05;
+/// Optimizer group of the linear part.
+const LINEAR: &str = "linear";
+/// Optimizer group of the deep part.
+const DNN: &str = "dnn";
+/// Scope of the tables of the deep part.
+const INPUT_SCOPE: &str = "dnn/input_from_feature_columns/input_layer";
 
-/// `LinearClassifier`, `LinearRegressor`, `DNNClassifier`, `DNNRegressor`, `DNNLinearCombinedClassifier` or
-/// `DNNLinearCombinedRegressor`, as a job describes it.
+/// A premade estimator, as a job describes it: baseline, linear, DNN, combined, factorization machine, DeepFM or DCN.
 #[derive(Debug, Clone)]
 pub struct Canned {
     columns: FeatureColumns,
     schema: Schema,
     serving_schema: Schema,
-    label: LabelConfig,
     label_field: usize,
     weight_field: Option<usize>,
+    group_field: Option<usize>,
+    seed: u64,
     variables: Vec<VariableSpec>,
     optimizers: BTreeMap<String, OptimizerConfig>,
-    linear: Option<Linear>,
-    dnn: Option<Dnn>,
+    linear: Option<LinearModel>,
+    deep: Option<Deep>,
     head: Head,
     description: serde_json::Value,
+}
+
+/// The deep part.
+#[derive(Debug, Clone)]
+struct Deep {
+    input: InputLayer,
+    factorization: Option<Factorization>,
+    cross: Option<CrossLayers>,
+    tower: Option<Tower>,
 }
 
 /// A batch made ready for a premade estimator.
@@ -43,6 +57,10 @@ pub struct Example {
     pub labels: Option<Vec<f32>>,
     /// Weights, where the job names a column of them.
     pub weights: Option<Vec<f32>>,
+    /// Which examples belong together, for the group AUC.
+    pub groups: Option<Vec<u64>>,
+    /// Where the batch stands, from which dropout draws.
+    pub position: Position,
 }
 
 /// Buffers of a step.
@@ -50,67 +68,200 @@ pub struct Example {
 pub struct Scratch {
     logits: Vec<f32>,
     delta: Vec<f32>,
-    dnn: dnn::Workspace,
+    input: Vec<f32>,
+    input_delta: Vec<f32>,
+    cross_output: Vec<f32>,
+    tower: tower::Workspace,
+    cross: cross_layer::Workspace,
 }
 
 impl Canned {
     /// Builds the model of a job.
     ///
     /// # Errors
-    /// An optimizer out of range, or no feature for a part.
+    /// An optimizer out of range, no feature for a part, or a head that the model cannot have.
     pub fn from_job(job: &Job) -> Result<Self, Error> {
-        let head = Head::new(&job.model, &job.input.label);
+        let (model, head) = (&job.model, Head::new(&job.model, &job.input.label));
         let mut serving_schema = Schema::default();
         let columns = FeatureColumns::new(&job.features, &mut serving_schema);
         let mut schema = serving_schema.clone();
-        let label_field = head.want(&job.input.label, &mut schema);
+        let label_field = head.want(&mut schema);
+        let want = |column: &String, kind: FieldKind, schema: &mut Schema| schema.want(column, kind);
         let weight = job.input.weight_column.as_ref();
-        let weight_field = weight.map(|column| schema.want(column, FieldKind::Float { default: None }));
-        let (kind, units) = (job.model.kind, head.units());
+        let weight_field = weight.map(|column| want(column, FieldKind::FLOAT, &mut schema));
+        let group = job.eval.group_auc_column.as_ref();
+        let group_field = group.map(|column| want(column, FieldKind::BYTES, &mut schema));
         let (mut variables, mut optimizers) = (Vec::new(), BTreeMap::new());
-        let wide = columns.numeric.iter().filter(|column| column.wide).count()
-            + columns.categorical.iter().filter(|column| column.wide).count();
-        let mut linear = None;
-        if kind.has_linear() {
-            linear = Some(Linear::new(&columns, units, &mut variables));
-            let most: f64 = if kind.has_dnn() { 0.005 } else { 0.2 };
-            let rate = most.min(1.0 / (wide.max(1) as f64).sqrt());
-            optimizers.insert(linear::GROUP.to_owned(), optimizer(&job.model.linear_optimizer, rate)?);
+        let linear = linear(model, &columns, head.units(), &mut variables, &mut optimizers)?;
+        let deep = match model.kind.has_deep() {
+            true => Some(deep(model, &columns, &head, &mut variables, &mut optimizers)?),
+            false => None,
+        };
+        if model.batch_norm {
+            optimizers.insert(MOVING_AVERAGE.to_owned(), OptimizerConfig::sgd(1.0));
         }
-        let mut dnn = None;
-        if kind.has_dnn() {
-            dnn = Some(Dnn::new(&columns, &job.model.hidden_units, units, &mut variables));
-            optimizers.insert(dnn::GROUP.to_owned(), optimizer(&job.model.dnn_optimizer, DNN_LEARNING_RATE)?);
-        }
-        let label = job.input.label.clone();
-        let description = json!({"model": job.model, "features": job.features, "label": label});
+        let description = json!({"model": model, "features": job.features, "label": job.input.label});
         Ok(Self {
             columns,
             schema,
             serving_schema,
-            label,
             label_field,
             weight_field,
+            group_field,
+            seed: job.run.seed,
             variables,
             optimizers,
             linear,
-            dnn,
+            deep,
             head,
             description,
         })
     }
 
-    /// Computes the logits, `rows x units`, into the scratch.
-    fn forward(&self, features: &Features, values: &Values, scratch: &mut Scratch) {
+    /// Returns the feature columns.
+    pub fn columns(&self) -> &FeatureColumns {
+        &self.columns
+    }
+
+    /// Computes the logits, `rows x units`, into the scratch. With `gradients`, as training does.
+    fn forward(
+        &self,
+        example: &Example,
+        values: &Values,
+        mut gradients: Option<&mut Gradients>,
+        scratch: &mut Scratch,
+    ) {
+        let features = &example.columns;
         scratch.logits.clear();
         scratch.logits.resize(features.rows * self.head.units(), 0.0);
         if let Some(linear) = &self.linear {
             linear.forward(features, values, &mut scratch.logits);
         }
-        if let Some(dnn) = &self.dnn {
-            dnn.forward(features, values, &mut scratch.logits, &mut scratch.dnn);
+        let Some(deep) = &self.deep else { return };
+        deep.input.forward(features, values, &mut scratch.input);
+        if let Some(factorization) = &deep.factorization {
+            factorization.forward(&scratch.input, &mut scratch.logits);
+        }
+        let mut input = scratch.input.as_slice();
+        if let Some(cross) = &deep.cross {
+            let output = cross.forward(features.rows, input, values, &mut scratch.cross);
+            scratch.cross_output.clear();
+            scratch.cross_output.extend_from_slice(output);
+            input = &scratch.cross_output;
+        }
+        if let Some(tower) = &deep.tower {
+            let Position { pass, shard, batch } = example.position;
+            let seed = [pass, shard, batch].into_iter().fold(self.seed, |seed, part| {
+                (seed ^ part).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23)
+            });
+            let training = gradients.as_deref_mut().map(|gradients| (seed, gradients));
+            tower.forward(features.rows, input, values, &mut scratch.logits, training, &mut scratch.tower);
         }
     }
+
+    /// Writes the gradients, given that of the logits and what the way there left.
+    fn backward(
+        &self,
+        features: &Features,
+        values: &Values,
+        gradients: &mut Gradients,
+        scratch: &mut Scratch,
+    ) {
+        let Scratch { delta, input, input_delta, cross_output, tower: tower_work, cross: cross_work, .. } =
+            scratch;
+        if let Some(linear) = &self.linear {
+            linear.backward(features, delta, gradients);
+        }
+        let Some(deep) = &self.deep else { return };
+        let rows = features.rows;
+        let wanted = deep.input.learns() || deep.cross.is_some();
+        input_delta.clear();
+        if wanted {
+            input_delta.resize(input.len(), 0.0);
+        }
+        if let Some(tower) = &deep.tower {
+            let read = if deep.cross.is_some() { cross_output.as_slice() } else { input.as_slice() };
+            let into = wanted.then_some(input_delta.as_mut_slice());
+            tower.backward(rows, read, values, delta, gradients, into, tower_work);
+        }
+        if let Some(cross) = &deep.cross {
+            cross.backward(rows, input, values, input_delta, gradients, cross_work);
+        }
+        if let Some(factorization) = &deep.factorization {
+            factorization.backward(input, delta, input_delta);
+        }
+        deep.input.backward(features, values, input_delta, gradients);
+    }
+}
+
+fn linear(
+    model: &ModelConfig,
+    columns: &FeatureColumns,
+    units: usize,
+    variables: &mut Vec<VariableSpec>,
+    optimizers: &mut BTreeMap<String, OptimizerConfig>,
+) -> Result<Option<LinearModel>, Error> {
+    let wide = columns.numeric.iter().filter(|column| column.wide).count()
+        + columns.categorical.iter().filter(|column| column.wide).count();
+    let of_columns = 1.0 / (wide.max(1) as f64).sqrt();
+    let rate = match model.kind.family {
+        Family::Baseline => 0.3,
+        Family::Linear => of_columns.min(0.2),
+        _ => of_columns.min(0.005),
+    };
+    let part = if model.kind.family == Family::Baseline {
+        LinearModel::bias_only(units, "baseline/bias".to_owned(), LINEAR, variables)
+    } else if model.kind.has_linear() {
+        LinearModel::new(columns, units, model.sparse_combiner, "linear/linear_model", LINEAR, variables)
+    } else {
+        return Ok(None);
+    };
+    let rule = optimizer(model.linear_optimizer.as_ref(), "ftrl", rate, model.defaults)?;
+    optimizers.insert(LINEAR.to_owned(), rule);
+    Ok(Some(part))
+}
+
+fn deep(
+    model: &ModelConfig,
+    columns: &FeatureColumns,
+    head: &Head,
+    variables: &mut Vec<VariableSpec>,
+    optimizers: &mut BTreeMap<String, OptimizerConfig>,
+) -> Result<Deep, Error> {
+    let input = InputLayer::new(columns, INPUT_SCOPE, DNN, variables);
+    if input.width() == 0 {
+        return Err(Error::Invalid("no feature feeds the deep part; set deep on one of them".to_owned()));
+    }
+    let factorization = match model.kind.family {
+        Family::Fm | Family::DeepFm => Some(factorization(&input, head)?),
+        _ => None,
+    };
+    let cross =
+        (model.cross_layers > 0).then(|| CrossLayers::new(model.cross_layers, input.width(), DNN, variables));
+    let tower = model.kind.has_dnn().then(|| Tower::new(model, input.width(), head.units(), DNN, variables));
+    let rate = if model.defaults == Defaults::Tensorflow2 { 0.001 } else { 0.05 };
+    let rule = optimizer(model.dnn_optimizer.as_ref(), "adagrad", rate, model.defaults)?;
+    optimizers.insert(DNN.to_owned(), rule);
+    Ok(Deep { input, factorization, cross, tower })
+}
+
+fn factorization(input: &InputLayer, head: &Head) -> Result<Factorization, Error> {
+    let (begins, dimensions): (Vec<usize>, Vec<usize>) = input.embeddings().unzip();
+    let Some(&dimension) = dimensions.first().filter(|_| begins.len() > 1) else {
+        let message = format!("a factorization machine needs at least 2 embeddings, given {}", begins.len());
+        return Err(Error::Invalid(message));
+    };
+    if let Some(other) = dimensions.iter().find(|other| **other != dimension) {
+        let message = format!(
+            "a factorization machine needs embeddings of one dimension, given {dimension} and {other}"
+        );
+        return Err(Error::Invalid(message));
+    }
+    if head.units() != 1 {
+        let message = format!("a factorization machine has one logit, its head needs {}", head.units());
+        return Err(Error::Invalid(message));
+    }
+    Ok(Factorization { begins, dimension, width: input.width() })
 }
 
 impl Model for Canned {
@@ -135,13 +286,21 @@ impl Model for Canned {
     }
 
     fn features(&self, batch: &Batch) -> Result<Example, Error> {
-        let labelled = batch.columns.len() > self.label_field.max(self.serving_schema.fields.len() - 1);
-        let labels = labelled.then(|| self.head.labels(batch, self.label_field, &self.label)).transpose()?;
-        let weights = match self.weight_field.filter(|_| labelled).map(|field| &batch.columns[field]) {
-            Some(Column::Float(weights)) => Some(weights.clone()),
+        let labelled =
+            batch.columns.len() == self.schema.fields.len() && batch.columns.len() > self.label_field;
+        let labels = labelled.then(|| self.head.labels(batch, self.label_field)).transpose()?;
+        let weights = match self.weight_field.filter(|_| labelled).map(|field| &batch.columns[field].cells) {
+            Some(Cells::Float(weights)) => Some(weights.clone()),
             _ => None,
         };
-        Ok(Example { columns: self.columns.transform(batch)?, labels, weights })
+        let groups = match self.group_field.filter(|_| labelled).map(|field| &batch.columns[field].cells) {
+            Some(Cells::Bytes(texts)) => {
+                Some((0..texts.len()).map(|row| farmhash::fingerprint64(texts.get(row))).collect())
+            }
+            _ => None,
+        };
+        let columns = self.columns.transform(batch)?;
+        Ok(Example { columns, labels, weights, groups, position: batch.position })
     }
 
     fn reads(&self, features: &Example) -> Reads {
@@ -151,8 +310,8 @@ impl Model for Canned {
         if let Some(linear) = &self.linear {
             linear.reads(&features.columns, &mut reads);
         }
-        if let Some(dnn) = &self.dnn {
-            dnn.reads(&features.columns, &mut reads);
+        if let Some(deep) = &self.deep {
+            deep.input.reads(&features.columns, &mut reads);
         }
         reads
     }
@@ -165,19 +324,14 @@ impl Model for Canned {
         scratch: &mut Scratch,
     ) -> Result<Outcome, Error> {
         let labels = features.labels.as_ref().ok_or(Error::NoLabel)?;
-        self.forward(&features.columns, values, scratch);
-        let loss = self.head.loss(&scratch.logits, labels, features.weights.as_deref(), &mut scratch.delta);
         gradients.resize_with(values.len(), Vec::new);
         for (gradient, value) in gradients.iter_mut().zip(values) {
             gradient.clear();
             gradient.resize(value.len(), 0.0);
         }
-        if let Some(linear) = &self.linear {
-            linear.backward(&features.columns, &scratch.delta, gradients);
-        }
-        if let Some(dnn) = &self.dnn {
-            dnn.backward(&features.columns, values, &scratch.delta, gradients, &mut scratch.dnn);
-        }
+        self.forward(features, values, Some(gradients), scratch);
+        let loss = self.head.loss(&scratch.logits, labels, features.weights.as_deref(), &mut scratch.delta);
+        self.backward(&features.columns, values, gradients, scratch);
         Ok(Outcome { loss, examples: features.columns.rows })
     }
 
@@ -193,8 +347,9 @@ impl Model for Canned {
         scratch: &mut Scratch,
     ) -> Result<(), Error> {
         let labels = features.labels.as_ref().ok_or(Error::NoLabel)?;
-        self.forward(&features.columns, values, scratch);
-        metrics.add(&self.head, &scratch.logits, labels, features.weights.as_deref());
+        self.forward(features, values, None, scratch);
+        let (weights, groups) = (features.weights.as_deref(), features.groups.as_deref());
+        metrics.add(&self.head, &scratch.logits, labels, weights, groups);
         Ok(())
     }
 
@@ -208,7 +363,7 @@ impl Model for Canned {
         values: &Values,
         scratch: &mut Scratch,
     ) -> Vec<BTreeMap<String, Prediction>> {
-        self.forward(&features.columns, values, scratch);
+        self.forward(features, values, None, scratch);
         scratch.logits.chunks_exact(self.head.units()).map(|logits| self.head.predict(logits)).collect()
     }
 
@@ -217,31 +372,26 @@ impl Model for Canned {
     }
 }
 
-/// Fills TensorFlow's defaults into an optimizer as written.
-fn optimizer(section: &OptimizerSection, learning_rate: f64) -> Result<OptimizerConfig, Error> {
-    let defaults: &[(&str, f64)] = match section.kind.as_str() {
-        "adagrad" => &[("initial_accumulator_value", 0.1)],
-        "adam" => &[("learning_rate", 0.001), ("beta1", 0.9), ("beta2", 0.999), ("epsilon", 1e-8)],
-        "ftrl" => &[
-            ("learning_rate_power", -0.5),
-            ("initial_accumulator_value", 0.1),
-            ("l1_regularization_strength", 0.0),
-            ("l2_regularization_strength", 0.0),
-            ("l2_shrinkage_regularization_strength", 0.0),
-            ("beta", 0.0),
-        ],
-        _ => &[],
-    };
-    let mut fields = serde_json::Map::from_iter([("kind".to_owned(), json!(section.kind))]);
-    fields.insert("learning_rate".to_owned(), json!(learning_rate));
-    for (name, value) in defaults {
-        fields.insert((*name).to_owned(), json!(value));
+/// Fills TensorFlow's defaults into an optimizer as written, or into the usual one.
+fn optimizer(
+    section: Option<&OptimizerSection>,
+    usual: &str,
+    learning_rate: f64,
+    defaults: Defaults,
+) -> Result<OptimizerConfig, Error> {
+    let kind = section.map_or(usual, |section| &section.kind);
+    let mut fields = serde_json::Map::new();
+    let own_rate = ["adam", "adadelta", "rmsprop", "keras_rmsprop"].contains(&kind);
+    if !own_rate {
+        fields.insert("learning_rate".to_owned(), json!(learning_rate));
     }
-    for (name, value) in &section.values {
-        fields.insert(name.clone(), json!(value));
+    if defaults == Defaults::Tensorflow2 && ["adagrad", "adam"].contains(&kind) {
+        fields.insert("epsilon".to_owned(), json!(1e-7));
     }
+    fields.extend(section.map(|section| section.values.clone()).unwrap_or_default());
+    fields.insert("kind".to_owned(), json!(kind));
     let config: OptimizerConfig = serde_json::from_value(fields.into())
-        .map_err(|error| Error::Invalid(format!("optimizer `{}`: {error}", section.kind)))?;
-    config.validate().map_err(|error| Error::Invalid(format!("optimizer `{}`: {error}", section.kind)))?;
+        .map_err(|error| Error::Invalid(format!("optimizer `{kind}`: {error}")))?;
+    config.validate().map_err(|error| Error::Invalid(format!("optimizer `{kind}`: {error}")))?;
     Ok(config)
 }

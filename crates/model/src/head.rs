@@ -1,223 +1,211 @@
-//! Heads: what logits mean. Loss, predictions and metrics of binary and multi-class classification and regression
-//! (`tf.estimator.BinaryClassHead`, `MultiClassHead`, `RegressionHead`).
+//! Heads: what logits mean. Loss, predictions and metrics of classification and regression (`tf.estimator.*Head`).
 //!
-//! The training loss is the weighted sum over the batch divided by the number of examples (`SUM_OVER_BATCH_SIZE`);
-//! `average_loss` is the mean weighted by the weights; `loss` of an evaluation is the plain mean of the batches'.
+//! The training loss is the weighted sum over the batch, divided by its number of labels unless the job says
+//! otherwise; `average_loss` is the mean weighted by the weights; `loss` of an evaluation is the plain mean of the
+//! batches'.
 
+mod labels;
 mod metrics;
 
 use std::collections::BTreeMap;
 
-use trainyard_input::{Batch, Column, FieldKind, Schema};
-use trainyard_run_config::{LabelConfig, ModelConfig};
+use trainyard_run_config::{HeadKind, LabelConfig, LossReduction, ModelConfig};
 use trainyard_tensor::{sigmoid, sigmoid_cross_entropy, softmax_in_place};
 
-use crate::{Error, Prediction};
+use crate::Prediction;
 pub use metrics::HeadMetrics;
 
 /// What the logits of a model mean.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Head {
-    /// One logit: the log-odds of the positive class. Holds the text that is positive, if labels are texts.
-    Binary(Option<String>),
-    /// A logit a class. Holds the names of the classes, if labels are texts, and their number.
-    MultiClass(Option<Vec<String>>, usize),
-    /// One number.
-    Regression,
+pub struct Head {
+    kind: HeadKind,
+    /// Classes, or numbers of a label.
+    size: usize,
+    /// Names of the classes, if labels are texts.
+    names: Option<Vec<String>>,
+    /// Text of the positive class, if labels are texts.
+    positive: Option<String>,
+    separator: u8,
+    label_column: String,
+    thresholds: Vec<f32>,
+    /// Classes that are reported one by one.
+    classes: Vec<usize>,
+    reduction: LossReduction,
 }
 
 impl Head {
     /// Returns the head that a job's model and label call for.
     pub fn new(model: &ModelConfig, label: &LabelConfig) -> Self {
-        if !model.kind.is_classifier() {
-            return Self::Regression;
-        }
-        match &label.vocabulary {
-            Some(classes) if classes.len() == 2 => Self::Binary(Some(classes[1].clone())),
-            Some(classes) => Self::MultiClass(Some(classes.clone()), classes.len()),
-            None if model.n_classes == 2 => Self::Binary(label.positive.clone()),
-            None => Self::MultiClass(None, model.n_classes),
+        let names = label.vocabulary.clone();
+        let positive = match (&names, model.head) {
+            (Some(names), HeadKind::Binary) => names.get(1).cloned(),
+            _ => label.positive.clone(),
+        };
+        Self {
+            kind: model.head,
+            size: if model.head.has_classes() { model.n_classes } else { model.label_dimension },
+            names,
+            positive,
+            separator: label.separator,
+            label_column: label.column.clone(),
+            thresholds: model.thresholds.clone(),
+            classes: model.classes_for_class_based_metrics.clone(),
+            reduction: model.loss_reduction,
         }
     }
 
-    /// Returns the number of logits.
+    /// Returns the number of logits of a record.
     pub fn units(&self) -> usize {
-        match self {
-            Self::Binary(_) | Self::Regression => 1,
-            Self::MultiClass(_, classes) => *classes,
+        if self.kind == HeadKind::Binary { 1 } else { self.size }
+    }
+
+    /// Returns the number of labels of a record: one per class of a multi-label head, one per number of a regression,
+    /// 1 otherwise.
+    pub fn label_width(&self) -> usize {
+        match self.kind {
+            HeadKind::Binary | HeadKind::MultiClass => 1,
+            _ => self.size,
         }
     }
 
-    /// Adds the label to the wanted columns, and returns its place.
-    pub fn want(&self, label: &LabelConfig, schema: &mut Schema) -> usize {
-        let texts = matches!(self, Self::Binary(Some(_)) | Self::MultiClass(Some(_), _));
-        schema.want(&label.column, if texts { FieldKind::Bytes } else { FieldKind::Float { default: None } })
+    /// Returns what the head is.
+    pub fn kind(&self) -> HeadKind {
+        self.kind
     }
 
-    /// Reads the labels of a batch: 0 or 1, a class number, or the number to predict.
-    ///
-    /// # Errors
-    /// A label that the head does not know.
-    pub fn labels(&self, batch: &Batch, field: usize, label: &LabelConfig) -> Result<Vec<f32>, Error> {
-        let wrong = |message: String| Error::Value { column: label.column.clone(), message };
-        match (&batch.columns[field], self) {
-            (Column::Float(values), Self::Regression) => Ok(values.clone()),
-            (Column::Float(values), head) => {
-                let classes = head.units().max(2);
-                let bad = values
-                    .iter()
-                    .find(|value| value.fract() != 0.0 || **value < 0.0 || **value >= classes as f32);
-                match bad {
-                    Some(value) => {
-                        Err(wrong(format!("label must be a class, 0 to {}, given {value}", classes - 1)))
-                    }
-                    None => Ok(values.clone()),
-                }
-            }
-            (Column::Bytes(texts), Self::Binary(positive)) => {
-                let positive = positive.as_deref().unwrap_or("1").as_bytes();
-                let vocabulary = label.vocabulary.as_deref();
-                (0..texts.len())
-                    .map(|row| {
-                        let text = texts.get(row);
-                        match vocabulary {
-                            _ if matches_text(positive, text) => Ok(1.0),
-                            Some(classes) if classes[0].as_bytes() != text => {
-                                Err(wrong(unknown(text, classes)))
-                            }
-                            _ if text.is_empty() => Err(wrong("the label is missing".to_owned())),
-                            _ => Ok(0.0),
-                        }
-                    })
-                    .collect()
-            }
-            (Column::Bytes(texts), Self::MultiClass(Some(classes), _)) => (0..texts.len())
-                .map(|row| {
-                    let text = texts.get(row);
-                    let class = classes.iter().position(|class| class.as_bytes() == text);
-                    class.map(|class| class as f32).ok_or_else(|| wrong(unknown(text, classes)))
-                })
-                .collect(),
-            _ => Err(Error::NoLabel),
-        }
+    /// Returns the number of losses of a record that the reduction counts.
+    fn losses(&self) -> usize {
+        if self.kind.has_classes() { 1 } else { self.size }
     }
 
-    /// Writes the gradient of the loss with respect to each logit, and returns the loss.
+    /// Writes the gradient of the loss with respect to each logit, and returns the loss. `labels` holds
+    /// [`Head::label_width`] numbers a record.
     pub fn loss(&self, logits: &[f32], labels: &[f32], weights: Option<&[f32]>, delta: &mut Vec<f32>) -> f64 {
-        let units = self.units();
         delta.clear();
         delta.extend_from_slice(logits);
-        let (mut sum, share) = (0.0, 1.0 / labels.len().max(1) as f32);
-        for (row, delta) in delta.chunks_exact_mut(units).enumerate() {
+        let (rows, width) = (labels.len() / self.label_width(), self.label_width());
+        let share = match self.reduction {
+            LossReduction::Sum => 1.0,
+            LossReduction::SumOverBatchSize => 1.0 / (rows * self.losses()).max(1) as f32,
+        };
+        let mut sum = 0.0;
+        for (row, delta) in delta.chunks_exact_mut(self.units()).enumerate() {
             let weight = weights.map_or(1.0, |weights| weights[row]);
-            sum += f64::from(weight * self.example(delta, labels[row]));
+            sum += f64::from(weight * self.example(delta, &labels[row * width..][..width]));
             delta.iter_mut().for_each(|value| *value *= weight * share);
         }
         sum * f64::from(share)
     }
 
-    /// Replaces an example's logits by their gradient, and returns its loss.
-    fn example(&self, logits: &mut [f32], label: f32) -> f32 {
-        match self {
-            Self::Binary(_) => {
-                let loss = sigmoid_cross_entropy(logits[0], label);
-                logits[0] = sigmoid(logits[0]) - label;
-                loss
+    /// Replaces an example's logits by their gradient, and returns its loss: a sum over the numbers of a label, a mean
+    /// over the classes of a multi-label head.
+    fn example(&self, logits: &mut [f32], labels: &[f32]) -> f32 {
+        let each = |logits: &mut [f32], loss: fn(f32, f32) -> (f32, f32)| {
+            let mut sum = 0.0;
+            for (logit, label) in logits.iter_mut().zip(labels) {
+                let (loss, gradient) = loss(*logit, *label);
+                sum += loss;
+                *logit = gradient;
             }
-            Self::MultiClass(..) => {
-                let logit = logits[label as usize];
+            sum
+        };
+        let logistic = |logit: f32, label: f32| (sigmoid_cross_entropy(logit, label), sigmoid(logit) - label);
+        match self.kind {
+            HeadKind::Binary | HeadKind::LogisticRegression => each(logits, logistic),
+            HeadKind::MultiLabel => {
+                let sum = each(logits, logistic);
+                let count = labels.len() as f32;
+                logits.iter_mut().for_each(|gradient| *gradient /= count);
+                sum / count
+            }
+            HeadKind::MultiClass => {
+                let label = labels[0] as usize;
+                let logit = logits[label];
                 let log_sum = softmax_in_place(logits);
-                logits[label as usize] -= 1.0;
+                logits[label] -= 1.0;
                 log_sum - logit
             }
-            Self::Regression => {
-                let difference = logits[0] - label;
-                logits[0] = 2.0 * difference;
-                difference * difference
-            }
+            HeadKind::Regression => each(logits, |logit, label| {
+                let difference = logit - label;
+                (difference * difference, 2.0 * difference)
+            }),
+            HeadKind::Poisson => each(logits, |logit, label| {
+                (logit.exp() - label * logit + stirling(label), logit.exp() - label)
+            }),
+        }
+    }
+
+    /// Turns a logit into what it predicts.
+    fn mean(&self, logit: f32) -> f32 {
+        match self.kind {
+            HeadKind::Poisson => logit.exp(),
+            HeadKind::Regression => logit,
+            _ => sigmoid(logit),
         }
     }
 
     /// Returns an example's predictions, by TensorFlow's keys.
     pub fn predict(&self, logits: &[f32]) -> BTreeMap<String, Prediction> {
-        let (probabilities, class) = match self {
-            Self::Regression => {
-                return BTreeMap::from([("predictions".to_owned(), Prediction::Floats(logits.to_vec()))]);
+        let mut out = BTreeMap::new();
+        let mut put = |key: &str, value: Prediction| {
+            out.insert(key.to_owned(), value);
+        };
+        let names =
+            |count: usize| Prediction::Texts((0..count).map(|class| self.class_name(class)).collect());
+        let means: Vec<f32> = logits.iter().map(|logit| self.mean(*logit)).collect();
+        let (probabilities, class) = match self.kind {
+            HeadKind::Regression => {
+                put("predictions", Prediction::Floats(means));
+                return out;
             }
-            Self::Binary(_) => {
-                let positive = sigmoid(logits[0]);
-                (vec![1.0 - positive, positive], usize::from(logits[0] > 0.0))
+            HeadKind::Poisson | HeadKind::LogisticRegression => {
+                put("predictions", Prediction::Floats(means));
+                put("logits", Prediction::Floats(logits.to_vec()));
+                return out;
             }
-            Self::MultiClass(..) => {
+            HeadKind::MultiLabel => {
+                put("logits", Prediction::Floats(logits.to_vec()));
+                put("probabilities", Prediction::Floats(means));
+                put("classes", names(self.size));
+                return out;
+            }
+            HeadKind::Binary => {
+                put("logistic", Prediction::Floats(means.clone()));
+                (vec![1.0 - means[0], means[0]], usize::from(logits[0] > 0.0))
+            }
+            HeadKind::MultiClass => {
                 let mut probabilities = logits.to_vec();
                 softmax_in_place(&mut probabilities);
-                let best =
-                    (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap_or(0);
-                (probabilities, best)
+                (probabilities, largest(logits))
             }
         };
         let count = probabilities.len();
-        let names: Vec<String> = (0..count).map(|class| self.class_name(class)).collect();
-        let mut out = BTreeMap::from([
-            ("logits".to_owned(), Prediction::Floats(logits.to_vec())),
-            ("class_ids".to_owned(), Prediction::Ints(vec![class as i64])),
-            ("classes".to_owned(), Prediction::Texts(vec![names[class].clone()])),
-            ("all_class_ids".to_owned(), Prediction::Ints((0..count as i64).collect())),
-            ("all_classes".to_owned(), Prediction::Texts(names)),
-        ]);
-        if let Self::Binary(_) = self {
-            out.insert("logistic".to_owned(), Prediction::Floats(vec![probabilities[1]]));
-        }
-        out.insert("probabilities".to_owned(), Prediction::Floats(probabilities));
+        put("logits", Prediction::Floats(logits.to_vec()));
+        put("class_ids", Prediction::Ints(vec![class as i64]));
+        put("classes", Prediction::Texts(vec![self.class_name(class)]));
+        put("all_class_ids", Prediction::Ints((0..count as i64).collect()));
+        put("all_classes", names(count));
+        put("probabilities", Prediction::Floats(probabilities));
         out
     }
 
     fn class_name(&self, class: usize) -> String {
-        match self {
-            Self::MultiClass(Some(classes), _) => classes[class].clone(),
-            _ => class.to_string(),
+        match &self.names {
+            Some(names) => names.get(class).cloned().unwrap_or_default(),
+            None => class.to_string(),
         }
     }
 }
 
-fn matches_text(pattern: &[u8], text: &[u8]) -> bool {
-    match pattern.strip_suffix(b"*") {
-        Some(prefix) => text.starts_with(prefix),
-        None => pattern == text,
-    }
+/// The first of the largest logits.
+fn largest(logits: &[f32]) -> usize {
+    (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap_or(0)
 }
 
-fn unknown(text: &[u8], classes: &[String]) -> String {
-    format!("label \"{}\" is not in the vocabulary {}", text.escape_ascii(), classes.join(", "))
+/// Stirling's approximation of `ln z!`, 0 up to 1 (`tf.nn.log_poisson_loss` with the full loss).
+fn stirling(label: f32) -> f32 {
+    if label > 1.0 { label * label.ln() - label + 0.5 * (std::f32::consts::TAU * label).ln() } else { 0.0 }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Central differences of the loss, at some logits.
-    #[test]
-    fn gradients_of_all_heads_agree_with_finite_differences() {
-        for head in [Head::Binary(None), Head::MultiClass(None, 3), Head::Regression] {
-            let units = head.units();
-            let logits: Vec<f32> = (0..4 * units).map(|index| (index as f32 * 0.37).sin() * 2.0).collect();
-            let labels = [1.0, 0.0, 1.0, 0.0];
-            let weights = [1.0, 0.5, 2.0, 0.0];
-            let (mut delta, mut scratch) = (Vec::new(), Vec::new());
-            head.loss(&logits, &labels, Some(&weights), &mut delta);
-            for place in 0..logits.len() {
-                let mut at = |step: f32| {
-                    let mut moved = logits.clone();
-                    moved[place] += step;
-                    head.loss(&moved, &labels, Some(&weights), &mut scratch)
-                };
-                let numeric = (at(1e-2) - at(-1e-2)) / 2e-2;
-                assert!(
-                    (numeric - f64::from(delta[place])).abs() < 1e-3,
-                    "{head:?} logit {place}: {numeric} {}",
-                    delta[place]
-                );
-            }
-        }
-    }
-}
+mod tests;

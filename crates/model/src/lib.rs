@@ -1,20 +1,27 @@
 //! Models: what they compute for a batch, and the premade estimators.
 //!
 //! [`Model`] is the one interface between a model and everything that trains, scores or serves it. [`Canned`] is
-//! every premade estimator: a linear part, a deep part or both, under a head.
+//! every premade estimator: a linear part, a deep part or both, under a head. Its pieces, [`InputLayer`],
+//! [`LinearModel`], [`Head`] and the metrics, serve a model of the user's own as well.
 
+mod activation;
+mod batch_norm;
 mod canned;
-mod dnn;
+mod cross_layer;
 mod error;
+mod factorization;
 mod head;
 mod input_fn;
+mod input_layer;
 mod linear;
-mod metric;
+pub mod metric;
 mod model;
+mod tower;
 
 pub use canned::{Canned, Example, Scratch};
 pub use error::Error;
 pub use head::{Head, HeadMetrics};
 pub use input_fn::{Part, Shard, input_options};
-pub use metric::{Auc, ExactAuc};
+pub use input_layer::InputLayer;
+pub use linear::LinearModel;
 pub use model::{Model, Outcome, Prediction, Scores};

@@ -1,103 +1,129 @@
 //! The linear part: `logits = Σ weights of a row's ids + Σ x w + bias` (`tf.compat.v1.feature_column.linear_model`).
 
 use trainyard_feature_column::{FeatureColumns, Features};
+use trainyard_run_config::Combiner;
 use trainyard_tensor::{add_bias, add_column_sums};
 use trainyard_variable::{Access, Gradients, Initializer, Read, Reads, Values, VariableSpec};
 
-/// Optimizer group of the linear part.
-pub(crate) const GROUP: &str = "linear";
-
 /// Which variables the linear part has, by index.
 #[derive(Debug, Clone)]
-pub(crate) struct Linear {
+pub struct LinearModel {
     units: usize,
-    /// (numeric feature, variable).
-    numeric: Vec<(usize, usize)>,
-    /// (categorical feature, variable).
+    combiner: Combiner,
+    numeric: Vec<Dense>,
+    /// (ids by place, variable).
     categorical: Vec<(usize, usize)>,
     bias: usize,
 }
 
-impl Linear {
-    /// Adds the variables of the part, zeros all, in order of name.
-    pub(crate) fn new(columns: &FeatureColumns, units: usize, variables: &mut Vec<VariableSpec>) -> Self {
-        let mut add = |name: String, rows: usize, access: Access| {
-            let shape = vec![rows, units];
-            let optimizer_group = GROUP.to_owned();
-            variables.push(VariableSpec {
-                name,
-                shape,
-                access,
-                initializer: Initializer::Zeros,
-                optimizer_group,
-            });
+/// The numbers of a feature: first place, width, variable.
+#[derive(Debug, Clone)]
+struct Dense {
+    begin: usize,
+    width: usize,
+    variable: usize,
+}
+
+impl LinearModel {
+    /// Adds the variables of the `wide` features, zeros all, named `<scope>/<column>/weights`, and the bias,
+    /// `<scope>/bias_weights`, updated by `optimizer_group`.
+    pub fn new(
+        columns: &FeatureColumns,
+        units: usize,
+        combiner: Combiner,
+        scope: &str,
+        optimizer_group: &str,
+        variables: &mut Vec<VariableSpec>,
+    ) -> Self {
+        let mut model = Self::bias_only(units, String::new(), optimizer_group, &mut Vec::new());
+        model.combiner = combiner;
+        let mut add = |feature: &str, rows: usize, access: Access| {
+            let name = format!("{scope}/{feature}/weights");
+            variables.push(zeros(name, vec![rows, units], access, optimizer_group));
             variables.len() - 1
         };
-        let name = |feature: &str| format!("linear/linear_model/{feature}/weights");
-        let numeric = columns.numeric.iter().enumerate().filter(|(_, column)| column.wide);
-        let numeric =
-            numeric.map(|(place, column)| (place, add(name(&column.name), 1, Access::Whole))).collect();
-        let categorical = columns.categorical.iter().enumerate().filter(|(_, column)| column.wide);
-        let categorical = categorical
-            .map(|(place, column)| (place, add(name(&column.name), column.buckets as usize, Access::Rows)))
-            .collect();
-        let shape = vec![units];
-        variables.push(VariableSpec {
-            name: "linear/linear_model/bias_weights".to_owned(),
-            shape,
-            access: Access::Whole,
-            initializer: Initializer::Zeros,
-            optimizer_group: GROUP.to_owned(),
-        });
-        Self { units, numeric, categorical, bias: variables.len() - 1 }
+        for column in columns.numeric.iter().filter(|column| column.wide) {
+            let variable = add(&column.name, column.width, Access::Whole);
+            model.numeric.push(Dense { begin: column.begin, width: column.width, variable });
+        }
+        for (place, column) in columns.categorical.iter().enumerate().filter(|(_, column)| column.wide) {
+            let variable = add(&column.name, column.buckets as usize, Access::Rows);
+            model.categorical.push((place, variable));
+        }
+        let bias = format!("{scope}/bias_weights");
+        variables.push(zeros(bias, vec![units], Access::Whole, optimizer_group));
+        model.bias = variables.len() - 1;
+        model
     }
 
-    pub(crate) fn reads(&self, features: &Features, reads: &mut Reads) {
-        for &(feature, variable) in &self.categorical {
-            reads[variable] = Read::Rows(features.ids[feature].unique.clone());
+    /// Adds a bias of this name, and nothing else.
+    pub fn bias_only(
+        units: usize,
+        name: String,
+        optimizer_group: &str,
+        variables: &mut Vec<VariableSpec>,
+    ) -> Self {
+        variables.push(zeros(name, vec![units], Access::Whole, optimizer_group));
+        let (numeric, categorical) = (Vec::new(), Vec::new());
+        Self { units, combiner: Combiner::Sum, numeric, categorical, bias: variables.len() - 1 }
+    }
+
+    /// Names the rows that a batch reads.
+    pub fn reads(&self, features: &Features, reads: &mut Reads) {
+        for &(ids, variable) in &self.categorical {
+            reads[variable] = Read::Rows(features.ids[ids].unique.clone());
         }
     }
 
     /// Adds the part's logits, `rows x units`.
-    pub(crate) fn forward(&self, features: &Features, values: &Values, logits: &mut [f32]) {
+    pub fn forward(&self, features: &Features, values: &Values, logits: &mut [f32]) {
         let (units, width) = (self.units, features.numbers.len().checked_div(features.rows).unwrap_or(0));
         add_bias(logits, &values[self.bias]);
-        for &(feature, variable) in &self.categorical {
-            let (ids, weights) = (&features.ids[feature], &values[variable]);
+        for &(ids, variable) in &self.categorical {
+            let (ids, weights) = (&features.ids[ids], &values[variable]);
             for (row, logits) in logits.chunks_exact_mut(units).enumerate() {
-                for &place in ids.of_row(row) {
-                    let weights = &weights[place as usize * units..][..units];
-                    logits.iter_mut().zip(weights).for_each(|(logit, weight)| *logit += weight);
-                }
+                ids.shares(row, self.combiner, |place, share| {
+                    let weights = &weights[place * units..][..units];
+                    logits.iter_mut().zip(weights).for_each(|(logit, weight)| *logit += share * weight);
+                });
             }
         }
-        for &(feature, variable) in &self.numeric {
+        for dense in &self.numeric {
             for (row, logits) in logits.chunks_exact_mut(units).enumerate() {
-                let x = features.numbers[row * width + feature];
-                logits.iter_mut().zip(&values[variable]).for_each(|(logit, weight)| *logit += x * weight);
+                let numbers = &features.numbers[row * width + dense.begin..][..dense.width];
+                for (x, weights) in numbers.iter().zip(values[dense.variable].chunks_exact(units)) {
+                    logits.iter_mut().zip(weights).for_each(|(logit, weight)| *logit += x * weight);
+                }
             }
         }
     }
 
-    /// Writes the part's gradients, given that of the logits.
-    pub(crate) fn backward(&self, features: &Features, delta: &[f32], gradients: &mut Gradients) {
+    /// Adds the part's gradients, given that of the logits.
+    pub fn backward(&self, features: &Features, delta: &[f32], gradients: &mut Gradients) {
         let (units, width) = (self.units, features.numbers.len().checked_div(features.rows).unwrap_or(0));
         add_column_sums(delta, &mut gradients[self.bias]);
-        for &(feature, variable) in &self.categorical {
-            let (ids, gradient) = (&features.ids[feature], &mut gradients[variable]);
+        for &(ids, variable) in &self.categorical {
+            let (ids, gradient) = (&features.ids[ids], &mut gradients[variable]);
             for (row, delta) in delta.chunks_exact(units).enumerate() {
-                for &place in ids.of_row(row) {
-                    let gradient = &mut gradient[place as usize * units..][..units];
-                    gradient.iter_mut().zip(delta).for_each(|(sum, delta)| *sum += delta);
+                ids.shares(row, self.combiner, |place, share| {
+                    let gradient = &mut gradient[place * units..][..units];
+                    gradient.iter_mut().zip(delta).for_each(|(sum, delta)| *sum += share * delta);
+                });
+            }
+        }
+        for dense in &self.numeric {
+            let gradient = &mut gradients[dense.variable];
+            for (row, delta) in delta.chunks_exact(units).enumerate() {
+                let numbers = &features.numbers[row * width + dense.begin..][..dense.width];
+                for (x, gradient) in numbers.iter().zip(gradient.chunks_exact_mut(units)) {
+                    gradient.iter_mut().zip(delta).for_each(|(sum, delta)| *sum += x * delta);
                 }
             }
         }
-        for &(feature, variable) in &self.numeric {
-            let gradient = &mut gradients[variable];
-            for (row, delta) in delta.chunks_exact(units).enumerate() {
-                let x = features.numbers[row * width + feature];
-                gradient.iter_mut().zip(delta).for_each(|(sum, delta)| *sum += x * delta);
-            }
-        }
     }
+}
+
+fn zeros(name: String, shape: Vec<usize>, access: Access, optimizer_group: &str) -> VariableSpec {
+    let optimizer_group = optimizer_group.to_owned();
+    VariableSpec { name, shape, access, initializer: Initializer::Zeros, optimizer_group }
 }

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use trainyard_input::{BadRows, Batch, Dataset, Format, Options, Sharding};
 use trainyard_model::{Canned, Error, Model, Prediction};
 use trainyard_run_config::Job;
-use trainyard_variable::{Read, Values};
+use trainyard_variable::{MOVING_AVERAGE, Read, Values};
 
 const FEATURES: &str = r#"
 model_dir = "unused"
@@ -51,19 +51,35 @@ max_steps = 1
 
 fn model(kind: &str, label: &str) -> Canned {
     let mut text = FEATURES.replace("LABEL", label);
-    if kind.starts_with("linear") {
+    if kind.starts_with("baseline") {
+        text = text[..text.find("[[feature]]").unwrap()].to_owned() + "[train]\nmax_steps = 1\n[model]\n";
+    } else if kind.starts_with("linear") {
         text = text
             .replace("deep = true\n", "")
             .replace("deep = { embedding = 3 }\n", "")
             .replace("deep = { indicator = true }\n", "");
     } else {
-        text.push_str("[model]\nhidden_units = [6, 4]\n");
+        // A smooth activation: finite differences know nothing of kinks.
+        text.push_str("[model]\nhidden_units = [6, 4]\nactivation = \"tanh\"\n");
     }
-    if kind.starts_with("dnn_c") || kind.starts_with("dnn_r") {
+    if kind.starts_with("dnn_c") || kind.starts_with("dnn_r") || kind.starts_with("dcn") {
         text = text
             .replace("wide = true\n", "")
-            .replace("buckets = 5\n", "buckets = 5\ndeep = { embedding = 2 }\n");
+            .replace("buckets = 5\n", "buckets = 5\ndeep = { embedding = 2, max_norm = 0.4 }\n");
     }
+    if kind.contains("fm") {
+        text = text.replace("buckets = 5\n", "buckets = 5\ndeep = { embedding = 3, combiner = \"sum\" }\n");
+    }
+    if kind.starts_with("fm") {
+        text = text.replace("hidden_units = [6, 4]\nactivation = \"tanh\"\n", "");
+    }
+    let kind = match kind.strip_suffix(" normalised") {
+        Some(kind) => {
+            text.push_str("batch_norm = true\n");
+            kind
+        }
+        None => kind,
+    };
     if !text.contains("[model]") {
         text.push_str("[model]\n");
     }
@@ -120,6 +136,11 @@ fn gradients_agree_with_finite_differences() {
         ("dnn_linear_combined_classifier", ""),
         ("dnn_linear_combined_regressor", ""),
         ("dnn_linear_combined_classifier", ", vocabulary = [\"0\", \"1\", \"2\"]"),
+        ("dnn_classifier normalised", ""),
+        ("fm_classifier", ""),
+        ("deepfm_classifier", ""),
+        ("dcn_classifier", ""),
+        ("baseline_classifier", ", vocabulary = [\"0\", \"1\", \"2\"]"),
     ] {
         for seed in [1, 2] {
             let model = model(kind, label);
@@ -129,6 +150,9 @@ fn gradients_agree_with_finite_differences() {
             model.train(&features, &values, &mut gradients, &mut scratch).unwrap();
             let step = 2e-3;
             for variable in 0..values.len() {
+                if model.variables()[variable].optimizer_group == MOVING_AVERAGE {
+                    continue;
+                }
                 for place in 0..values[variable].len() {
                     let before = values[variable][place];
                     let mut loss_at = |value: f32| {

@@ -1,23 +1,105 @@
-//! Adam: `m += (1-β1)(g-m); v += (1-β2)(g²-v); x -= α m / (√v + ε)` (`ApplyAdam`; Kingma and Ba 2015).
+//! Adam (Kingma and Ba 2015), and AMSGrad (Reddi, Kale and Kumar 2018).
 
-/// Returns `lr √(1-β2ᵗ) / (1-β1ᵗ)` at step `t`, from 1.
-pub(crate) fn corrected_rate(learning_rate: f32, beta1: f32, beta2: f32, step: u64) -> f32 {
-    let t = step.max(1) as f64;
-    let (one, two) = (1.0 - f64::from(beta1).powf(t), 1.0 - f64::from(beta2).powf(t));
-    (f64::from(learning_rate) * two.sqrt() / one) as f32
+use serde::{Deserialize, Serialize};
+
+use crate::error::{fraction, positive};
+use crate::rule::Rule;
+use crate::{Error, LearningRate, Slot};
+
+/// `m += (1-β1)(g-m); s += (1-β2)(g²-s); v -= α m / (√s + ε)` with `α = lr √(1-β2ᵗ) / (1-β1ᵗ)`
+/// (`tf.compat.v1.train.AdamOptimizer`, `ApplyAdam`). With `amsgrad` the divisor is the largest `s` so far.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Adam {
+    /// Above 0; 0.001 by default.
+    #[serde(default = "LearningRate::thousandth")]
+    pub learning_rate: LearningRate,
+    /// Decay of the first moment, in [0, 1); 0.9 by default.
+    #[serde(default = "default_beta1")]
+    pub beta1: f32,
+    /// Decay of the second moment, in [0, 1); 0.999 by default.
+    #[serde(default = "default_beta2")]
+    pub beta2: f32,
+    /// Added to the root ("epsilon hat"), above 0; 1e-8 by default (1e-7 in Keras).
+    #[serde(default = "default_epsilon")]
+    pub epsilon: f32,
+    /// False by default.
+    #[serde(default)]
+    pub amsgrad: bool,
+    /// Whether rows outside the batch rest. False by default: as in TensorFlow, each step decays the moments of the
+    /// whole table and moves all of it.
+    #[serde(default)]
+    pub lazy: bool,
 }
 
-pub(crate) fn apply(
-    rate: f32,
-    [beta1, beta2, epsilon]: [f32; 3],
-    values: &mut [f32],
-    m: &mut [f32],
-    v: &mut [f32],
-    gradient: &[f32],
-) {
-    for (((value, m), v), g) in values.iter_mut().zip(m).zip(v).zip(gradient) {
-        *m += (1.0 - beta1) * (g - *m);
-        *v += (1.0 - beta2) * (g * g - *v);
-        *value -= rate * *m / (v.sqrt() + epsilon);
+fn default_beta1() -> f32 {
+    0.9
+}
+
+fn default_beta2() -> f32 {
+    0.999
+}
+
+fn default_epsilon() -> f32 {
+    1e-8
+}
+
+/// Adam without AMSGrad, which needs a slot less.
+pub(crate) struct Plain<'a>(pub(crate) &'a Adam);
+
+impl Adam {
+    /// Returns `lr √(1-β2ᵗ) / (1-β1ᵗ)` at step `t`, from 1.
+    fn corrected_rate(&self, step: u64) -> f32 {
+        let t = step.max(1) as f64;
+        let (one, two) = (1.0 - f64::from(self.beta1).powf(t), 1.0 - f64::from(self.beta2).powf(t));
+        (f64::from(self.learning_rate.at(step)) * two.sqrt() / one) as f32
+    }
+}
+
+impl Rule<3> for Adam {
+    fn validate(&self) -> Result<(), Error> {
+        self.learning_rate.validate()?;
+        fraction("beta1", self.beta1)?;
+        fraction("beta2", self.beta2)?;
+        positive("epsilon", self.epsilon)
+    }
+
+    fn slots(&self) -> [Slot; 3] {
+        [Slot::new("m", 0.0), Slot::new("v", 0.0), Slot::new("vhat", 0.0)]
+    }
+
+    fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 3], &[f32]) {
+        let (rate, epsilon) = (self.corrected_rate(step), self.epsilon);
+        let (one, two) = (1.0 - self.beta1, 1.0 - self.beta2);
+        move |values, [m, v, most], gradient| {
+            let moments = m.iter_mut().zip(v).zip(most);
+            for ((value, ((m, s), most)), g) in values.iter_mut().zip(moments).zip(gradient) {
+                *m += one * (g - *m);
+                *s += two * (g * g - *s);
+                *most = most.max(*s);
+                *value -= rate * *m / (most.sqrt() + epsilon);
+            }
+        }
+    }
+}
+
+impl Rule<2> for Plain<'_> {
+    fn validate(&self) -> Result<(), Error> {
+        self.0.validate()
+    }
+
+    fn slots(&self) -> [Slot; 2] {
+        [Slot::new("m", 0.0), Slot::new("v", 0.0)]
+    }
+
+    fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 2], &[f32]) {
+        let (rate, epsilon) = (self.0.corrected_rate(step), self.0.epsilon);
+        let (one, two) = (1.0 - self.0.beta1, 1.0 - self.0.beta2);
+        move |values, [m, v], gradient| {
+            for (((value, m), s), g) in values.iter_mut().zip(m).zip(v).zip(gradient) {
+                *m += one * (g - *m);
+                *s += two * (g * g - *s);
+                *value -= rate * *m / (s.sqrt() + epsilon);
+            }
+        }
     }
 }

@@ -1,60 +1,96 @@
-//! FTRL-Proximal (`ApplyFtrlV2`; McMahan et al. 2013):
-//! `g' = g + 2 s v; n = a + g²; z += g' - (n^-p - a^-p)/lr v; v = |z| > l1 ? (sign(z) l1 - z)/(n^-p/lr + 2 l2) : 0; a = n`.
-//!
-//! The first update of a row rebuilds its value from `z`: a first value other than 0 does not survive it.
+//! FTRL-Proximal (McMahan et al. 2013).
 
-use crate::OptimizerConfig;
+use serde::{Deserialize, Serialize};
 
-/// The hyper-parameters, unpacked once per call.
+use crate::adagrad::default_accumulator;
+use crate::error::{not_negative, require};
+use crate::rule::Rule;
+use crate::{Error, LearningRate, Slot};
+
+/// `g' = g + 2 s v; n = a + g²; z += g' - (n^-p - a^-p)/lr v; v = |z| > l1 ? (sign(z) l1 - z)/(n^-p/lr + 2 l2) : 0;
+/// a = n` (`tf.compat.v1.train.FtrlOptimizer`, `ApplyFtrlV2`).
+///
+/// The first update of a row rebuilds its value from `z`: a first value other than 0 does not survive it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ftrl {
+    /// Above 0.
+    pub learning_rate: LearningRate,
+    /// `p`, at most 0; -0.5 by default.
+    #[serde(default = "default_power")]
+    pub learning_rate_power: f32,
+    /// First value of `a`, at least 0; 0.1 by default.
+    #[serde(default = "default_accumulator")]
+    pub initial_accumulator_value: f32,
+    /// At least 0; 0 by default.
+    #[serde(default)]
+    pub l1_regularization_strength: f32,
+    /// At least 0; 0 by default.
+    #[serde(default)]
+    pub l2_regularization_strength: f32,
+    /// `s`, at least 0; 0 by default.
+    #[serde(default)]
+    pub l2_shrinkage_regularization_strength: f32,
+    /// At least 0; 0 by default. Adds `beta / (2 lr)` to `l2`.
+    #[serde(default)]
+    pub beta: f32,
+}
+
+fn default_power() -> f32 {
+    -0.5
+}
+
+impl Rule<2> for Ftrl {
+    fn validate(&self) -> Result<(), Error> {
+        self.learning_rate.validate()?;
+        let power = self.learning_rate_power;
+        require(power <= 0.0 && power.is_finite(), "learning_rate_power", "<= 0", power)?;
+        not_negative("initial_accumulator_value", self.initial_accumulator_value)?;
+        not_negative("l1_regularization_strength", self.l1_regularization_strength)?;
+        not_negative("l2_regularization_strength", self.l2_regularization_strength)?;
+        not_negative("l2_shrinkage_regularization_strength", self.l2_shrinkage_regularization_strength)?;
+        not_negative("beta", self.beta)
+    }
+
+    fn slots(&self) -> [Slot; 2] {
+        [Slot::new("accum", self.initial_accumulator_value), Slot::new("linear", 0.0)]
+    }
+
+    fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 2], &[f32]) {
+        let rate = self.learning_rate.at(step);
+        let terms = Terms {
+            inverse_rate: 1.0 / rate,
+            l1: self.l1_regularization_strength,
+            l2: self.l2_regularization_strength + self.beta / (2.0 * rate),
+            shrinkage: self.l2_shrinkage_regularization_strength,
+        };
+        let power = -self.learning_rate_power;
+        move |values, slots, gradient| {
+            if power == 0.5 {
+                // The default power, as a root: a tenth of the cost of powf, and it vectorises.
+                terms.apply(f32::sqrt, values, slots, gradient);
+            } else {
+                terms.apply(|x: f32| x.powf(power), values, slots, gradient);
+            }
+        }
+    }
+}
+
+/// The hyper-parameters, ready for arithmetic.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rule {
+struct Terms {
     inverse_rate: f32,
-    power: f32,
     l1: f32,
     l2: f32,
     shrinkage: f32,
 }
 
-impl Rule {
-    /// # Panics
-    /// The configuration is another rule's.
-    pub(crate) fn new(config: &OptimizerConfig) -> Self {
-        match *config {
-            OptimizerConfig::Ftrl {
-                learning_rate,
-                learning_rate_power,
-                l1_regularization_strength,
-                l2_regularization_strength,
-                l2_shrinkage_regularization_strength,
-                beta,
-                ..
-            } => Self {
-                inverse_rate: 1.0 / learning_rate,
-                power: -learning_rate_power,
-                l1: l1_regularization_strength,
-                l2: l2_regularization_strength + beta / (2.0 * learning_rate),
-                shrinkage: l2_shrinkage_regularization_strength,
-            },
-            _ => panic!("{config:?} is not ftrl"),
-        }
-    }
-
-    pub(crate) fn apply(&self, values: &mut [f32], accum: &mut [f32], linear: &mut [f32], gradient: &[f32]) {
-        if self.power == 0.5 {
-            // The default power, as a root: a tenth of the cost of powf, and it vectorises.
-            self.apply_with(f32::sqrt, values, accum, linear, gradient);
-        } else {
-            self.apply_with(|x: f32| x.powf(self.power), values, accum, linear, gradient);
-        }
-    }
-
+impl Terms {
     #[inline]
-    fn apply_with(
+    fn apply(
         &self,
         power: impl Fn(f32) -> f32,
         values: &mut [f32],
-        accum: &mut [f32],
-        linear: &mut [f32],
+        [accum, linear]: [&mut [f32]; 2],
         gradient: &[f32],
     ) {
         for (((value, a), z), g) in values.iter_mut().zip(accum).zip(linear).zip(gradient) {

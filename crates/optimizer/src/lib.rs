@@ -3,10 +3,34 @@
 //! A rule is a formula and the slots it needs; where the values live, and who may change them, is the parameter
 //! store's business. Formulas are TensorFlow's (`tensorflow/core/kernels/training_ops.cc`), in single precision.
 
+mod adadelta;
 mod adagrad;
+mod adagrad_da;
 mod adam;
+mod clipping;
 mod config;
+mod error;
 mod ftrl;
+mod learning_rate;
+mod momentum;
+mod proximal;
+mod rmsprop;
+mod rule;
+mod schedule;
 mod sgd;
 
-pub use config::{Error, OptimizerConfig, Slot};
+pub use adadelta::Adadelta;
+pub use adagrad::Adagrad;
+pub use adagrad_da::AdagradDa;
+pub use adam::Adam;
+pub use clipping::Clipping;
+pub use config::OptimizerConfig;
+pub use error::Error;
+pub use ftrl::Ftrl;
+pub use learning_rate::LearningRate;
+pub use momentum::{KerasMomentum, Momentum};
+pub use proximal::{ProximalAdagrad, ProximalSgd};
+pub use rmsprop::{KerasRmsProp, RmsProp};
+pub use rule::Slot;
+pub use schedule::Schedule;
+pub use sgd::Sgd;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
 use trainyard_cluster_spec::Task;
-use trainyard_variable::VariableSpec;
+use trainyard_variable::{Access, VariableSpec};
 
 use crate::sessions::{Admission, Sessions};
 use crate::slice::{Slice, SliceValues};
@@ -53,6 +53,8 @@ pub struct Store {
     turns: DashMap<Task, Arc<Mutex<()>>>,
     ledger: Mutex<Ledger>,
     slices: DashMap<u32, Arc<Slice>>,
+    /// Parts of tables whose rule moves all rows at each step.
+    restless: RwLock<Vec<(u32, Arc<Slice>)>>,
 }
 
 impl Store {
@@ -72,6 +74,7 @@ impl Store {
             turns: DashMap::new(),
             ledger: Mutex::new(Ledger::default()),
             slices: DashMap::new(),
+            restless: RwLock::new(Vec::new()),
         }
     }
 
@@ -124,8 +127,14 @@ impl Store {
         control.state = State::Empty;
         let _alone = self.cut.write();
         self.slices.clear();
+        self.restless.write().clear();
         for (number, slice) in build_slices(&prepare)? {
-            self.slices.insert(number, Arc::new(slice));
+            let by_row = prepare.variables[slice.variable].access == Access::Rows;
+            let slice = Arc::new(slice);
+            if by_row && slice.optimizer.moves_all_rows() {
+                self.restless.write().push((number, Arc::clone(&slice)));
+            }
+            self.slices.insert(number, slice);
         }
         let restore = prepare.restore.as_ref();
         let mut ledger = Ledger {
@@ -274,6 +283,12 @@ impl Store {
         }
         for (_, slice, rows) in &rows {
             slice.apply_rows(pushed.version, rows, take(&mut rest, rows.len() * slice.width), &mut scratch);
+        }
+        // Of tables whose rule moves all rows at each step, the parts that this batch names no row of.
+        for (number, slice) in self.restless.read().iter() {
+            if !rows.iter().any(|(named, ..)| named == number) {
+                slice.apply_rows(pushed.version, &[], &[], &mut scratch);
+            }
         }
         Ok(pushed)
     }

@@ -72,10 +72,19 @@ pub fn cluster_id_to_wire(id: u128) -> bytes::Bytes {
     bytes::Bytes::copy_from_slice(&id.to_be_bytes())
 }
 
-/// Writes a tagged configuration (`kind` and numbers or switches) as a message.
+/// Most numbers of one parameter: the boundaries of a schedule.
+const NUMBERS_MAX: usize = 4096;
+
+/// Writes a tagged configuration (`kind` and its parameters) as a message.
 fn configuration_to_wire(config: &impl Serialize) -> v1::Configuration {
+    match serde_json::to_value(config) {
+        Ok(serde_json::Value::Object(fields)) => fields_to_wire(fields),
+        _ => v1::Configuration::default(),
+    }
+}
+
+fn fields_to_wire(fields: serde_json::Map<String, serde_json::Value>) -> v1::Configuration {
     let mut message = v1::Configuration::default();
-    let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(config) else { return message };
     for (key, field) in fields {
         let value = match field {
             serde_json::Value::String(kind) if key == "kind" => {
@@ -83,6 +92,10 @@ fn configuration_to_wire(config: &impl Serialize) -> v1::Configuration {
                 continue;
             }
             serde_json::Value::Bool(flag) => Value::Flag(flag),
+            serde_json::Value::Array(items) => Value::Numbers(v1::Numbers {
+                values: items.iter().filter_map(|item| item.as_f64()).collect(),
+            }),
+            serde_json::Value::Object(fields) => Value::Configuration(fields_to_wire(fields)),
             other => match other.as_f64() {
                 Some(number) => Value::Number(number),
                 None => continue,
@@ -99,17 +112,31 @@ fn configuration_from_wire<T: DeserializeOwned>(
 ) -> Result<T, Invalid> {
     let message = message.ok_or_else(|| invalid(field, "must be set", "nothing"))?;
     let given = format!("kind `{}`", message.kind);
+    let wrong = || invalid(field, "must be a known kind with its parameters", given);
+    match fields_from_wire(message, true) {
+        Some(fields) => serde_json::from_value(fields.into()).map_err(|_| wrong()),
+        None => Err(wrong()),
+    }
+}
+
+/// Nothing where a configuration holds one that holds another, or more numbers than it may.
+fn fields_from_wire(
+    message: v1::Configuration,
+    outer: bool,
+) -> Option<serde_json::Map<String, serde_json::Value>> {
     let mut fields = serde_json::Map::from_iter([("kind".to_owned(), message.kind.into())]);
     for (key, parameter) in message.parameters {
-        let value = match parameter.value {
+        let value: serde_json::Value = match parameter.value {
             Some(Value::Number(number)) => number.into(),
             Some(Value::Flag(flag)) => flag.into(),
+            Some(Value::Numbers(numbers)) if numbers.values.len() <= NUMBERS_MAX => numbers.values.into(),
+            Some(Value::Configuration(inner)) if outer => fields_from_wire(inner, false)?.into(),
+            Some(_) => return None,
             None => continue,
         };
         fields.insert(key, value);
     }
-    serde_json::from_value(fields.into())
-        .map_err(|_| invalid(field, "must be a known kind with its parameters", given))
+    Some(fields)
 }
 
 /// Returns the wire form of the optimizers by group.
@@ -232,8 +259,13 @@ mod tests {
             optimizer_group: "dnn".into(),
         };
         assert_eq!(variables_from_wire(vec![variable_to_wire(&spec)]), Ok(vec![spec]));
-        let adam = OptimizerConfig::Sgd { learning_rate: 0.1 };
-        let optimizers = BTreeMap::from([("dnn".to_owned(), adam)]);
+        let schedule = serde_json::json!({
+            "kind": "adam", "lazy": true, "beta1": 0.5,
+            "learning_rate": {"kind": "piecewise_constant", "boundaries": [10.0], "values": [0.5, 0.25]},
+        });
+        let adam: OptimizerConfig = serde_json::from_value(schedule).unwrap();
+        let optimizers =
+            BTreeMap::from([("dnn".to_owned(), adam), ("linear".to_owned(), OptimizerConfig::sgd(0.5))]);
         assert_eq!(optimizers_from_wire(optimizers_to_wire(&optimizers)), Ok(optimizers));
     }
 

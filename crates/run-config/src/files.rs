@@ -30,6 +30,16 @@ pub fn resolve_files(job: &Job, part: &InputPart) -> Result<Vec<PathBuf>, Diagno
     Ok(out)
 }
 
+/// Returns where a path of a job lies: as it is, or beside the job file if it is there and only there.
+pub fn resolve_path(job: &Job, path: &str) -> PathBuf {
+    let beside = job.path.parent().unwrap_or(Path::new("")).join(path);
+    let here = PathBuf::from(path);
+    // The prefix of a TensorFlow checkpoint is no file itself.
+    let index = |path: &Path| PathBuf::from(format!("{}.index", path.display()));
+    let exists = |path: &Path| path.exists() || index(path).exists();
+    if !exists(&here) && exists(&beside) { beside } else { here }
+}
+
 fn matches(pattern: &Path) -> Vec<PathBuf> {
     if pattern.is_file() {
         return vec![pattern.to_owned()];

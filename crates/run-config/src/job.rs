@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::{FeatureConfig, ModelConfig, OptimizerSection};
+
 /// One training run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Job {
@@ -104,6 +106,8 @@ pub struct LabelConfig {
     pub positive: Option<String>,
     /// Texts of the classes, in class order.
     pub vocabulary: Option<Vec<String>>,
+    /// Byte between the labels of one record, for heads that take several; `|` by default.
+    pub separator: u8,
 }
 
 /// How records are divided over the workers.
@@ -135,152 +139,27 @@ pub struct InputPart {
     pub prefetch_batches: usize,
 }
 
-/// One `[[feature]]`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FeatureConfig {
-    /// Name, unique in the job. By default the column's name, `<column>_bucketized` for buckets, the parts joined by
-    /// `_X_` for a cross.
-    pub name: String,
-    /// What it is made of.
-    pub kind: FeatureKind,
-    /// Whether it feeds the linear part.
-    pub wide: bool,
-    /// How it feeds the deep part.
-    pub deep: Option<Deep>,
-}
-
-/// How a feature enters the deep part.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Deep {
-    /// A numeric value as it is.
-    Value,
-    /// One position per bucket.
-    Indicator,
-    /// A learned vector of this many values, the mean over a row's ids.
-    Embedding(usize),
-}
-
-/// Transformations of a numeric column.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Normalizer {
-    /// As it is.
-    None,
-    /// `ln(1 + max(x, 0))`.
-    Log1p,
-    /// `(x - mean) / stddev`.
-    Standardize {
-        /// Subtracted.
-        mean: f32,
-        /// Divided by; not 0.
-        stddev: f32,
-    },
-}
-
-/// Feature column kinds (`tf.feature_column`).
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-pub enum FeatureKind {
-    /// `numeric_column`.
-    Numeric {
-        /// Input column.
-        column: String,
-        /// Applied to each value.
-        normalizer: Normalizer,
-        /// Stands for a missing value; absent = a missing value is a bad row.
-        default: Option<f32>,
-    },
-    /// `bucketized_column`.
-    Bucketized {
-        /// Input column.
-        column: String,
-        /// Strictly ascending.
-        boundaries: Vec<f32>,
-        /// Stands for a missing value; absent = a missing value is a bad row.
-        default: Option<f32>,
-    },
-    /// `categorical_column_with_hash_bucket` over text.
-    Hashed {
-        /// Input column.
-        column: String,
-        /// Number of buckets, at least 1.
-        buckets: u32,
-    },
-    /// `categorical_column_with_vocabulary_list` (or `_file`, read when the job was).
-    Vocabulary {
-        /// Input column.
-        column: String,
-        /// Values, in id order, without repetition.
-        values: Vec<String>,
-        /// Buckets for values that are not listed; 0 = such a value has no id.
-        oov_buckets: u32,
-    },
-    /// `categorical_column_with_identity`.
-    Identity {
-        /// Input column.
-        column: String,
-        /// Number of ids, at least 1.
-        buckets: u32,
-        /// Stands for an id out of range; absent = such an id is a bad row.
-        default: Option<u32>,
-    },
-    /// `crossed_column`.
-    Crossed {
-        /// Names of other features (bucketized) or input columns, at least 2, in hashing order.
-        keys: Vec<String>,
-        /// Number of buckets, at least 1.
-        buckets: u32,
-    },
-}
-
-/// Premade estimators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ModelKind {
-    /// `LinearClassifier`.
-    LinearClassifier,
-    /// `LinearRegressor`.
-    LinearRegressor,
-    /// `DNNClassifier`.
-    DnnClassifier,
-    /// `DNNRegressor`.
-    DnnRegressor,
-    /// `DNNLinearCombinedClassifier`.
-    DnnLinearCombinedClassifier,
-    /// `DNNLinearCombinedRegressor`.
-    DnnLinearCombinedRegressor,
-}
-
-/// The model.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ModelConfig {
-    /// Which premade estimator.
-    pub kind: ModelKind,
-    /// Widths of the hidden layers; empty for linear models.
-    pub hidden_units: Vec<usize>,
-    /// Classes of a classifier; 2 by default, or the length of the label vocabulary.
-    pub n_classes: usize,
-    /// Optimizer of the linear part: Ftrl with learning rate min(0.2, 1/sqrt(columns)) by default, 0.005 instead of 0.2 when combined.
-    pub linear_optimizer: OptimizerSection,
-    /// Optimizer of the deep part: Adagrad with learning rate 0.05 by default (TensorFlow 1).
-    pub dnn_optimizer: OptimizerSection,
-}
-
-/// An optimizer as written: known keys of a known kind, defaults not filled in.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct OptimizerSection {
-    /// `sgd`, `adagrad`, `adam` or `ftrl`.
-    pub kind: String,
-    /// Hyper-parameters that were given, by TensorFlow's name.
-    pub values: Vec<(String, f64)>,
-}
-
 /// When training ends (`tf.estimator.TrainSpec`).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrainSpec {
     /// Global step at which training ends, at least 1; absent = when the input is used up.
     pub max_steps: Option<u64>,
+    /// Bound on the gradients of a step, as `trainyard_optimizer::Clipping` reads it; absent = none.
+    pub clip_gradients: Option<OptimizerSection>,
+    /// Values to start from; absent = initial values.
+    pub warm_start: Option<WarmStartConfig>,
+}
+
+/// Where a new model takes its first values from (`tf.estimator.WarmStartSettings`).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WarmStartConfig {
+    /// A checkpoint of ours (a folder `model.ckpt-<step>`, or a model folder, whose latest counts), or the prefix of a
+    /// TensorFlow checkpoint. A relative path is relative to the working folder, then to the job file.
+    pub from: String,
+    /// Regular expression that the whole name of a variable must match; `.*` by default.
+    pub variables: String,
+    /// (variable of this job, name in the checkpoint), where they differ.
+    pub rename: Vec<(String, String)>,
 }
 
 /// When and how checkpoints are evaluated (`tf.estimator.EvalSpec`).
@@ -294,6 +173,8 @@ pub struct EvalSpec {
     pub throttle_secs: u64,
     /// Whether training data is evaluated too, to show overfitting; false by default.
     pub on_training_data: bool,
+    /// Column whose values divide the examples for the group AUC; absent = no such metric.
+    pub group_auc_column: Option<String>,
 }
 
 /// When an exporter writes.

@@ -3,10 +3,14 @@
 //! A file becomes a [`Job`] only when everything in it holds; otherwise every mistake is reported at once, each
 //! with its line, the rule it breaks and the nearest name that would have been right.
 
+mod feature;
 mod files;
 mod job;
+mod model;
 mod reader;
 mod section;
 
-pub use files::resolve_files;
+pub use feature::*;
+pub use files::{resolve_files, resolve_path};
 pub use job::*;
+pub use model::*;

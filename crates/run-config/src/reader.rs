@@ -74,7 +74,7 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     let strategy = section::strategy::read(root.section("strategy"));
     let mut model = model;
     if let (Some(model), Some(input)) = (&mut model, &input) {
-        section::model::settle_classes(&root, model, input);
+        section::model::settle(&root, model, input);
     }
     if let (Some(input), Some(train)) = (&input, &train)
         && input.train.epochs.is_none()

@@ -15,5 +15,5 @@ pub use initializer::Initializer;
 pub use layout::{Layout, Slice};
 pub use partitioner::Partitioner;
 pub use placement::Placement;
-pub use spec::{Access, VariableSpec};
+pub use spec::{Access, MOVING_AVERAGE, VariableSpec};
 pub use transfer::{Gradients, Read, Reads, Values};

@@ -53,3 +53,6 @@ impl VariableSpec {
         self.len() == 0
     }
 }
+
+/// Optimizer group of moving averages: no gradient moves them, and no bound on gradients holds for them.
+pub const MOVING_AVERAGE: &str = "moving_average";

@@ -1,99 +1,176 @@
 //! The metrics of an evaluation, by TensorFlow's names.
 
+use std::collections::HashMap;
+
+use trainyard_run_config::HeadKind;
 use trainyard_tensor::sigmoid;
 
-use super::Head;
-use crate::{Auc, ExactAuc, Scores};
+use super::{Head, largest};
+use crate::Scores;
+use crate::metric::{Auc, Confusion, ExactAuc, Mean};
 
 /// Running sums over the batches of an evaluation.
 #[derive(Debug, Clone, Default)]
 pub struct HeadMetrics {
-    /// Sum and number of the batches' losses.
-    batch_losses: (f64, f64),
-    /// Weighted sums over the examples.
-    weight: f64,
-    loss: f64,
-    label: f64,
-    prediction: f64,
-    correct: f64,
-    true_positive: f64,
-    predicted_positive: f64,
+    /// Plain mean of the batches' losses.
+    batches: Mean,
+    /// Weighted means over the examples.
+    loss: Mean,
+    label: Mean,
+    prediction: Mean,
+    accuracy: Mean,
+    half: Confusion,
     auc: Auc,
     exact_auc: ExactAuc,
+    /// One per threshold of the head.
+    thresholds: Vec<(Mean, Confusion)>,
+    /// One per class that the head reports.
+    classes: Vec<(Auc, Mean)>,
+    groups: HashMap<u64, ExactAuc>,
 }
 
 impl HeadMetrics {
-    /// Adds a batch.
-    pub fn add(&mut self, head: &Head, logits: &[f32], labels: &[f32], weights: Option<&[f32]>) {
+    /// Adds a batch. `groups` tells which examples belong together, one number per record.
+    pub fn add(
+        &mut self,
+        head: &Head,
+        logits: &[f32],
+        labels: &[f32],
+        weights: Option<&[f32]>,
+        groups: Option<&[u64]>,
+    ) {
         let mut scratch = Vec::new();
-        self.batch_losses.0 += head.loss(logits, labels, weights, &mut scratch);
-        self.batch_losses.1 += 1.0;
-        for (row, logits) in logits.chunks_exact(head.units()).enumerate() {
-            let (label, weight) = (labels[row], weights.map_or(1.0, |weights| weights[row]));
+        self.batches.add(head.loss(logits, labels, weights, &mut scratch), 1.0);
+        let rows = logits.chunks_exact(head.units()).zip(labels.chunks_exact(head.label_width()));
+        for (row, (logits, labels)) in rows.enumerate() {
+            let weight = weights.map_or(1.0, |weights| weights[row]);
             scratch.clear();
             scratch.extend_from_slice(logits);
-            let wide = f64::from(weight);
-            self.weight += wide;
-            self.loss += wide * f64::from(head.example(&mut scratch, label));
-            self.label += wide * f64::from(label);
-            self.example(head, logits, label, weight);
+            let share = head.losses() as f64;
+            let loss = f64::from(head.example(&mut scratch, labels));
+            self.loss.add(loss / share, f64::from(weight) * share);
+            self.example(head, logits, labels, weight);
+            if let (Some(groups), HeadKind::Binary) = (groups, head.kind) {
+                self.groups.entry(groups[row]).or_default().add(logits[0], labels[0] != 0.0, weight);
+            }
         }
     }
 
-    fn example(&mut self, head: &Head, logits: &[f32], label: f32, weight: f32) {
+    fn example(&mut self, head: &Head, logits: &[f32], labels: &[f32], weight: f32) {
         let wide = f64::from(weight);
-        match head {
-            Head::Regression => self.prediction += wide * f64::from(logits[0]),
-            Head::MultiClass(..) => {
-                let best =
-                    (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap_or(0);
-                self.correct += if best == label as usize { wide } else { 0.0 };
+        match head.kind {
+            HeadKind::Regression | HeadKind::Poisson | HeadKind::LogisticRegression => {
+                for (logit, label) in logits.iter().zip(labels) {
+                    self.label.add(f64::from(*label), wide);
+                    self.prediction.add(f64::from(head.mean(*logit)), wide);
+                }
             }
-            Head::Binary(_) => {
-                let probability = sigmoid(logits[0]);
-                let positive = logits[0] > 0.0;
-                self.prediction += wide * f64::from(probability);
-                self.correct += if label == f32::from(u8::from(positive)) { wide } else { 0.0 };
-                self.predicted_positive += if positive { wide } else { 0.0 };
-                self.true_positive += if positive && label > 0.5 { wide } else { 0.0 };
-                self.auc.add(probability, label, weight);
-                self.exact_auc.add(logits[0], label, weight);
+            HeadKind::MultiClass => {
+                let correct = largest(logits) == labels[0] as usize;
+                self.accuracy.add(f64::from(u8::from(correct)), wide);
             }
+            HeadKind::Binary => {
+                let (probability, positive) = (sigmoid(logits[0]), logits[0] > 0.0);
+                self.label.add(f64::from(labels[0]), wide);
+                self.prediction.add(f64::from(probability), wide);
+                let correct = labels[0] == f32::from(u8::from(positive));
+                self.accuracy.add(f64::from(u8::from(correct)), wide);
+                self.half.add(positive, labels[0] != 0.0, weight);
+                self.exact_auc.add(logits[0], labels[0] != 0.0, weight);
+                self.probability(head, probability, labels[0], weight);
+            }
+            HeadKind::MultiLabel => {
+                for (logit, label) in logits.iter().zip(labels) {
+                    self.probability(head, sigmoid(*logit), *label, weight);
+                }
+                self.classes.resize_with(head.classes.len(), Default::default);
+                for ((auc, mean), class) in self.classes.iter_mut().zip(&head.classes) {
+                    let probability = sigmoid(logits[*class]);
+                    auc.add(probability, labels[*class] != 0.0, weight);
+                    mean.add(f64::from(probability), wide);
+                }
+            }
+        }
+    }
+
+    fn probability(&mut self, head: &Head, probability: f32, label: f32, weight: f32) {
+        self.auc.add(probability, label != 0.0, weight);
+        self.thresholds.resize_with(head.thresholds.len(), Default::default);
+        for ((accuracy, confusion), threshold) in self.thresholds.iter_mut().zip(&head.thresholds) {
+            let positive = probability > *threshold;
+            let correct = label == f32::from(u8::from(positive));
+            accuracy.add(f64::from(u8::from(correct)), f64::from(weight));
+            confusion.add(positive, label != 0.0, weight);
         }
     }
 
     /// Returns the values so far.
     pub fn scores(&self, head: &Head) -> Scores {
-        let divide = |part: f64, whole: f64| if whole == 0.0 { 0.0 } else { part / whole };
-        let mean = |sum: f64| divide(sum, self.weight);
-        let mut scores = Scores::from([
-            ("average_loss".to_owned(), mean(self.loss)),
-            ("loss".to_owned(), divide(self.batch_losses.0, self.batch_losses.1)),
-        ]);
+        let mut scores = Scores::new();
         let mut put = |name: &str, value: f64| {
             scores.insert(name.to_owned(), value);
         };
-        match head {
-            Head::Regression => {
-                put("label/mean", mean(self.label));
-                put("prediction/mean", mean(self.prediction));
+        put("average_loss", self.loss.value());
+        put("loss", self.batches.value());
+        match head.kind {
+            HeadKind::Regression | HeadKind::Poisson | HeadKind::LogisticRegression => {
+                put("label/mean", self.label.value());
+                put("prediction/mean", self.prediction.value());
             }
-            Head::MultiClass(..) => put("accuracy", mean(self.correct)),
-            Head::Binary(_) => {
-                let label = mean(self.label);
-                put("accuracy", mean(self.correct));
-                put("accuracy_baseline", if self.weight == 0.0 { 0.0 } else { label.max(1.0 - label) });
+            HeadKind::MultiClass => put("accuracy", self.accuracy.value()),
+            HeadKind::MultiLabel => {
+                put("auc", self.auc.roc());
+                put("auc_precision_recall", self.auc.precision_recall());
+                for ((auc, mean), class) in self.classes.iter().zip(&head.classes) {
+                    // With a vocabulary TensorFlow names the class itself.
+                    let name =
+                        if head.names.is_some() { head.class_name(*class) } else { format!("class{class}") };
+                    put(&format!("auc/{name}"), auc.roc());
+                    put(&format!("auc_precision_recall/{name}"), auc.precision_recall());
+                    put(&format!("probability_mean/{name}"), mean.value());
+                }
+            }
+            HeadKind::Binary => {
+                let label = self.label.value();
+                put("accuracy", self.accuracy.value());
+                put(
+                    "accuracy_baseline",
+                    if self.label.weight() == 0.0 { 0.0 } else { label.max(1.0 - label) },
+                );
                 put("auc", self.auc.roc());
                 put("auc_precision_recall", self.auc.precision_recall());
                 put("label/mean", label);
-                put("precision", divide(self.true_positive, self.predicted_positive));
-                put("prediction/mean", mean(self.prediction));
-                put("recall", divide(self.true_positive, self.label));
+                put("precision", self.half.precision());
+                put("prediction/mean", self.prediction.value());
+                put("recall", self.half.recall());
                 if let Some(exact) = self.exact_auc.value() {
                     put("auc_exact", exact);
                 }
+                if let Some(grouped) = self.group_auc() {
+                    put("auc_group", grouped);
+                }
             }
         }
+        for ((accuracy, confusion), threshold) in self.thresholds.iter().zip(&head.thresholds) {
+            put(&format!("accuracy/positive_threshold_{threshold}"), accuracy.value());
+            put(&format!("precision/positive_threshold_{threshold}"), confusion.precision());
+            put(&format!("recall/positive_threshold_{threshold}"), confusion.recall());
+        }
         scores
+    }
+
+    /// The mean of the groups' exact areas, weighted by their examples' weights; groups of one class are left out
+    /// (Zhu et al. 2017).
+    fn group_auc(&self) -> Option<f64> {
+        let mut mean = Mean::default();
+        let mut sorted: Vec<(&u64, &ExactAuc)> = self.groups.iter().collect();
+        // In a fixed order, so that the sum is the same each time.
+        sorted.sort_by_key(|(group, _)| **group);
+        for (_, auc) in sorted {
+            if let Some(area) = auc.value() {
+                mean.add(area, auc.weight());
+            }
+        }
+        (mean.weight() > 0.0).then(|| mean.value())
     }
 }

@@ -45,7 +45,7 @@ fn prepare(global_step_max: u64) -> Prepare<'static> {
             (0, Slice { variable: 0, part: 0, rows: 0..2, width: 1, ps: 0 }),
             (2, Slice { variable: 1, part: 1, rows: 2..4, width: 2, ps: 0 }),
         ],
-        optimizers: BTreeMap::from([("sgd".to_owned(), OptimizerConfig::Sgd { learning_rate: 1.0 })]),
+        optimizers: BTreeMap::from([("sgd".to_owned(), OptimizerConfig::sgd(1.0))]),
         seed: 1,
         layout_fingerprint: FINGERPRINT,
         global_step_max,

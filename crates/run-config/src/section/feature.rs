@@ -1,6 +1,7 @@
 //! `[[feature]]`: the feature columns.
 
 mod cross;
+mod numbers;
 mod part;
 mod vocabulary;
 
@@ -8,9 +9,8 @@ use std::path::Path;
 
 use trainyard_diagnostic::{Code, Section, Value};
 
-use super::input::duplicate;
-use super::single;
-use crate::{FeatureConfig, FeatureKind, ModelKind, Normalizer};
+use super::input::separator;
+use crate::{CrossKey, Deep, FeatureConfig, FeatureKind, ModelKind};
 
 /// Most buckets of a column: row numbers are 32 bits wide.
 const BUCKETS_MAX: u64 = u32::MAX as u64;
@@ -40,21 +40,25 @@ pub(crate) fn read_all(
     model: Option<ModelKind>,
 ) -> Option<Vec<FeatureConfig>> {
     let mut features: Vec<FeatureConfig> = Vec::new();
+    let needed = model.is_none_or(|model| model.has_linear() || model.has_deep());
     if root.node("feature").is_none() {
+        if !needed {
+            return Some(features);
+        }
         root.missing_section("feature", "[[feature]]", "column = \"age\" and kind = \"numeric\"");
         return None;
     }
     let problems_before = root.problems().len();
     let sections = root.sections("feature");
-    if sections.is_empty() && root.problems().len() == problems_before {
+    if needed && sections.is_empty() && root.problems().len() == problems_before {
         root.fail(Code::E1002, "feature", "a model must have at least one feature, given none");
     }
     let mut complete = true;
-    for section in sections {
-        match read(path, &section, model) {
+    for section in &sections {
+        match read(path, section, model) {
             Some(read) => {
                 for feature in read {
-                    if features.iter().any(|have| have.name == feature.name) {
+                    if features.iter().any(|have| clash(have, &feature)) {
                         let message = format!("feature name `{}` is given twice", feature.name);
                         let problem = section.reject(Code::E1002, "name", message);
                         section
@@ -66,12 +70,28 @@ pub(crate) fn read_all(
             }
             None => complete = false,
         }
-        section.finish();
     }
     if complete {
-        cross::check(root, &features);
+        if needed {
+            part::check_use(root, &sections, &features, model);
+        }
+        cross::settle(root, &mut features);
+        part::check_tables(root, &features);
     }
+    sections.into_iter().for_each(Section::finish);
     complete.then_some(features)
+}
+
+/// Two features may share a name as long as they feed different parts, as `c` wide and `c` embedded in TensorFlow.
+fn clash(one: &FeatureConfig, other: &FeatureConfig) -> bool {
+    let unused = |feature: &FeatureConfig| !feature.wide && feature.deep.is_none();
+    let deep = match (&one.deep, &other.deep) {
+        (Some(Deep::Embedding(_)), Some(Deep::Embedding(_))) => true,
+        (Some(Deep::Embedding(_)), Some(_)) | (Some(_), Some(Deep::Embedding(_))) => false,
+        (Some(one), Some(other)) => one == other,
+        _ => false,
+    };
+    one.name == other.name && (one.wide && other.wide || deep || unused(one) || unused(other))
 }
 
 fn read(path: &Path, section: &Section<'_>, model: Option<ModelKind>) -> Option<Vec<FeatureConfig>> {
@@ -94,7 +114,8 @@ fn read(path: &Path, section: &Section<'_>, model: Option<ModelKind>) -> Option<
             "values",
             "file",
         ]);
-        section.know(&["oov_buckets", "default", "normalizer", "mean", "stddev"]);
+        section.know(&["oov_buckets", "default", "normalizer", "mean", "stddev", "shape", "separator"]);
+        section.know(&["weights", "integers", "hash_key", "size"]);
         return None;
     };
     // Everything is read before anything is given up, so that every mistake is told and no key is overlooked.
@@ -107,28 +128,44 @@ fn read(path: &Path, section: &Section<'_>, model: Option<ModelKind>) -> Option<
     if name.is_some() && kinds.as_ref().is_some_and(|kinds| kinds.len() > 1) {
         section.fail(Code::E1006, "name", "name cannot be given for several columns at once");
     }
+    let apart = match section.node("separator") {
+        Some(_) if kind != Kind::Crossed => Some(separator(section)?),
+        _ => None,
+    };
+    let weights = match kind {
+        Kind::Numeric | Kind::Bucketized => None,
+        _ => section.text("weights"),
+    };
     let parts = part::read(section, kind, model);
     let (kinds, (wide, deep)) = (kinds?, parts?);
     columns?;
     let features = kinds.into_iter().map(|kind| {
-        let name = name.clone().unwrap_or_else(|| default_name(&kind));
-        FeatureConfig { name, kind, wide, deep }
+        // Several numbers in a field need something between them.
+        let several = matches!(&kind, FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } if numbers.width > 1);
+        FeatureConfig {
+            name: name.clone().unwrap_or_else(|| default_name(&kind, weights.as_deref())),
+            separator: apart.or(several.then_some(b'|')),
+            kind,
+            weights: weights.clone(),
+            wide,
+            deep: deep.clone(),
+        }
     });
     Some(features.collect())
 }
 
-fn default_name(kind: &FeatureKind) -> String {
-    match kind {
-        FeatureKind::Bucketized { column, .. } => format!("{column}_bucketized"),
-        FeatureKind::Crossed { keys, .. } => {
-            let mut keys = keys.clone();
-            keys.sort();
-            keys.join("_X_")
-        }
-        FeatureKind::Numeric { column, .. }
-        | FeatureKind::Hashed { column, .. }
+fn default_name(kind: &FeatureKind, weights: Option<&str>) -> String {
+    let name = match kind {
+        FeatureKind::Bucketized { numbers, .. } => format!("{}_bucketized", numbers.column),
+        FeatureKind::Crossed { keys, .. } => cross::name(keys),
+        FeatureKind::Numeric(numbers) => numbers.column.clone(),
+        FeatureKind::Hashed { column, .. }
         | FeatureKind::Vocabulary { column, .. }
         | FeatureKind::Identity { column, .. } => column.clone(),
+    };
+    match weights {
+        Some(weights) => format!("{name}_weighted_by_{weights}"),
+        None => name,
     }
 }
 
@@ -191,27 +228,28 @@ fn read_kinds(
     let columns = columns.unwrap_or_default().iter().cloned();
     match kind {
         Kind::Numeric => {
-            let default = single(section, "default");
-            let normalizer = read_normalizer(section)?;
-            Some(columns.map(|column| FeatureKind::Numeric { column, normalizer, default }).collect())
+            let numbers = numbers::read(section)?;
+            Some(columns.map(|column| FeatureKind::Numeric(numbers.of(column))).collect())
         }
         Kind::Bucketized => {
-            let default = single(section, "default");
-            let boundaries = read_boundaries(section)?;
-            let bucketized =
-                |column| FeatureKind::Bucketized { column, boundaries: boundaries.clone(), default };
+            let numbers = numbers::read(section);
+            let boundaries = numbers::read_boundaries(section)?;
+            let numbers = numbers?;
+            let bucketized = |column| FeatureKind::Bucketized {
+                numbers: numbers.of(column),
+                boundaries: boundaries.clone(),
+            };
             Some(columns.map(bucketized).collect())
         }
         Kind::Hashed => {
+            let integers = section.flag("integers").unwrap_or(false);
             let buckets = read_buckets(section, count, 1)?;
-            let hashed = |(column, buckets)| FeatureKind::Hashed { column, buckets };
+            let hashed = |(column, buckets)| FeatureKind::Hashed { column, buckets, integers };
             Some(columns.zip(buckets).map(hashed).collect())
         }
         Kind::Vocabulary => {
-            let oov_buckets = section.integer("oov_buckets", 0..=BUCKETS_MAX).unwrap_or(0) as u32;
-            let values = vocabulary::read(path, section)?;
-            let listed = |column| FeatureKind::Vocabulary { column, values: values.clone(), oov_buckets };
-            Some(columns.map(listed).collect())
+            let listed = vocabulary::read(path, section)?;
+            Some(columns.map(|column| listed.of(column)).collect())
         }
         Kind::Identity => {
             let default = section.integer("default", 0..=BUCKETS_MAX).map(|id| id as u32);
@@ -226,61 +264,13 @@ fn read_kinds(
             Some(columns.zip(buckets).map(identity).collect())
         }
         Kind::Crossed => {
+            let hash_key = section.integer("hash_key", 0..=u64::MAX);
             let buckets = read_buckets(section, Some(1), 2)?;
-            let crossed = |buckets| FeatureKind::Crossed { keys: columns.clone().collect(), buckets };
+            let keys: Vec<CrossKey> = columns.map(|text| cross::key(&text)).collect();
+            let crossed = |buckets| FeatureKind::Crossed { keys: keys.clone(), buckets, hash_key };
             Some(buckets.into_iter().map(crossed).collect())
         }
     }
-}
-
-fn read_normalizer(section: &Section<'_>) -> Option<Normalizer> {
-    let known = [("none", 0), ("log1p", 1), ("standardize", 2)];
-    let choice = match section.node("normalizer") {
-        Some(_) => section.choice("normalizer", "normalizer", &known)?,
-        None => 0,
-    };
-    let (mean, stddev) = (single(section, "mean"), single(section, "stddev"));
-    match (choice, mean, stddev) {
-        (2, Some(mean), Some(stddev)) if stddev.is_normal() => Some(Normalizer::Standardize { mean, stddev }),
-        (2, Some(_), Some(stddev)) => {
-            section.fail(Code::E1002, "stddev", format!("stddev must not be 0, given {stddev}"));
-            None
-        }
-        (2, _, _) => {
-            section.fail(Code::E1005, "normalizer", "normalizer standardize needs mean and stddev");
-            None
-        }
-        (_, None, None) => Some(if choice == 1 { Normalizer::Log1p } else { Normalizer::None }),
-        _ => {
-            section.fail(Code::E1006, "normalizer", "mean and stddev need normalizer = \"standardize\"");
-            None
-        }
-    }
-}
-
-fn read_boundaries(section: &Section<'_>) -> Option<Vec<f32>> {
-    let Some(numbers) = section.numbers("boundaries") else {
-        if section.node("boundaries").is_none() {
-            section.missing("boundaries", "[18, 25, 40, 65]");
-        }
-        return None;
-    };
-    let boundaries: Vec<f32> = numbers.iter().map(|&number| number as f32).collect();
-    if boundaries.is_empty() {
-        section.fail(Code::E1002, "boundaries", "boundaries must hold at least one number, given none");
-        return None;
-    }
-    if let Some(position) = boundaries.iter().position(|boundary| !boundary.is_finite()) {
-        let message = format!("boundaries must fit into 32 bits, given {:?}", numbers[position]);
-        section.fail(Code::E1002, "boundaries", message);
-        return None;
-    }
-    if let Some(pair) = boundaries.windows(2).find(|pair| pair[0] >= pair[1]) {
-        let message = format!("boundaries must ascend, given {} before {}", pair[0], pair[1]);
-        section.fail(Code::E1002, "boundaries", message);
-        return None;
-    }
-    Some(boundaries)
 }
 
 /// Buckets of each column: one number for all, or one each.

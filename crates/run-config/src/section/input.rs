@@ -54,6 +54,19 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
     Some(input)
 }
 
+/// A separator is one ASCII character.
+pub(crate) fn separator(section: &Section<'_>) -> Option<u8> {
+    let text = section.text("separator")?;
+    match text.as_bytes() {
+        [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | b'"') => Some(*byte),
+        _ => {
+            let message = format!("separator must be one ASCII character, given {text:?}");
+            section.fail(Code::E1002, "separator", message);
+            None
+        }
+    }
+}
+
 pub(crate) fn duplicate(values: &[String]) -> Option<&String> {
     values
         .iter()
@@ -82,8 +95,12 @@ fn read_label(section: Section<'_>) -> Option<LabelConfig> {
             );
         }
     }
+    let separator = match section.node("separator") {
+        Some(_) => separator(&section),
+        None => Some(b'|'),
+    };
     section.finish();
-    Some(LabelConfig { column: column?, positive, vocabulary })
+    Some(LabelConfig { column: column?, positive, vocabulary, separator: separator? })
 }
 
 fn read_part(section: Section<'_>, shuffle_rows: u64, training: bool) -> Option<InputPart> {

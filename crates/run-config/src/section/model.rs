@@ -1,170 +1,206 @@
-//! `[model]`: the premade estimator and its optimizers.
+//! `[model]`: the premade estimator, its head and its optimizers.
 
-use trainyard_diagnostic::{Code, Section};
+use trainyard_diagnostic::{Code, Diagnostic, Section};
 
-use super::single;
-use crate::{InputConfig, ModelConfig, ModelKind, OptimizerSection};
+use super::{optimizer, single};
+use crate::{
+    Activation, Combiner, Defaults, Family, Goal, HeadKind, InputConfig, LossReduction, ModelConfig,
+    ModelKind, OptimizerSection,
+};
 
 /// Widest hidden layer.
 const UNITS_MAX: u64 = 1 << 20;
-
-/// Name, and hyper-parameters with their ranges: (name, least, least is allowed, most). A most of 1 is not allowed.
-type Rule = (&'static str, &'static [(&'static str, f64, bool, f64)]);
-
-const RULES: [Rule; 4] = [
-    ("sgd", &[("learning_rate", 0.0, false, f64::MAX)]),
-    (
-        "adagrad",
-        &[("learning_rate", 0.0, false, f64::MAX), ("initial_accumulator_value", 0.0, false, f64::MAX)],
-    ),
-    (
-        "adam",
-        &[
-            ("learning_rate", 0.0, false, f64::MAX),
-            ("beta1", 0.0, true, 1.0),
-            ("beta2", 0.0, true, 1.0),
-            ("epsilon", 0.0, false, f64::MAX),
-        ],
-    ),
-    (
-        "ftrl",
-        &[
-            ("learning_rate", 0.0, false, f64::MAX),
-            ("learning_rate_power", f64::MIN, true, 0.0),
-            ("initial_accumulator_value", 0.0, true, f64::MAX),
-            ("l1_regularization_strength", 0.0, true, f64::MAX),
-            ("l2_regularization_strength", 0.0, true, f64::MAX),
-            ("l2_shrinkage_regularization_strength", 0.0, true, f64::MAX),
-            ("beta", 0.0, true, f64::MAX),
-        ],
-    ),
-];
-
-impl ModelKind {
-    /// Every kind with its name in a job file.
-    pub const NAMES: [(&'static str, Self); 6] = [
-        ("linear_classifier", Self::LinearClassifier),
-        ("linear_regressor", Self::LinearRegressor),
-        ("dnn_classifier", Self::DnnClassifier),
-        ("dnn_regressor", Self::DnnRegressor),
-        ("dnn_linear_combined_classifier", Self::DnnLinearCombinedClassifier),
-        ("dnn_linear_combined_regressor", Self::DnnLinearCombinedRegressor),
-    ];
-
-    /// Returns whether it has a linear part.
-    pub fn has_linear(self) -> bool {
-        !matches!(self, Self::DnnClassifier | Self::DnnRegressor)
-    }
-
-    /// Returns whether it has a deep part.
-    pub fn has_dnn(self) -> bool {
-        !matches!(self, Self::LinearClassifier | Self::LinearRegressor)
-    }
-
-    /// Returns whether it predicts a class.
-    pub fn is_classifier(self) -> bool {
-        matches!(self, Self::LinearClassifier | Self::DnnClassifier | Self::DnnLinearCombinedClassifier)
-    }
-}
+/// Most classes, and numbers of a label.
+const CLASSES_MAX: u64 = 1 << 24;
 
 pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     if section.node("kind").is_none() {
         section.missing("kind", "\"dnn_classifier\"");
     }
     let kind = section.node("kind").and_then(|_| section.choice("kind", "model", &ModelKind::NAMES));
+    let head = read_choice(&section, "head", "head", &HeadKind::NAMES);
     let hidden_units = section.integers("hidden_units", 1..=UNITS_MAX);
-    let n_classes = section.integer("n_classes", 2..=1 << 24);
-    let linear_optimizer = read_optimizer(section.section("linear_optimizer"), "ftrl");
-    let dnn_optimizer = read_optimizer(section.section("dnn_optimizer"), "adagrad");
+    let n_classes = section.integer("n_classes", 2..=CLASSES_MAX);
+    let label_dimension = section.integer("label_dimension", 1..=CLASSES_MAX);
+    let thresholds = read_thresholds(&section);
+    let classes = section.integers("classes_for_class_based_metrics", 0..=CLASSES_MAX);
+    let reductions = [("sum", LossReduction::Sum), ("sum_over_batch_size", LossReduction::SumOverBatchSize)];
+    let reduction = read_choice(&section, "loss_reduction", "loss reduction", &reductions);
+    let known = [
+        ("trainyard", Defaults::Trainyard),
+        ("tensorflow1", Defaults::Tensorflow1),
+        ("tensorflow2", Defaults::Tensorflow2),
+    ];
+    let defaults = read_choice(&section, "defaults", "set of defaults", &known);
+    let activation = read_choice(&section, "activation", "activation", &Activation::NAMES);
+    let combiner = read_choice(&section, "sparse_combiner", "combiner", &Combiner::NAMES);
+    let dropout = single(&section, "dropout");
+    if let Some(dropout) = dropout.filter(|dropout| !(0.0..1.0).contains(dropout)) {
+        section.fail(Code::E1002, "dropout", format!("dropout must be >= 0 and < 1, given {dropout}"));
+    }
+    let batch_norm = section.flag("batch_norm");
+    let cross_layers = section.integer("cross_layers", 1..=64);
+    let linear_optimizer = read_optimizer(&section, "linear_optimizer", "ftrl");
+    let dnn_optimizer = read_optimizer(&section, "dnn_optimizer", "adagrad");
     if let Some(kind) = kind {
-        if kind.has_dnn() && section.node("hidden_units").is_none() {
-            section.missing("hidden_units", "[100, 50]");
-        }
-        for (key, used) in [
-            ("hidden_units", kind.has_dnn()),
-            ("dnn_optimizer", kind.has_dnn()),
-            ("linear_optimizer", kind.has_linear()),
-        ] {
-            if !used && section.keys().any(|name| name == key) {
-                section.fail(Code::E1006, key, format!("{key} has no meaning for this kind of model"));
-            }
-        }
-        if !kind.is_classifier() && section.node("n_classes").is_some() {
-            section.fail(Code::E1006, "n_classes", "n_classes has no meaning for a regressor");
-        }
+        check_keys(&section, kind);
     }
     section.finish();
+    let kind = kind?;
+    let head = match (kind.goal, head?) {
+        (Goal::Classifier, _) if n_classes.is_some_and(|classes| classes > 2) => HeadKind::MultiClass,
+        // A label of more than two names makes it a multi-class head: see `settle`.
+        (Goal::Classifier, _) => HeadKind::Binary,
+        (Goal::Regressor, _) => HeadKind::Regression,
+        (Goal::Estimator, head) => head.unwrap_or(HeadKind::Binary),
+    };
+    let defaults = defaults?.unwrap_or(Defaults::Trainyard);
+    let usual = match defaults {
+        Defaults::Tensorflow1 => LossReduction::Sum,
+        Defaults::Trainyard | Defaults::Tensorflow2 => LossReduction::SumOverBatchSize,
+    };
     Some(ModelConfig {
-        kind: kind?,
+        kind,
+        head,
         hidden_units: hidden_units.unwrap_or_default().into_iter().map(|units| units as usize).collect(),
-        // 0 stands for "not given" until `settle_classes` has seen the label.
+        // 0 stands for "not given" until `settle` has seen the label.
         n_classes: n_classes.unwrap_or(0) as usize,
+        label_dimension: label_dimension.unwrap_or(1) as usize,
+        thresholds: thresholds?,
+        classes_for_class_based_metrics: classes
+            .unwrap_or_default()
+            .into_iter()
+            .map(|class| class as usize)
+            .collect(),
+        loss_reduction: reduction?.unwrap_or(usual),
+        defaults,
+        activation: activation?.unwrap_or(Activation::Relu),
+        dropout: dropout.unwrap_or(0.0),
+        batch_norm: batch_norm.unwrap_or(false),
+        cross_layers: match kind.family {
+            Family::Dcn => cross_layers.unwrap_or(2) as usize,
+            _ => 0,
+        },
+        sparse_combiner: combiner?.unwrap_or(Combiner::Sum),
         linear_optimizer: linear_optimizer?,
         dnn_optimizer: dnn_optimizer?,
     })
 }
 
-/// Checks the number of classes against the label, and fills in what the label tells.
-pub(crate) fn settle_classes(root: &Section<'_>, model: &mut ModelConfig, input: &InputConfig) {
+/// `Some(None)` where the key is absent, `None` where it is wrong.
+#[allow(clippy::option_option)]
+fn read_choice<T: Copy>(
+    section: &Section<'_>,
+    key: &'static str,
+    what: &str,
+    known: &[(&str, T)],
+) -> Option<Option<T>> {
+    match section.node(key) {
+        None => Some(None),
+        Some(_) => section.choice(key, what, known).map(Some),
+    }
+}
+
+#[allow(clippy::option_option)]
+fn read_optimizer(
+    section: &Section<'_>,
+    key: &'static str,
+    default: &str,
+) -> Option<Option<OptimizerSection>> {
+    match section.node(key) {
+        None => Some(None),
+        Some(_) => optimizer::read(section.section(key)?, default).map(Some),
+    }
+}
+
+fn read_thresholds(section: &Section<'_>) -> Option<Vec<f32>> {
+    if section.node("thresholds").is_none() {
+        return Some(Vec::new());
+    }
+    let thresholds: Vec<f32> =
+        section.numbers("thresholds")?.into_iter().map(|number| number as f32).collect();
+    if let Some(bad) = thresholds.iter().find(|threshold| !(**threshold > 0.0 && **threshold < 1.0)) {
+        section.fail(Code::E1002, "thresholds", format!("thresholds must lie between 0 and 1, given {bad}"));
+        return None;
+    }
+    Some(thresholds)
+}
+
+/// Keys that mean nothing for this kind of model.
+fn check_keys(section: &Section<'_>, kind: ModelKind) {
+    if kind.has_dnn() && kind.family != Family::Dcn && section.node("hidden_units").is_none() {
+        section.missing("hidden_units", "[100, 50]");
+    }
+    if kind.goal == Goal::Estimator && section.node("head").is_none() {
+        section.missing("head", "\"multi_label\"");
+    }
+    let linear = kind.has_linear() || kind.family == Family::Baseline;
+    for (key, used) in [
+        ("hidden_units", kind.has_dnn()),
+        ("activation", kind.has_dnn()),
+        ("dropout", kind.has_dnn()),
+        ("batch_norm", kind.has_dnn()),
+        ("cross_layers", kind.family == Family::Dcn),
+        ("dnn_optimizer", kind.has_deep()),
+        ("linear_optimizer", linear),
+        ("sparse_combiner", kind.has_linear()),
+        ("head", kind.goal == Goal::Estimator),
+    ] {
+        if !used && section.keys().any(|name| name == key) {
+            section.fail(Code::E1006, key, format!("{key} has no meaning for this kind of model"));
+        }
+    }
+    if kind.goal == Goal::Regressor && section.node("n_classes").is_some() {
+        section.fail(Code::E1006, "n_classes", "n_classes has no meaning for a regressor");
+    }
+    if kind.goal == Goal::Classifier && section.node("label_dimension").is_some() {
+        section.fail(Code::E1006, "label_dimension", "label_dimension has no meaning for a classifier");
+    }
+}
+
+/// Checks the head against the label, and fills in what the label tells.
+pub(crate) fn settle(root: &Section<'_>, model: &mut ModelConfig, input: &InputConfig) {
     let (label, given) = (&input.label, model.n_classes);
-    model.n_classes = match &label.vocabulary {
-        _ if !model.kind.is_classifier() => 1,
-        Some(classes) => classes.len(),
-        None if given == 0 => 2,
-        None => given,
-    };
     let place = root.section("input").and_then(|input| input.place("label"));
     let fail = |message: String| {
-        let problem = trainyard_diagnostic::Diagnostic::error(Code::E1006, message);
+        let problem = Diagnostic::error(Code::E1006, message);
         root.problems().push(match place.clone() {
             Some(place) => problem.at(place),
             None => problem,
         });
     };
-    if !model.kind.is_classifier() {
-        if label.positive.is_some() || label.vocabulary.is_some() {
-            fail("label.positive and label.vocabulary have no meaning for a regressor".to_owned());
+    let named = label.vocabulary.as_ref().map(Vec::len);
+    if !model.head.has_classes() {
+        model.n_classes = 1;
+        if label.positive.is_some() || named.is_some() {
+            let goal = if model.kind.goal == Goal::Regressor { "a regressor" } else { "this head" };
+            fail(format!("label.positive and label.vocabulary have no meaning for {goal}"));
         }
         return;
+    }
+    let least = if model.head == HeadKind::MultiClass && named.is_none() && given == 0 { 0 } else { 2 };
+    model.n_classes = named.unwrap_or(if given == 0 { least } else { given });
+    if model.n_classes == 0 {
+        fail("a multi_class head needs n_classes, or label.vocabulary".to_owned());
+        model.n_classes = 3;
+    }
+    if model.kind.goal == Goal::Classifier {
+        model.head = if model.n_classes > 2 { HeadKind::MultiClass } else { HeadKind::Binary };
+    }
+    if model.head == HeadKind::Binary && model.n_classes != 2 {
+        fail(format!("a binary head has 2 classes, given {}", model.n_classes));
     }
     if given != 0 && given != model.n_classes {
         fail(format!("label.vocabulary names {} classes, model.n_classes says {given}", model.n_classes));
     }
-    if label.positive.is_some() && model.n_classes != 2 {
+    if label.positive.is_some() && model.head != HeadKind::Binary {
         fail(format!("label.positive needs a model of 2 classes, given {}", model.n_classes));
     }
-}
-
-fn read_optimizer(section: Option<Section<'_>>, default: &str) -> Option<OptimizerSection> {
-    let Some(section) = section else {
-        return Some(OptimizerSection { kind: default.to_owned(), values: Vec::new() });
-    };
-    let known: Vec<(&str, Rule)> = RULES.iter().map(|rule| (rule.0, *rule)).collect();
-    let rule = match section.node("kind") {
-        Some(_) => section.choice("kind", "optimizer", &known),
-        None => RULES.iter().find(|(name, _)| *name == default).copied(),
-    };
-    let Some((kind, parameters)) = rule else {
-        // The keys cannot be judged without the kind: only the kind is reported.
-        section.know(&["learning_rate", "initial_accumulator_value", "beta1", "beta2", "epsilon"]);
-        return None;
-    };
-    let mut values = Vec::new();
-    for &(name, least, inclusive, most) in parameters {
-        // Judged in the precision that it is used in: 1e-50 is 0 there. Kept as it was written.
-        let Some(value) = single(&section, name).map(f64::from) else { continue };
-        let Some(given) = section.number(name) else { continue };
-        let above = if most == 1.0 { value >= most } else { value > most };
-        if above || value < least || value == least && !inclusive {
-            let rule = match (least == f64::MIN, most == f64::MAX) {
-                (true, _) => format!("<= {most}"),
-                (_, true) => format!("{} {least}", if inclusive { ">=" } else { ">" }),
-                _ => format!(">= {least} and < 1"),
-            };
-            section.fail(Code::E1002, name, format!("{name} must be {rule}, given {given:?}"));
-        }
-        values.push((name.to_owned(), given));
+    if let Some(class) = model.classes_for_class_based_metrics.iter().find(|class| **class >= model.n_classes)
+    {
+        fail(format!(
+            "classes_for_class_based_metrics must be below n_classes ({}), given {class}",
+            model.n_classes
+        ));
     }
-    section.finish();
-    Some(OptimizerSection { kind: kind.to_owned(), values })
 }

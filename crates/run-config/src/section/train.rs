@@ -1,15 +1,51 @@
 //! `[train]`, `[eval]` and `[[exporter]]`: when training ends, and what becomes of its checkpoints.
 
-use trainyard_diagnostic::{Code, Section};
+use trainyard_diagnostic::{Code, Section, Value};
 
 use super::input::duplicate;
-use crate::{EvalSpec, ExporterConfig, ExporterKind, TrainSpec};
+use super::optimizer;
+use crate::{EvalSpec, ExporterConfig, ExporterKind, TrainSpec, WarmStartConfig};
 
 pub(crate) fn read_train(section: Option<Section<'_>>) -> Option<TrainSpec> {
-    let Some(section) = section else { return Some(TrainSpec { max_steps: None }) };
+    let Some(section) = section else {
+        return Some(TrainSpec { max_steps: None, clip_gradients: None, warm_start: None });
+    };
     let max_steps = section.integer("max_steps", 1..=u64::MAX);
+    let clip_gradients = section.section("clip_gradients").map(optimizer::read_clipping);
+    let warm_start = section.section("warm_start").map(read_warm_start);
     section.finish();
-    Some(TrainSpec { max_steps })
+    Some(TrainSpec {
+        max_steps,
+        clip_gradients: match clip_gradients {
+            Some(clipping) => Some(clipping?),
+            None => None,
+        },
+        warm_start: match warm_start {
+            Some(warm_start) => Some(warm_start?),
+            None => None,
+        },
+    })
+}
+
+fn read_warm_start(section: Section<'_>) -> Option<WarmStartConfig> {
+    let from = section.required_text("from", "\"runs/old\"");
+    let variables = section.text("variables").unwrap_or_else(|| ".*".to_owned());
+    if let Err(error) = regex::Regex::new(&variables) {
+        let reason = error.to_string();
+        let reason = reason.lines().last().unwrap_or_default().to_owned();
+        section.fail(Code::E1002, "variables", format!("variables must be a regular expression: {reason}"));
+    }
+    let mut rename = Vec::new();
+    if let Some(table) = section.section("rename") {
+        for (key, node) in table.entries() {
+            match &node.value {
+                Value::Text(text) => rename.push((key.to_owned(), text.clone())),
+                _ => section.fail(Code::E1002, "rename", format!("rename of `{key}` must be a string")),
+            }
+        }
+    }
+    section.finish();
+    Some(WarmStartConfig { from: from?, variables, rename })
 }
 
 pub(crate) fn read_eval(section: Option<Section<'_>>) -> Option<EvalSpec> {
@@ -19,6 +55,7 @@ pub(crate) fn read_eval(section: Option<Section<'_>>) -> Option<EvalSpec> {
             start_delay_secs: 120,
             throttle_secs: 600,
             on_training_data: false,
+            group_auc_column: None,
         });
     };
     let eval = EvalSpec {
@@ -26,6 +63,7 @@ pub(crate) fn read_eval(section: Option<Section<'_>>) -> Option<EvalSpec> {
         start_delay_secs: section.integer("start_delay_secs", 0..=u64::MAX).unwrap_or(120),
         throttle_secs: section.integer("throttle_secs", 0..=u64::MAX).unwrap_or(600),
         on_training_data: section.flag("on_training_data").unwrap_or(false),
+        group_auc_column: section.text("group_auc_column"),
     };
     section.finish();
     Some(eval)

@@ -1,0 +1,156 @@
+//! A categorical feature: where its ids come from, and what they weigh.
+
+use trainyard_input::{Batch, Cells};
+use trainyard_run_config::Deep;
+
+use crate::bucketized::Bucketized;
+use crate::crossed::Crossed;
+use crate::identity::Identity;
+use crate::ids::{Raw, UNKNOWN};
+use crate::vocabulary::Vocabulary;
+use crate::{Error, hashed};
+
+/// A categorical feature: bucketized, hashed, vocabulary, identity or crossed.
+#[derive(Debug, Clone)]
+pub struct Categorical {
+    /// Its name.
+    pub name: String,
+    /// Number of ids.
+    pub buckets: u32,
+    /// Whether it feeds the linear part.
+    pub wide: bool,
+    /// How it feeds the deep part.
+    pub deep: Option<Deep>,
+    /// Whether it is the numbers of a column in buckets.
+    pub bucketized: bool,
+    /// Whether a cross names its ids, and must see values that have none.
+    pub(crate) crossed: bool,
+    pub(crate) source: Source,
+    /// Field of the weights.
+    pub(crate) weights: Option<usize>,
+}
+
+/// Where the ids of a categorical feature come from; numbers are fields of the batch.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    Bucketized(Bucketized),
+    Hashed { field: usize, integers: bool },
+    Vocabulary { field: usize, integers: bool, vocabulary: Vocabulary },
+    Identity { field: usize, identity: Identity },
+    Crossed(Crossed),
+}
+
+impl Categorical {
+    /// Writes the ids of a batch. `before` holds those of the features that a cross may name.
+    pub(crate) fn ids(&self, batch: &Batch, before: &[Raw], out: &mut Raw) -> Result<(), Error> {
+        out.clear();
+        match &self.source {
+            Source::Bucketized(bucketized) => bucketized.ids(batch, out)?,
+            Source::Crossed(crossed) => crossed.ids(batch, before, out),
+            Source::Hashed { field, integers } => self.values(batch, *field, out, |value| match value {
+                Value::Text(text) if !integers => Ok(Some(hashed::bucket(text, self.buckets))),
+                Value::Int(number) if *integers => Ok(Some(hashed::bucket_of_int(number, self.buckets))),
+                _ => Err(mismatch(*integers)),
+            })?,
+            Source::Vocabulary { field, integers, vocabulary } => {
+                self.values(batch, *field, out, |value| match value {
+                    Value::Text(text) if !integers => Ok(vocabulary.id(text)),
+                    Value::Int(number) if *integers => Ok(vocabulary.id_of_int(number)),
+                    _ => Err(mismatch(*integers)),
+                })?;
+            }
+            Source::Identity { field, identity } => self.values(batch, *field, out, |value| match value {
+                Value::Int(number) => identity.id(number),
+                Value::Text(text) => Err(format!("id must be a whole number, given {}", text.escape_ascii())),
+            })?,
+        }
+        match (&self.source, self.weights) {
+            // The ids of a cross are counted first, and weighed as they come.
+            (Source::Crossed(_) | Source::Bucketized(_), Some(field)) => self.weigh(batch, field, out),
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes through the values of a field, with their weights.
+    fn values(
+        &self,
+        batch: &Batch,
+        field: usize,
+        out: &mut Raw,
+        id: impl Fn(Value<'_>) -> Result<Option<u32>, String>,
+    ) -> Result<(), Error> {
+        let column = &batch.columns[field];
+        let dense = column.offsets.is_none();
+        let weights = self.weights.map(|field| &batch.columns[field]);
+        for row in 0..batch.rows {
+            let places = column.row(row, batch.rows);
+            let weights = match weights {
+                Some(weights) => Some(self.row_weights(weights, row, batch.rows, places.len())?),
+                None => None,
+            };
+            for (nth, place) in places.enumerate() {
+                let value = match &column.cells {
+                    Cells::Bytes(texts) => Value::Text(texts.get(place)),
+                    Cells::Int(numbers) => Value::Int(numbers[place]),
+                    Cells::Float(_) => {
+                        return Err(self.error("must hold text or whole numbers, given floats"));
+                    }
+                };
+                // Where every row holds as many values, some stand in for missing ones.
+                if dense && matches!(value, Value::Text(b"") | Value::Int(-1)) {
+                    continue;
+                }
+                let id = id(value).map_err(|message| self.error(message))?;
+                if let Some(id) = id.or(self.crossed.then_some(UNKNOWN)) {
+                    out.push(id);
+                    if let Some(weights) = weights {
+                        out.weights.push(weights[nth]);
+                    }
+                }
+            }
+            out.end_row();
+        }
+        Ok(())
+    }
+
+    fn weigh(&self, batch: &Batch, field: usize, out: &mut Raw) -> Result<(), Error> {
+        for row in 0..batch.rows {
+            let count = out.row(row).len();
+            let weights = self.row_weights(&batch.columns[field], row, batch.rows, count)?;
+            out.weights.extend_from_slice(weights);
+        }
+        Ok(())
+    }
+
+    fn row_weights<'a>(
+        &self,
+        column: &'a trainyard_input::Column,
+        row: usize,
+        rows: usize,
+        count: usize,
+    ) -> Result<&'a [f32], Error> {
+        let places = column.row(row, rows);
+        let given = places.len();
+        match &column.cells {
+            Cells::Float(weights) if given == count => Ok(&weights[places]),
+            _ => Err(self.error(format!(
+                "row {row} of the batch must hold a weight for each of {count} ids, given {given}"
+            ))),
+        }
+    }
+
+    fn error(&self, message: impl Into<String>) -> Error {
+        Error { column: self.name.clone(), message: message.into() }
+    }
+}
+
+fn mismatch(integers: bool) -> String {
+    let (wanted, given) = if integers { ("whole numbers", "text") } else { ("text", "whole numbers") };
+    format!("must hold {wanted}, given {given}")
+}
+
+/// A value of a field.
+enum Value<'a> {
+    Text(&'a [u8]),
+    Int(i64),
+}

@@ -1,0 +1,129 @@
+//! Batch normalisation (Ioffe and Szegedy 2015; `tf.keras.layers.BatchNormalization` with momentum 0.999).
+//!
+//! The moving mean and variance are variables like others: their "gradient" is `(1 - momentum) (moving - batch)`, and
+//! the rule of their optimizer group is gradient descent at rate 1, so that they mix the same way wherever they live.
+
+use trainyard_variable::{Access, Gradients, Initializer, MOVING_AVERAGE, Values, VariableSpec};
+
+/// How much of a moving value stays at each step.
+const MOMENTUM: f32 = 0.999;
+/// Added to the variance.
+const EPSILON: f32 = 1e-3;
+
+/// The variables of one layer, by index.
+#[derive(Debug, Clone)]
+pub(crate) struct BatchNorm {
+    gamma: usize,
+    beta: usize,
+    mean: usize,
+    variance: usize,
+    units: usize,
+}
+
+/// What the way back needs.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    normalized: Vec<f32>,
+    inverse: Vec<f32>,
+}
+
+impl BatchNorm {
+    pub(crate) fn new(scope: &str, units: usize, group: &str, variables: &mut Vec<VariableSpec>) -> Self {
+        let mut add = |name: &str, value: f32, group: &str| {
+            variables.push(VariableSpec {
+                name: format!("{scope}/{name}"),
+                shape: vec![units],
+                access: Access::Whole,
+                initializer: Initializer::Constant { value },
+                optimizer_group: group.to_owned(),
+            });
+            variables.len() - 1
+        };
+        Self {
+            gamma: add("gamma", 1.0, group),
+            beta: add("beta", 0.0, group),
+            mean: add("moving_mean", 0.0, MOVING_AVERAGE),
+            variance: add("moving_variance", 1.0, MOVING_AVERAGE),
+            units,
+        }
+    }
+
+    /// Normalises by the moving values.
+    pub(crate) fn infer(&self, values: &Values, rows: &mut [f32]) {
+        let (gamma, beta) = (&values[self.gamma], &values[self.beta]);
+        let (mean, variance) = (&values[self.mean], &values[self.variance]);
+        for row in rows.chunks_exact_mut(self.units) {
+            for (unit, value) in row.iter_mut().enumerate() {
+                let scale = gamma[unit] / (variance[unit] + EPSILON).sqrt();
+                *value = (*value - mean[unit]) * scale + beta[unit];
+            }
+        }
+    }
+
+    /// Normalises by the batch, and writes the "gradients" of the moving values.
+    pub(crate) fn train(
+        &self,
+        values: &Values,
+        rows: &mut [f32],
+        gradients: &mut Gradients,
+        kept: &mut Kept,
+    ) {
+        let count = (rows.len() / self.units).max(1) as f32;
+        let mut mean = vec![0.0; self.units];
+        for row in rows.chunks_exact(self.units) {
+            mean.iter_mut().zip(row).for_each(|(sum, value)| *sum += value / count);
+        }
+        let mut variance = vec![0.0; self.units];
+        for row in rows.chunks_exact(self.units) {
+            for ((sum, value), mean) in variance.iter_mut().zip(row).zip(&mean) {
+                *sum += (value - mean) * (value - mean) / count;
+            }
+        }
+        kept.inverse.clear();
+        kept.inverse.extend(variance.iter().map(|variance| 1.0 / (variance + EPSILON).sqrt()));
+        kept.normalized.clear();
+        let (gamma, beta) = (&values[self.gamma], &values[self.beta]);
+        for row in rows.chunks_exact_mut(self.units) {
+            for (unit, value) in row.iter_mut().enumerate() {
+                let normalized = (*value - mean[unit]) * kept.inverse[unit];
+                kept.normalized.push(normalized);
+                *value = gamma[unit] * normalized + beta[unit];
+            }
+        }
+        for (place, batch) in [(self.mean, mean), (self.variance, variance)] {
+            let moving = values[place].iter().zip(batch);
+            for (gradient, (moving, batch)) in gradients[place].iter_mut().zip(moving) {
+                *gradient = (1.0 - MOMENTUM) * (moving - batch);
+            }
+        }
+    }
+
+    /// Turns the gradient of the output into that of the input, and writes those of gamma and beta.
+    pub(crate) fn backward(
+        &self,
+        values: &Values,
+        delta: &mut [f32],
+        gradients: &mut Gradients,
+        kept: &Kept,
+    ) {
+        let count = (delta.len() / self.units).max(1) as f32;
+        let (mut by_gamma, mut by_beta) = (vec![0.0; self.units], vec![0.0; self.units]);
+        let rows = delta.chunks_exact(self.units).zip(kept.normalized.chunks_exact(self.units));
+        for (delta, normalized) in rows {
+            for unit in 0..self.units {
+                by_gamma[unit] += delta[unit] * normalized[unit];
+                by_beta[unit] += delta[unit];
+            }
+        }
+        let gamma = &values[self.gamma];
+        let rows = delta.chunks_exact_mut(self.units).zip(kept.normalized.chunks_exact(self.units));
+        for (delta, normalized) in rows {
+            for unit in 0..self.units {
+                let centered = delta[unit] - (by_beta[unit] + normalized[unit] * by_gamma[unit]) / count;
+                delta[unit] = gamma[unit] * kept.inverse[unit] * centered;
+            }
+        }
+        gradients[self.gamma].copy_from_slice(&by_gamma);
+        gradients[self.beta].copy_from_slice(&by_beta);
+    }
+}

@@ -1,0 +1,95 @@
+//! Cross layers: `xₗ₊₁ = x₀ ⊙ (xₗ W + b) + xₗ` (DCN-v2; Wang et al. 2021).
+
+use trainyard_tensor::{
+    add_bias, add_column_sums, multiply, multiply_first_transposed, multiply_second_transposed,
+};
+use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
+
+/// The variables of the layers: kernel and bias each.
+#[derive(Debug, Clone)]
+pub(crate) struct CrossLayers {
+    layers: Vec<(usize, usize)>,
+    width: usize,
+}
+
+/// `xₗ` and `xₗ W + b` of each layer.
+#[derive(Debug, Default)]
+pub(crate) struct Workspace {
+    inputs: Vec<Vec<f32>>,
+    products: Vec<Vec<f32>>,
+    inner: Vec<f32>,
+    through: Vec<f32>,
+}
+
+impl CrossLayers {
+    pub(crate) fn new(count: usize, width: usize, group: &str, variables: &mut Vec<VariableSpec>) -> Self {
+        let mut add = |name: String, shape: Vec<usize>, initializer: Initializer| {
+            let (access, optimizer_group) = (Access::Whole, group.to_owned());
+            variables.push(VariableSpec { name, shape, access, initializer, optimizer_group });
+            variables.len() - 1
+        };
+        let layers = (0..count)
+            .map(|layer| {
+                let kernel =
+                    add(format!("dcn/cross_{layer}/kernel"), vec![width, width], Initializer::GlorotUniform);
+                (kernel, add(format!("dcn/cross_{layer}/bias"), vec![width], Initializer::Zeros))
+            })
+            .collect();
+        Self { layers, width }
+    }
+
+    /// Returns what comes out of the last layer.
+    pub(crate) fn forward<'a>(
+        &self,
+        rows: usize,
+        first: &[f32],
+        values: &Values,
+        work: &'a mut Workspace,
+    ) -> &'a [f32] {
+        work.inputs.resize_with(self.layers.len() + 1, Vec::new);
+        work.products.resize_with(self.layers.len(), Vec::new);
+        work.inputs[0].clear();
+        work.inputs[0].extend_from_slice(first);
+        for (index, (kernel, bias)) in self.layers.iter().enumerate() {
+            let (below, above) = work.inputs.split_at_mut(index + 1);
+            let (input, output, product) = (&below[index], &mut above[0], &mut work.products[index]);
+            product.resize(input.len(), 0.0);
+            multiply(input, &values[*kernel], product, [rows, self.width, self.width]);
+            add_bias(product, &values[*bias]);
+            output.clear();
+            output.extend(first.iter().zip(product.iter()).zip(input).map(|((x0, u), x)| x0 * u + x));
+        }
+        &work.inputs[self.layers.len()]
+    }
+
+    /// Turns the gradient of the output, in `delta`, into that of the input, and writes those of the variables.
+    pub(crate) fn backward(
+        &self,
+        rows: usize,
+        first: &[f32],
+        values: &Values,
+        delta: &mut [f32],
+        gradients: &mut Gradients,
+        work: &mut Workspace,
+    ) {
+        let mut of_first = vec![0.0; delta.len()];
+        for (index, (kernel, bias)) in self.layers.iter().enumerate().rev() {
+            let product = &work.products[index];
+            work.inner.clear();
+            for (((inner, of_first), delta), (x0, u)) in
+                delta.iter().zip(&mut of_first).zip(delta.iter()).zip(first.iter().zip(product))
+            {
+                *of_first += delta * u;
+                work.inner.push(inner * x0);
+            }
+            let sizes = [self.width, rows, self.width];
+            multiply_first_transposed(&work.inputs[index], &work.inner, &mut gradients[*kernel], sizes);
+            add_column_sums(&work.inner, &mut gradients[*bias]);
+            work.through.resize(delta.len(), 0.0);
+            let sizes = [rows, self.width, self.width];
+            multiply_second_transposed(&work.inner, &values[*kernel], &mut work.through, sizes);
+            delta.iter_mut().zip(&work.through).for_each(|(delta, through)| *delta += through);
+        }
+        delta.iter_mut().zip(&of_first).for_each(|(delta, first)| *delta += first);
+    }
+}

@@ -1,0 +1,60 @@
+//! The area under the ROC curve without thresholds.
+
+/// Examples that the exact area keeps; beyond it, it is not reported.
+const EXAMPLES_MAX: usize = 20_000_000;
+
+/// The chance that a positive example scores above a negative one, ties counted half (Mann and Whitney 1947).
+#[derive(Debug, Clone, Default)]
+pub struct ExactAuc {
+    examples: Vec<(f32, bool, f32)>,
+    overflow: bool,
+}
+
+impl ExactAuc {
+    /// Adds an example: a score, whether it is positive, and a weight.
+    pub fn add(&mut self, score: f32, positive: bool, weight: f32) {
+        if self.examples.len() < EXAMPLES_MAX {
+            self.examples.push((score, positive, weight));
+        } else {
+            self.overflow = true;
+        }
+    }
+
+    /// Returns the sum of the weights.
+    pub fn weight(&self) -> f64 {
+        self.examples.iter().map(|(.., weight)| f64::from(*weight)).sum()
+    }
+
+    /// Returns the area; nothing where a class has no weight or there were more than 20 million examples.
+    pub fn value(&self) -> Option<f64> {
+        let mut sorted = self.examples.clone();
+        sorted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let (mut below, mut all_positive, mut area) = (0.0, 0.0, 0.0);
+        for tied in sorted.chunk_by(|a, b| a.0 == b.0) {
+            let (mut positive, mut negative) = (0.0, 0.0);
+            for (_, is_positive, weight) in tied {
+                *(if *is_positive { &mut positive } else { &mut negative }) += f64::from(*weight);
+            }
+            area += positive * (below + negative / 2.0);
+            below += negative;
+            all_positive += positive;
+        }
+        let pairs = below * all_positive;
+        (pairs > 0.0 && !self.overflow).then(|| area / pairs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_area_counts_pairs_and_halves_ties() {
+        let mut auc = ExactAuc::default();
+        for (score, positive) in [(0.1, false), (0.4, true), (0.4, false), (0.8, true)] {
+            auc.add(score, positive, 1.0);
+        }
+        assert_eq!(auc.value(), Some(3.5 / 4.0));
+        assert_eq!(ExactAuc::default().value(), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! Dense layers, one on the other, up to the logits (`tf.estimator.DNN*`).
+//!
+//! As in TensorFlow, a hidden layer is a product, a bias and an activation, then dropout, then batch normalisation.
+
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use trainyard_run_config::{Activation, ModelConfig};
+use trainyard_tensor::{
+    add_bias, add_bias_relu, add_column_sums, multiply, multiply_first_transposed, multiply_second_transposed,
+};
+use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
+
+use crate::activation;
+use crate::batch_norm::{BatchNorm, Kept};
+
+/// A dense layer: variables and sizes.
+#[derive(Debug, Clone)]
+struct Layer {
+    kernel: usize,
+    bias: usize,
+    inputs: usize,
+    outputs: usize,
+    norm: Option<BatchNorm>,
+}
+
+/// Which variables the layers have. The last one gives the logits.
+#[derive(Debug, Clone)]
+pub(crate) struct Tower {
+    layers: Vec<Layer>,
+    activation: Activation,
+    dropout: f32,
+}
+
+/// What each layer leaves for the way back.
+#[derive(Debug, Default)]
+struct Pass {
+    /// What the activation's derivative needs.
+    kept: Vec<f32>,
+    /// What dropout multiplied by.
+    mask: Vec<f32>,
+    norm: Kept,
+    /// What the next layer reads.
+    output: Vec<f32>,
+}
+
+/// Buffers of the layers.
+#[derive(Debug, Default)]
+pub(crate) struct Workspace {
+    passes: Vec<Pass>,
+    delta: Vec<f32>,
+    below: Vec<f32>,
+}
+
+impl Tower {
+    pub(crate) fn new(
+        model: &ModelConfig,
+        inputs: usize,
+        units: usize,
+        group: &str,
+        variables: &mut Vec<VariableSpec>,
+    ) -> Self {
+        let mut layers: Vec<Layer> = Vec::new();
+        let hidden = model.hidden_units.len();
+        for (index, outputs) in model.hidden_units.iter().copied().chain([units]).enumerate() {
+            let name =
+                if index < hidden { format!("dnn/hiddenlayer_{index}") } else { "dnn/logits".to_owned() };
+            let inputs = layers.last().map_or(inputs, |layer| layer.outputs);
+            let glorot = Initializer::GlorotUniform;
+            variables.push(dense(format!("{name}/kernel"), vec![inputs, outputs], glorot, group));
+            variables.push(dense(format!("{name}/bias"), vec![outputs], Initializer::Zeros, group));
+            let (kernel, bias) = (variables.len() - 2, variables.len() - 1);
+            let norm = (model.batch_norm && index < hidden)
+                .then(|| BatchNorm::new(&format!("{name}/batchnorm_{index}"), outputs, group, variables));
+            layers.push(Layer { kernel, bias, inputs, outputs, norm });
+        }
+        Self { layers, activation: model.activation, dropout: model.dropout }
+    }
+
+    /// Adds the logits of `rows` rows of input. In training (`seed` given), outputs are dropped and the batch
+    /// normalises itself; `gradients` then takes those of the moving averages.
+    pub(crate) fn forward(
+        &self,
+        rows: usize,
+        input: &[f32],
+        values: &Values,
+        logits: &mut [f32],
+        training: Option<(u64, &mut Gradients)>,
+        work: &mut Workspace,
+    ) {
+        work.passes.resize_with(self.layers.len(), Pass::default);
+        let (seed, mut gradients) = match training {
+            Some((seed, gradients)) => (Some(seed), Some(gradients)),
+            None => (None, None),
+        };
+        for (index, layer) in self.layers.iter().enumerate() {
+            let (before, after) = work.passes.split_at_mut(index);
+            let pass = &mut after[0];
+            let input = before.last().map_or(input, |pass| pass.output.as_slice());
+            pass.output.resize(rows * layer.outputs, 0.0);
+            multiply(input, &values[layer.kernel], &mut pass.output, [rows, layer.inputs, layer.outputs]);
+            if index + 1 == self.layers.len() {
+                add_bias(&mut pass.output, &values[layer.bias]);
+                logits.iter_mut().zip(&pass.output).for_each(|(logit, value)| *logit += value);
+                continue;
+            }
+            self.activate(&values[layer.bias], pass);
+            if let Some(seed) = seed {
+                self.drop_out(seed.wrapping_add(index as u64), pass);
+            }
+            match (&layer.norm, gradients.as_deref_mut()) {
+                (Some(norm), Some(gradients)) => {
+                    norm.train(values, &mut pass.output, gradients, &mut pass.norm);
+                }
+                (Some(norm), None) => norm.infer(values, &mut pass.output),
+                (None, _) => {}
+            }
+        }
+    }
+
+    /// Whether a layer's output is what its activation gave.
+    fn plain(&self, layer: &Layer) -> bool {
+        self.dropout == 0.0 && layer.norm.is_none()
+    }
+
+    fn activate(&self, bias: &[f32], pass: &mut Pass) {
+        if self.activation == Activation::Relu {
+            add_bias_relu(&mut pass.output, bias);
+        } else {
+            add_bias(&mut pass.output, bias);
+            if activation::needs_input(self.activation) {
+                pass.kept.clone_from(&pass.output);
+            }
+            activation::apply(self.activation, &mut pass.output);
+        }
+        let changes = self.dropout > 0.0 || self.layers.iter().any(|layer| layer.norm.is_some());
+        if changes && !activation::needs_input(self.activation) {
+            pass.kept.clone_from(&pass.output);
+        }
+    }
+
+    fn drop_out(&self, seed: u64, pass: &mut Pass) {
+        if self.dropout == 0.0 {
+            return;
+        }
+        let (mut random, kept) = (ChaCha8Rng::seed_from_u64(seed), 1.0 - self.dropout);
+        pass.mask.clear();
+        let mask = pass.output.iter().map(|_| if random.random::<f32>() < kept { 1.0 / kept } else { 0.0 });
+        pass.mask.extend(mask);
+        pass.output.iter_mut().zip(&pass.mask).for_each(|(value, factor)| *value *= factor);
+    }
+
+    /// Writes the gradients, given that of the logits and what the way there left. With `into_input`, that of the
+    /// input is added to it.
+    pub(crate) fn backward(
+        &self,
+        rows: usize,
+        input: &[f32],
+        values: &Values,
+        delta: &[f32],
+        gradients: &mut Gradients,
+        into_input: Option<&mut [f32]>,
+        work: &mut Workspace,
+    ) {
+        work.delta.clear();
+        work.delta.extend_from_slice(delta);
+        for (index, layer) in self.layers.iter().enumerate().rev() {
+            let (below, above) = work.passes.split_at(index);
+            if index + 1 < self.layers.len() {
+                self.backward_output(layer, values, &above[0], &mut work.delta, gradients);
+            }
+            let read = below.last().map_or(input, |pass| pass.output.as_slice());
+            let sizes = [layer.inputs, rows, layer.outputs];
+            multiply_first_transposed(read, &work.delta, &mut gradients[layer.kernel], sizes);
+            add_column_sums(&work.delta, &mut gradients[layer.bias]);
+            if index > 0 || into_input.is_some() {
+                work.below.resize(rows * layer.inputs, 0.0);
+                let sizes = [rows, layer.outputs, layer.inputs];
+                multiply_second_transposed(&work.delta, &values[layer.kernel], &mut work.below, sizes);
+                std::mem::swap(&mut work.delta, &mut work.below);
+            }
+        }
+        if let Some(out) = into_input {
+            out.iter_mut().zip(&work.delta).for_each(|(out, delta)| *out += delta);
+        }
+    }
+
+    /// Back through batch normalisation, dropout and activation.
+    fn backward_output(
+        &self,
+        layer: &Layer,
+        values: &Values,
+        pass: &Pass,
+        delta: &mut [f32],
+        gradients: &mut Gradients,
+    ) {
+        if let Some(norm) = &layer.norm {
+            norm.backward(values, delta, gradients, &pass.norm);
+        }
+        if self.dropout > 0.0 {
+            delta.iter_mut().zip(&pass.mask).for_each(|(delta, factor)| *delta *= factor);
+        }
+        let own = self.plain(layer) && !activation::needs_input(self.activation);
+        activation::backward(self.activation, if own { &pass.output } else { &pass.kept }, delta);
+    }
+}
+
+fn dense(name: String, shape: Vec<usize>, initializer: Initializer, group: &str) -> VariableSpec {
+    VariableSpec { name, shape, access: Access::Whole, initializer, optimizer_group: group.to_owned() }
+}

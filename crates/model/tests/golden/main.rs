@@ -1,0 +1,13 @@
+//! Everything that TensorFlow recorded of columns, heads, metrics and premade estimators, case by case.
+//!
+//! A case is turned into a job file first, so that what is tested is what a user gets.
+#![expect(clippy::unwrap_used, reason = "a recorded case that is not as its README says fails the test")]
+
+mod batch;
+mod canned;
+mod columns;
+mod feature_columns;
+mod heads;
+mod json;
+mod metrics;
+mod toy;

@@ -1,0 +1,169 @@
+//! Feature columns, fully checked.
+
+use serde::Serialize;
+
+/// One `[[feature]]`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FeatureConfig {
+    /// Name, unique in each part of the model. By default the column's name, `<column>_bucketized` for buckets, the
+    /// parts joined by `_X_` for a cross, and `_weighted_by_<weights>` behind it where there are weights.
+    pub name: String,
+    /// What it is made of.
+    pub kind: FeatureKind,
+    /// Byte between several values of one field; absent = one value a field.
+    pub separator: Option<u8>,
+    /// Column of the weights of its ids, as many as there are ids (`weighted_categorical_column`).
+    pub weights: Option<String>,
+    /// Whether it feeds the linear part.
+    pub wide: bool,
+    /// How it feeds the deep part.
+    pub deep: Option<Deep>,
+}
+
+/// How a feature enters the deep part.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deep {
+    /// As it is: numbers, or one position per bucket of a bucketized feature.
+    Dense,
+    /// One position per id, the count (or summed weight) of it (`indicator_column`).
+    Indicator,
+    /// A learned vector per id (`embedding_column`).
+    Embedding(Embedding),
+}
+
+/// A learned vector per id, combined over the ids of a row.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Embedding {
+    /// Values in a vector, at least 1.
+    pub dimension: usize,
+    /// How the vectors of a row become one; the mean by default.
+    pub combiner: Combiner,
+    /// Vectors longer than this (Euclidean) are scaled to it before they are combined; absent = none.
+    pub max_norm: Option<f32>,
+    /// Name of a table that several features share (`shared_embeddings`); absent = a table of its own.
+    pub table: Option<String>,
+}
+
+/// How the values of several ids become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Combiner {
+    /// `Σ w x / Σ w`.
+    Mean,
+    /// `Σ w x / √Σ w²`.
+    Sqrtn,
+    /// `Σ w x`.
+    Sum,
+}
+
+impl Combiner {
+    /// Every combiner with its name in a job file.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("mean", Self::Mean), ("sqrtn", Self::Sqrtn), ("sum", Self::Sum)];
+}
+
+/// Transformations of a numeric column.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Normalizer {
+    /// As it is.
+    None,
+    /// `ln(1 + max(x, 0))`.
+    Log1p,
+    /// `(x - mean) / stddev`.
+    Standardize {
+        /// Subtracted.
+        mean: f32,
+        /// Divided by; not 0.
+        stddev: f32,
+    },
+}
+
+/// The numbers of one column.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Numbers {
+    /// Input column.
+    pub column: String,
+    /// Numbers in a field: the product of the shape, at least 1.
+    pub width: usize,
+    /// Applied to each number.
+    pub normalizer: Normalizer,
+    /// Stand for a missing field, `width` of them; absent = a missing value is a bad row.
+    pub default: Option<Vec<f32>>,
+}
+
+/// One key of a cross.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CrossKey {
+    /// The text of an input column.
+    Text(String),
+    /// The number of an input column, cut to a whole one.
+    Int(String),
+    /// The ids of the feature of this name.
+    Ids(String),
+}
+
+impl CrossKey {
+    /// Returns what it names.
+    pub fn name(&self) -> &str {
+        let (Self::Text(name) | Self::Int(name) | Self::Ids(name)) = self;
+        name
+    }
+}
+
+/// Feature column kinds (`tf.feature_column`).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum FeatureKind {
+    /// `numeric_column`.
+    Numeric(Numbers),
+    /// `bucketized_column`.
+    Bucketized {
+        /// What is divided.
+        numbers: Numbers,
+        /// Strictly ascending.
+        boundaries: Vec<f32>,
+    },
+    /// `categorical_column_with_hash_bucket`.
+    Hashed {
+        /// Input column.
+        column: String,
+        /// Number of buckets, at least 1.
+        buckets: u32,
+        /// Whether fields are whole numbers: 007 and 7 are then one value, and -1 is none.
+        integers: bool,
+    },
+    /// `categorical_column_with_vocabulary_list` (or `_file`, read when the job was).
+    Vocabulary {
+        /// Input column.
+        column: String,
+        /// Values, in id order, without repetition.
+        values: Vec<String>,
+        /// Buckets for values that are not listed; 0 = such a value has the default id, or none.
+        oov_buckets: u32,
+        /// Id of values that are not listed; excludes buckets for them.
+        default: Option<u32>,
+        /// Whether fields and values are whole numbers.
+        integers: bool,
+    },
+    /// `categorical_column_with_identity`.
+    Identity {
+        /// Input column.
+        column: String,
+        /// Number of ids, at least 1.
+        buckets: u32,
+        /// Stands for an id out of range; absent = such an id is a bad row.
+        default: Option<u32>,
+    },
+    /// `crossed_column`.
+    Crossed {
+        /// At least 2, in hashing order.
+        keys: Vec<CrossKey>,
+        /// Number of buckets, at least 1.
+        buckets: u32,
+        /// Start of the hash; absent = TensorFlow's.
+        hash_key: Option<u64>,
+    },
+}
