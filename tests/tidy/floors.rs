@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 20] = [
+const FLOORS: [(&str, u8); 21] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
+    ("tensor-bundle", 0),
     ("variable", 1),
     ("optimizer", 1),
     ("input", 1),

@@ -1,6 +1,6 @@
 //! What the tree holds, and what its text does not speak of.
 
-use crate::{assert_none, files, read, root};
+use crate::{assert_none, files, root};
 
 #[test]
 fn the_top_level_holds_what_the_design_names() {
@@ -49,7 +49,9 @@ fn text_speaks_of_the_project_alone() {
         .chain([root.join("README.md"), root.join("Cargo.toml")]);
     let mut offenders = Vec::new();
     for path in all.filter(|path| !path.to_string_lossy().ends_with(".csv")) {
-        for (number, line) in read(&path).lines().enumerate() {
+        // Recorded checkpoints are not text.
+        let bytes = std::fs::read(&path).expect("a file that was just listed");
+        for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
             if forbidden.iter().any(|word| line.contains(word)) {
                 offenders.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
             }

@@ -1,0 +1,128 @@
+//! An opened checkpoint.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use prost::Message as _;
+
+use crate::byte_order::ByteOrder;
+use crate::error::shown;
+use crate::message::BundleHeader;
+use crate::prefix::{index_path, read_file, resolve, shard_path};
+use crate::shard::Shard;
+use crate::stored::Stored;
+use crate::table;
+use crate::{Error, TensorInfo};
+
+/// Largest index file, in bytes.
+const INDEX_BYTES_MAX: u64 = 128 << 20;
+/// Most data files: their numbers have five digits.
+const SHARDS_MAX: i32 = 99_999;
+/// The version of the format that is read (`kTensorBundleVersion`).
+const VERSION: i32 = 1;
+/// Key of the header.
+const HEADER_KEY: &[u8] = b"";
+/// Keys below it are the header's and those of slices, keys from it on are names.
+const FIRST_NAME: [u8; 1] = [1];
+
+/// A TensorFlow checkpoint whose index was read and checked. Values stay on disk until they are asked for.
+#[derive(Debug)]
+pub struct Bundle {
+    prefix: PathBuf,
+    pub(crate) index: PathBuf,
+    pub(crate) order: ByteOrder,
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) tensors: BTreeMap<String, Stored>,
+}
+
+impl Bundle {
+    /// Opens a checkpoint by its prefix (`model.ckpt-30`), by its index file (`model.ckpt-30.index`), or by a folder
+    /// with a state file `checkpoint`, whose `model_checkpoint_path` is followed.
+    ///
+    /// Checks the whole index: checksums, version, that every data file is there, that the values of every tensor
+    /// lie within them, and that the slices of every partitioned variable cover it exactly.
+    ///
+    /// # Errors
+    /// A file is missing, damaged, over a limit or of a form that is not read.
+    pub fn open(prefix: &Path) -> Result<Self, Error> {
+        let prefix = resolve(prefix)?;
+        let index = index_path(&prefix);
+        let file = read_file(&index, INDEX_BYTES_MAX)?;
+        let mut entries = table::entries(&index, &file)?;
+        let header = header(&index, entries.remove(HEADER_KEY))?;
+        let order = byte_order(&index, &header)?;
+        let shards = shards(&index, &prefix, &header)?;
+        let named = entries.split_off(FIRST_NAME.as_slice());
+        let mut slices = entries;
+        let mut tensors = BTreeMap::new();
+        for (key, value) in named {
+            let name = String::from_utf8(key).map_err(|error| {
+                Error::damaged(&index, format!("the name `{}` is not UTF-8", error.as_bytes().escape_ascii()))
+            })?;
+            let assembled = Stored::assemble(name.clone(), &value, &mut slices, &shards);
+            let stored = assembled
+                .map_err(|what| Error::damaged(&index, format!("tensor `{}`: {what}", shown(&name))))?;
+            tensors.insert(name, stored);
+        }
+        Ok(Self { prefix, index, order, shards, tensors })
+    }
+
+    /// Returns the prefix that was opened, such as `model_dir/model.ckpt-30`.
+    pub fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
+    /// Returns all tensors in the order of their names' bytes; a partitioned variable is one tensor.
+    pub fn tensors(&self) -> impl Iterator<Item = &TensorInfo> {
+        self.tensors.values().map(|stored| &stored.info)
+    }
+
+    /// Returns the tensor of this name, if there is one.
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.tensors.get(name).map(|stored| &stored.info)
+    }
+}
+
+fn header(index: &Path, value: Option<Vec<u8>>) -> Result<BundleHeader, Error> {
+    let Some(value) = value else {
+        return Err(Error::damaged(index, "it has no header, expected an entry with an empty key"));
+    };
+    let header = BundleHeader::decode(value.as_slice())
+        .map_err(|error| Error::damaged(index, format!("its header is no BundleHeaderProto: {error}")))?;
+    let version = header.version.clone().unwrap_or_default();
+    if version.min_consumer > VERSION || version.bad_consumers.contains(&VERSION) {
+        return Err(Error::unsupported(
+            index,
+            format!(
+                "format version {} of it asks for readers of version {} or higher and not one of {:?}, this is one of \
+                 version {VERSION}",
+                version.producer,
+                version.min_consumer,
+                version.bad_consumers.get(..8).unwrap_or(&version.bad_consumers)
+            ),
+        ));
+    }
+    if version.producer < 0 {
+        return Err(Error::damaged(
+            index,
+            format!("its format version is {}, expected at least 0", version.producer),
+        ));
+    }
+    Ok(header)
+}
+
+fn byte_order(index: &Path, header: &BundleHeader) -> Result<ByteOrder, Error> {
+    ByteOrder::from_header(header.endianness).ok_or_else(|| {
+        let what = format!("its endianness is {}, expected 0 (little) or 1 (big)", header.endianness);
+        Error::unsupported(index, what)
+    })
+}
+
+fn shards(index: &Path, prefix: &Path, header: &BundleHeader) -> Result<Vec<Shard>, Error> {
+    let count = header.num_shards;
+    if !(1..=SHARDS_MAX).contains(&count) {
+        return Err(Error::damaged(index, format!("{count} data files, expected 1 to {SHARDS_MAX}")));
+    }
+    let count = count as usize;
+    (0..count).map(|shard| Shard::find(shard_path(prefix, shard, count))).collect()
+}

@@ -1,0 +1,99 @@
+//! One data file.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use crate::Error;
+use crate::error::shown;
+use crate::piece::Piece;
+use crate::stored::Stored;
+
+/// Bytes read at once; a multiple of every element's width.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// A data file and its length when the bundle was opened.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+}
+
+/// Returns the length of a file, which must be a plain one: opening a pipe would wait for its other end.
+pub(crate) fn file_bytes(path: &Path) -> Result<u64, Error> {
+    let metadata = std::fs::metadata(path).map_err(Error::io("find", path))?;
+    if metadata.is_file() {
+        Ok(metadata.len())
+    } else {
+        Err(Error::damaged(path, "it is not a regular file"))
+    }
+}
+
+impl Shard {
+    pub(crate) fn find(path: PathBuf) -> Result<Self, Error> {
+        let bytes = file_bytes(&path)?;
+        Ok(Self { path, bytes })
+    }
+
+    /// Reads bytes `wanted` of a piece, counted from its beginning, and hands them on in order as (place, bytes).
+    ///
+    /// The first time the whole piece is read and compared with its checksum; bytes are handed on before the
+    /// comparison, so that they count only when this returns `Ok`.
+    pub(crate) fn stream(
+        &self,
+        tensor: &Stored,
+        piece: &Piece,
+        wanted: Range<u64>,
+        mut sink: impl FnMut(u64, &[u8]),
+    ) -> Result<(), Error> {
+        let verify = !piece.verified.load(Ordering::Acquire);
+        let read = if verify { 0..piece.bytes } else { wanted.clone() };
+        let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
+        let mut buffer = vec![0; CHUNK_BYTES.min(read.end - read.start) as usize];
+        let (mut place, mut found) = (read.start, 0);
+        while place < read.end {
+            let length = CHUNK_BYTES.min(read.end - place);
+            let Some(chunk) = buffer.get_mut(..length as usize) else { break };
+            file.read_exact_at(chunk, piece.offset + place).map_err(Error::io("read", &self.path))?;
+            if verify {
+                found = crc32c::crc32c_append(found, chunk);
+            }
+            let (begin, end) = (wanted.start.max(place), wanted.end.min(place + length));
+            if begin < end
+                && let Some(part) = chunk.get((begin - place) as usize..(end - place) as usize)
+            {
+                sink(begin, part);
+            }
+            place += length;
+        }
+        if verify {
+            self.compare(tensor, piece, found)?;
+            piece.verified.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Reads all bytes of a piece, not compared with the checksum.
+    pub(crate) fn bytes_of(&self, piece: &Piece) -> Result<Vec<u8>, Error> {
+        let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
+        let mut out = vec![0; piece.bytes as usize];
+        file.read_exact_at(&mut out, piece.offset).map_err(Error::io("read", &self.path))?;
+        Ok(out)
+    }
+
+    /// Compares a checksum with that of a piece.
+    pub(crate) fn compare(&self, tensor: &Stored, piece: &Piece, found: u32) -> Result<(), Error> {
+        if found == piece.crc32c {
+            return Ok(());
+        }
+        let name = shown(&tensor.info.name);
+        let what = match tensor.info.slices {
+            0 => format!("tensor `{name}`"),
+            _ => format!("the slice at {:?} of tensor `{name}`", piece.region.starts),
+        };
+        let (path, offset) = (self.path.clone(), piece.offset);
+        Err(Error::Checksum { path, what, offset, expected: piece.crc32c, found })
+    }
+}
