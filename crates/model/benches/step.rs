@@ -17,7 +17,7 @@ fn main() {
     let mut random = ChaCha8Rng::seed_from_u64(1);
     for rows in [128, 512] {
         let columns = model.schema().fields.iter().map(|field| match field.kind {
-            FieldKind::Float { .. } => {
+            FieldKind::Float { .. } | FieldKind::Floats { .. } => {
                 Column::floats((0..rows).map(|_| f32::from(u8::from(random.random_bool(0.3)))).collect())
             }
             FieldKind::Int { .. } => Column::ints(vec![0; rows]),

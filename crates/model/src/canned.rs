@@ -239,7 +239,12 @@ fn deep(
     let cross =
         (model.cross_layers > 0).then(|| CrossLayers::new(model.cross_layers, input.width(), DNN, variables));
     let tower = model.kind.has_dnn().then(|| Tower::new(model, input.width(), head.units(), DNN, variables));
-    let rate = if model.defaults == Defaults::Tensorflow2 { 0.001 } else { 0.05 };
+    let combined = model.kind.family == Family::DnnLinearCombined;
+    let rate = match model.defaults {
+        Defaults::Tensorflow2 => 0.001,
+        Defaults::Tensorflow1 if combined => 0.001,
+        Defaults::Tensorflow1 | Defaults::Trainyard => 0.05,
+    };
     let rule = optimizer(model.dnn_optimizer.as_ref(), "adagrad", rate, model.defaults)?;
     optimizers.insert(DNN.to_owned(), rule);
     Ok(Deep { input, factorization, cross, tower })

@@ -9,7 +9,7 @@ mod metrics;
 
 use std::collections::BTreeMap;
 
-use trainyard_run_config::{HeadKind, LabelConfig, LossReduction, ModelConfig};
+use trainyard_run_config::{Defaults, HeadKind, LabelConfig, LossReduction, ModelConfig};
 use trainyard_tensor::{sigmoid, sigmoid_cross_entropy, softmax_in_place};
 
 use crate::Prediction;
@@ -31,6 +31,8 @@ pub struct Head {
     /// Classes that are reported one by one.
     classes: Vec<usize>,
     reduction: LossReduction,
+    /// Whether the area under the precision-recall curve is interpolated; TensorFlow 1 took trapezoids.
+    interpolate: bool,
 }
 
 impl Head {
@@ -51,6 +53,7 @@ impl Head {
             thresholds: model.thresholds.clone(),
             classes: model.classes_for_class_based_metrics.clone(),
             reduction: model.loss_reduction,
+            interpolate: model.defaults != Defaults::Tensorflow1,
         }
     }
 

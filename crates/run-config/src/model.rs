@@ -156,7 +156,7 @@ pub enum LossReduction {
 pub enum Defaults {
     /// Mean loss; the deep part's Adagrad has learning rate 0.05.
     Trainyard,
-    /// Summed loss; the deep part's Adagrad has learning rate 0.05 (`tf.compat.v1.estimator`).
+    /// Summed loss; the deep part's Adagrad has learning rate 0.05, 0.001 in combined models (`tf.compat.v1.estimator`).
     Tensorflow1,
     /// Mean loss; the deep part's Adagrad has learning rate 0.001 and epsilon 1e-7 (`tf.estimator`).
     Tensorflow2,

@@ -7,7 +7,7 @@ use trainyard_tensor::sigmoid;
 
 use super::{Head, largest};
 use crate::Scores;
-use crate::metric::{Auc, Confusion, ExactAuc, Mean};
+use crate::metric::{Auc, Confusion, ExactAuc, Mean, Summation};
 
 /// Running sums over the batches of an evaluation.
 #[derive(Debug, Clone, Default)]
@@ -133,12 +133,14 @@ impl HeadMetrics {
             HeadKind::Binary => {
                 let label = self.label.value();
                 put("accuracy", self.accuracy.value());
-                put(
-                    "accuracy_baseline",
-                    if self.label.weight() == 0.0 { 0.0 } else { label.max(1.0 - label) },
-                );
+                let (positive, all) = (self.label.sum(), self.label.weight());
+                put("accuracy_baseline", if all == 0.0 { 0.0 } else { positive.max(all - positive) / all });
                 put("auc", self.auc.roc());
-                put("auc_precision_recall", self.auc.precision_recall());
+                let area = match head.interpolate {
+                    true => self.auc.precision_recall(),
+                    false => self.auc.precision_recall_by(Summation::Trapezoidal),
+                };
+                put("auc_precision_recall", area);
                 put("label/mean", label);
                 put("precision", self.half.precision());
                 put("prediction/mean", self.prediction.value());

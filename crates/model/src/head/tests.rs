@@ -13,6 +13,7 @@ fn head(kind: HeadKind, size: usize) -> Head {
         thresholds: Vec::new(),
         classes: Vec::new(),
         reduction: LossReduction::SumOverBatchSize,
+        interpolate: true,
     }
 }
 

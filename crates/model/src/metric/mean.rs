@@ -20,6 +20,11 @@ impl Mean {
         if self.weight == 0.0 { 0.0 } else { self.sum / self.weight }
     }
 
+    /// Returns the weighted sum.
+    pub fn sum(&self) -> f64 {
+        self.sum
+    }
+
     /// Returns the sum of the weights.
     pub fn weight(&self) -> f64 {
         self.weight
