@@ -30,6 +30,26 @@ pub enum Partitioner {
 }
 
 impl Partitioner {
+    /// Checks the bounds.
+    ///
+    /// # Errors
+    /// Names the one that is 0, where 1 is the least.
+    pub fn validate(self) -> Result<(), &'static str> {
+        let (first, second) = match self {
+            Self::Fixed { num_shards } => (("num_shards", num_shards), None),
+            Self::MinSize { min_shard_bytes, max_shards } => {
+                (("min_shard_bytes", min_shard_bytes), Some(("max_shards", max_shards)))
+            }
+            Self::MaxSize { max_shard_bytes, max_shards } => {
+                (("max_shard_bytes", max_shard_bytes), max_shards.map(|most| ("max_shards", most)))
+            }
+        };
+        match [Some(first), second].into_iter().flatten().find(|(_, bound)| *bound == 0) {
+            Some((name, _)) => Err(name),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the number of slices of a variable of `rows` rows of `row_bytes` bytes: at least 1, at most `rows`.
     /// A variable without rows or without values is one slice.
     pub fn num_slices(self, rows: usize, row_bytes: usize) -> usize {

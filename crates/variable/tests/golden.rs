@@ -1,0 +1,183 @@
+//! Partitioners and placement as TensorFlow recorded them.
+#![expect(clippy::unwrap_used, reason = "a recorded case that is not as its README says fails the test")]
+
+use serde_json::Value;
+use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, VariableSpec};
+
+fn golden() -> Option<Value> {
+    let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/golden");
+    let folder = std::env::var("TRAINYARD_GOLDEN").unwrap_or_else(|_| default.into());
+    match std::fs::read_to_string(format!("{folder}/partitioners.json")) {
+        Ok(text) => Some(serde_json::from_str(&text).unwrap()),
+        Err(_) => {
+            println!("skipped: {folder}/partitioners.json is not here");
+            None
+        }
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn sizes(shape: &Value) -> Vec<usize> {
+    list(shape).iter().map(|size| size.as_u64().unwrap() as usize).collect()
+}
+
+/// Our rule for TensorFlow's partitioner, or nothing where its arguments are out of range.
+fn partitioner(name: &str, args: &Value) -> Option<Partitioner> {
+    let number = |key: &str, default: u64| args[key].as_u64().unwrap_or(default) as usize;
+    let rule = match name.rsplit('.').next().unwrap() {
+        "FixedShardsPartitioner" | "fixed_size_partitioner" => {
+            Partitioner::Fixed { num_shards: number("num_shards", 1) }
+        }
+        "MinSizePartitioner" => Partitioner::MinSize {
+            min_shard_bytes: number("min_shard_bytes", 256 << 10),
+            max_shards: number("max_shards", 1),
+        },
+        // TensorFlow 1's name of the same rule.
+        "min_max_variable_partitioner" => Partitioner::MinSize {
+            min_shard_bytes: number("min_slice_size", 256 << 10),
+            max_shards: number("max_partitions", 1),
+        },
+        "MaxSizePartitioner" | "variable_axis_size_partitioner" => Partitioner::MaxSize {
+            max_shard_bytes: number("max_shard_bytes", 0),
+            max_shards: args["max_shards"].as_u64().map(|most| most as usize),
+        },
+        other => panic!("no rule for {other}"),
+    };
+    rule.validate().is_ok().then_some(rule)
+}
+
+/// Bytes of a value; of a string as many as it is said to have.
+fn value_bytes(case: &Value) -> usize {
+    let keys = ["bytes_per_string", "bytes_per_string_element"];
+    let string = keys.iter().find_map(|key| case["args"][*key].as_u64()).unwrap_or(16);
+    match case["dtype"].as_str().unwrap_or("float32") {
+        "float32" => 4,
+        "float64" => 8,
+        "string" => string as usize,
+        other => panic!("no type {other}"),
+    }
+}
+
+#[test]
+fn golden_partitioners_cut_as_tensorflow_does() {
+    let Some(golden) = golden() else { return };
+    let (mut passed, mut apart) = (0, Vec::new());
+    for case in list(&golden["cases"]) {
+        let rule = partitioner(case["partitioner"].as_str().unwrap(), &case["args"]);
+        match (rule, case.get("partitions")) {
+            (None, None) => passed += 1,
+            (Some(rule), Some(partitions)) => {
+                let shape = sizes(&case["shape"]);
+                // Layouts cut along axis 0 alone; the rule holds along any.
+                let axis = case["args"]["axis"].as_u64().unwrap_or(0) as usize;
+                let row_bytes = shape.iter().product::<usize>() / shape[axis] * value_bytes(case);
+                let mut expected = sizes(partitions);
+                assert_eq!(rule.num_slices(shape[axis], row_bytes), expected.remove(axis), "{case}");
+                assert!(expected.iter().all(|along| *along == 1), "{case}");
+                passed += 1;
+            }
+            // TensorFlow 1 takes some bounds of 0 that TensorFlow 2 and we refuse; we store no strings, whose size it checks.
+            (None, Some(_)) | (Some(_), None) => apart.push(case.to_string()),
+        }
+    }
+    println!("partitioners.json, cases: {passed} passed, {} apart", apart.len());
+    let known = |case: &String| case.contains(":0") || case.contains(":-");
+    assert!(apart.iter().all(known) && apart.len() * 10 < passed, "{}", apart.join("\n"));
+}
+
+fn spec(name: &str, shape: Vec<usize>) -> VariableSpec {
+    let (access, initializer) = (Access::Whole, Initializer::Zeros);
+    VariableSpec { name: name.into(), shape, access, initializer, optimizer_group: "g".into() }
+}
+
+#[test]
+fn golden_slices_hold_tensorflows_rows() {
+    let Some(golden) = golden() else { return };
+    let (mut passed, mut apart) = (0, 0);
+    for case in list(&golden["row_ranges"]) {
+        if case["args"]["axis"].as_u64().unwrap_or(0) > 0 {
+            // Cut along another axis than the first, as only TensorFlow 1 does.
+            apart += 1;
+            continue;
+        }
+        let rule = partitioner(case["partitioner"].as_str().unwrap(), &case["args"]).unwrap();
+        let layout = Layout::new(&[spec("emb", sizes(&case["shape"]))], rule, Placement::RoundRobin, 1);
+        let given: Vec<[u64; 2]> =
+            layout.slices.iter().map(|slice| [slice.rows.start as u64, slice.rows.end as u64]).collect();
+        let range = |shard: &Value| [&shard["row_begin"], &shard["row_end"]].map(|end| end.as_u64().unwrap());
+        let expected: Vec<[u64; 2]> = list(&case["shards"]).iter().map(range).collect();
+        assert_eq!(given, expected, "{case}");
+        passed += 1;
+    }
+    println!("partitioners.json, row_ranges: {passed} passed, {apart} apart (another axis)");
+}
+
+#[test]
+fn golden_rows_lie_where_tensorflows_div_strategy_puts_them() {
+    let Some(golden) = golden() else { return };
+    let (mut passed, mut apart) = (0, 0);
+    for case in list(&golden["embedding_lookup_partition"]) {
+        // Ours is "div": rows of a part lie side by side. "mod" deals rows out one by one.
+        if case["strategy"] == "mod" {
+            apart += 1;
+            continue;
+        }
+        let rows = case["n_rows"].as_u64().unwrap() as usize;
+        let rule = Partitioner::Fixed { num_shards: case["num_shards"].as_u64().unwrap() as usize };
+        let layout = Layout::new(&[spec("emb", vec![rows, 2])], rule, Placement::RoundRobin, 1);
+        let places = sizes(&case["shard"]).into_iter().zip(sizes(&case["row_in_shard"]));
+        for (id, (shard, place)) in sizes(&case["ids"]).into_iter().zip(places) {
+            let slice = &layout.slices[shard];
+            assert_eq!((slice.rows.contains(&id), id - slice.rows.start), (true, place), "{case}");
+        }
+        passed += 1;
+    }
+    println!("partitioners.json, embedding_lookup_partition: {passed} passed, {apart} apart (mod)");
+    assert!(passed > 0);
+}
+
+#[test]
+fn golden_variables_are_placed_where_tensorflow_places_them() {
+    let Some(golden) = golden() else { return };
+    let (mut passed, mut apart) = (0, 0);
+    for case in list(&golden["placement"]) {
+        let num_ps = case["num_ps"].as_u64().unwrap() as usize;
+        if num_ps == 0 {
+            // No parameter server: nothing is placed.
+            apart += 1;
+            continue;
+        }
+        let placement = match case["strategy"].as_str().unwrap() {
+            "round_robin" => Placement::RoundRobin,
+            _ => Placement::Greedy,
+        };
+        let device = |entry: &Value| {
+            let device = entry["device"].as_str().unwrap();
+            device.rsplit(':').next().unwrap().parse::<usize>().unwrap()
+        };
+        // Each shard takes its turn, as a variable of one slice. The global step is no variable of ours; slots live with
+        // their variable.
+        let ours = |entry: &&Value| {
+            let name = entry["name"].as_str().unwrap();
+            name != "global_step" && !name.ends_with("_power") && !name.contains("/Adam")
+        };
+        // Some cases hold the list as Python wrote it.
+        let created = match &case["placement_in_creation_order"] {
+            Value::String(text) => serde_json::from_str(&text.replace('\'', "\"")).unwrap(),
+            list => list.clone(),
+        };
+        let variables: Vec<&Value> = list(&created).iter().filter(ours).collect();
+        let named = |entry: &&Value| spec(entry["name"].as_str().unwrap(), sizes(&entry["shape"]));
+        let specs: Vec<VariableSpec> = variables.iter().map(named).collect();
+        let layout = Layout::new(&specs, Partitioner::Fixed { num_shards: 1 }, placement, num_ps);
+        let given: Vec<usize> = layout.slices.iter().map(|slice| slice.ps).collect();
+        let expected: Vec<usize> = variables.iter().map(|entry| device(entry)).collect();
+        assert_eq!(given, expected, "{} over {num_ps}: {specs:?}", case["strategy"]);
+        passed += 1;
+    }
+    println!("partitioners.json, placement: {passed} passed, {apart} apart (no ps)");
+    assert!(passed > 0);
+}
