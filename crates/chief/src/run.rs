@@ -48,6 +48,7 @@ impl<M: Model> Lead<M> {
             seed: job.run.seed,
             global_step_max: job.train.max_steps.unwrap_or(0),
             checkpoint: None,
+            warm_start: None,
             forget_positions: false,
         };
         let id = cluster_id(&job.model_dir, uuid::Uuid::new_v4().as_u128())?;

@@ -6,10 +6,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trainyard_checkpoint::{Checkpoint, PositionRecord, ShardState, SliceView};
+use trainyard_checkpoint::{Checkpoint, Origin, PositionRecord, ShardState, SliceView};
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
-    Claim, Identity, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Store, TensorSource,
+    Claim, FirstValues, Identity, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Store,
+    TensorSource,
 };
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_variable::Slice;
@@ -128,6 +129,18 @@ impl LocalShard {
         if let Some(restore) = restore.as_mut().filter(|_| plan.forget_positions) {
             restore.positions.clear();
         }
+        let origin = match &plan.warm_start {
+            Some(start) => Some(
+                Origin::open(&start.path)
+                    .map_err(|problem| self.refused(Reason::Storage, problem.message))?,
+            ),
+            None => None,
+        };
+        let first = origin.as_ref().map(FirstSource);
+        let first_values = first
+            .as_ref()
+            .zip(plan.warm_start)
+            .map(|(source, start)| FirstValues { source, names: start.names });
         let prepare = Prepare {
             variables: plan.variables,
             slices,
@@ -136,6 +149,7 @@ impl LocalShard {
             layout_fingerprint: plan.fingerprint,
             global_step_max: plan.global_step_max,
             restore,
+            first_values,
         };
         self.check(self.store.prepare(identity, prepare))
     }
@@ -268,6 +282,20 @@ fn chain(error: &trainyard_checkpoint::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
+    }
+}
+
+struct FirstSource<'a>(&'a Origin);
+
+impl TensorSource for FirstSource<'_> {
+    fn read(
+        &self,
+        variable: &str,
+        _slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), String> {
+        self.0.read_rows(variable, rows, out).map_err(|problem| problem.message)
     }
 }
 

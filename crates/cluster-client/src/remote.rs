@@ -76,6 +76,12 @@ impl RemoteShard {
                 .unwrap_or_default(),
             global_step_max: plan.global_step_max,
             forget_positions: plan.forget_positions,
+            warm_start: plan
+                .warm_start
+                .as_ref()
+                .map(|start| start.path.to_string_lossy().into_owned())
+                .unwrap_or_default(),
+            warm_start_names: plan.warm_start.iter().flat_map(|start| start.names.clone()).collect(),
         };
         let mut client = self.client.clone();
         self.call(limits::CHECKPOINT_CALL_TIMEOUT, client.prepare(request)).await.map(drop)

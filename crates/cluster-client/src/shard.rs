@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use trainyard_checkpoint::WarmStart;
 use trainyard_cluster_spec::Task;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{BatchId, Identity, Pulled, Pushed, Status};
@@ -27,6 +28,8 @@ pub struct Plan {
     pub global_step_max: u64,
     /// Checkpoint to restore from; absent = first values.
     pub checkpoint: Option<PathBuf>,
+    /// Where first values come from, for the variables that it names.
+    pub warm_start: Option<WarmStart>,
     /// Whether the checkpoint's positions in the data mean nothing: the input is divided in another way now.
     pub forget_positions: bool,
 }

@@ -38,22 +38,24 @@ impl Clipping {
         positive("clip", clip)
     }
 
-    /// Clips the gradients of a step, one buffer per variable.
-    pub fn apply(&self, gradients: &mut [Vec<f32>]) {
+    /// Clips the gradients of a step, one buffer per variable, of those variables that `counts` names by place.
+    pub fn apply(&self, gradients: &mut [Vec<f32>], counts: impl Fn(usize) -> bool) {
+        let chosen = gradients.iter_mut().enumerate().filter(|(place, _)| counts(*place));
+        let mut gradients: Vec<&mut Vec<f32>> = chosen.map(|(_, gradient)| gradient).collect();
         match *self {
             Self::Value { clip } => {
-                let all = gradients.iter_mut().flatten();
+                let all = gradients.iter_mut().flat_map(|gradient| gradient.iter_mut());
                 all.for_each(|value| *value = value.clamp(-clip, clip));
             }
             Self::Norm { clip } => {
-                for gradient in gradients {
+                for gradient in &mut gradients {
                     let norm = square(gradient).sqrt();
                     scale(std::slice::from_mut(gradient), clip, norm);
                 }
             }
             Self::GlobalNorm { clip } => {
                 let norm = gradients.iter().map(|gradient| square(gradient)).sum::<f64>().sqrt();
-                scale(gradients, clip, norm);
+                scale(&mut gradients, clip, norm);
             }
         }
     }
@@ -64,10 +66,10 @@ fn square(gradient: &[f32]) -> f64 {
     gradient.chunks(256).map(|part| f64::from(part.iter().map(|value| value * value).sum::<f32>())).sum()
 }
 
-fn scale(gradients: &mut [Vec<f32>], clip: f32, norm: f64) {
+fn scale(gradients: &mut [&mut Vec<f32>], clip: f32, norm: f64) {
     if norm > f64::from(clip) {
         let factor = (f64::from(clip) / norm) as f32;
-        gradients.iter_mut().flatten().for_each(|value| *value *= factor);
+        gradients.iter_mut().flat_map(|gradient| gradient.iter_mut()).for_each(|value| *value *= factor);
     }
 }
 
@@ -76,16 +78,28 @@ mod tests {
     use super::*;
 
     fn clipped(clipping: Clipping) -> Vec<Vec<f32>> {
-        let mut gradients = vec![vec![3.0, -4.0], vec![0.0], vec![12.0]];
-        clipping.apply(&mut gradients);
+        let mut gradients = vec![vec![3.0, -4.0], vec![0.0], vec![12.0], vec![99.0]];
+        clipping.apply(&mut gradients, |place| place != 3);
         gradients
     }
 
     #[test]
     fn gradients_are_clipped_as_tensorflow_does() {
-        assert_eq!(clipped(Clipping::Value { clip: 3.5 }), [vec![3.0, -3.5], vec![0.0], vec![3.5]]);
-        assert_eq!(clipped(Clipping::Norm { clip: 10.0 }), [vec![3.0, -4.0], vec![0.0], vec![10.0]]);
-        assert_eq!(clipped(Clipping::GlobalNorm { clip: 6.5 }), [vec![1.5, -2.0], vec![0.0], vec![6.0]]);
-        assert_eq!(clipped(Clipping::GlobalNorm { clip: 13.0 }), [vec![3.0, -4.0], vec![0.0], vec![12.0]]);
+        assert_eq!(
+            clipped(Clipping::Value { clip: 3.5 }),
+            [vec![3.0, -3.5], vec![0.0], vec![3.5], vec![99.0]]
+        );
+        assert_eq!(
+            clipped(Clipping::Norm { clip: 10.0 }),
+            [vec![3.0, -4.0], vec![0.0], vec![10.0], vec![99.0]]
+        );
+        assert_eq!(
+            clipped(Clipping::GlobalNorm { clip: 6.5 }),
+            [vec![1.5, -2.0], vec![0.0], vec![6.0], vec![99.0]]
+        );
+        assert_eq!(
+            clipped(Clipping::GlobalNorm { clip: 13.0 }),
+            [vec![3.0, -4.0], vec![0.0], vec![12.0], vec![99.0]]
+        );
     }
 }

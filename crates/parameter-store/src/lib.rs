@@ -17,6 +17,6 @@ pub use identity::{BatchId, Identity};
 pub use slice::SliceValues;
 pub use steps::Ticket;
 pub use store::{
-    Claim, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Snapshot, SnapshotSlice, State,
-    Status, Store, TensorSource,
+    Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Snapshot, SnapshotSlice,
+    State, Status, Store, TensorSource,
 };

@@ -15,8 +15,8 @@ use crate::slice::{Slice, SliceValues};
 use crate::steps::Steps;
 use crate::{Error, Identity, Ticket};
 pub use request::{
-    Claim, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Snapshot, SnapshotSlice, State,
-    Status, TensorSource,
+    Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Snapshot, SnapshotSlice,
+    State, Status, TensorSource,
 };
 
 /// What the chief has told this ps.
@@ -464,7 +464,16 @@ fn build_slice(prepare: &Prepare<'_>, slice: &trainyard_variable::Slice) -> Resu
     let mut slots: Vec<Vec<f32>> = Vec::new();
     match &prepare.restore {
         None => {
-            spec.initializer.fill(prepare.seed, &spec.name, &spec.shape, slice.rows.clone(), &mut values);
+            let first = prepare.first_values.as_ref();
+            match first.and_then(|first| Some((first.source, first.names.get(&spec.name)?))) {
+                Some((source, name)) => {
+                    source.read(name, None, slice.rows.clone(), &mut values).map_err(Error::Restore)?;
+                }
+                None => {
+                    let (seed, rows) = (prepare.seed, slice.rows.clone());
+                    spec.initializer.fill(seed, &spec.name, &spec.shape, rows, &mut values);
+                }
+            }
             slots.extend(optimizer.slots().iter().map(|slot| vec![slot.initial; length]));
         }
         Some(restore) => {

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tonic::{Request, Response, Status};
+use trainyard_checkpoint::WarmStart;
 use trainyard_cluster_client::{Error, LocalShard, Plan, ShardGradients, ShardReads};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_parameter_store::{BatchId, Identity, Pull, State, Ticket};
@@ -157,6 +158,10 @@ impl ParameterService for Service {
             global_step_max: request.global_step_max,
             forget_positions: request.forget_positions,
             checkpoint: (!request.checkpoint.is_empty()).then(|| request.checkpoint.clone().into()),
+            warm_start: (!request.warm_start.is_empty()).then(|| WarmStart {
+                path: request.warm_start.clone().into(),
+                names: request.warm_start_names.into_iter().collect(),
+            }),
         };
         let from = plan.checkpoint.clone();
         let count = slices.len();

@@ -28,6 +28,11 @@ pub enum DType {
 }
 
 impl DType {
+    /// Returns whether its values are floating-point numbers, as [`crate::Bundle::read_f32_rows`] reads them.
+    pub fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64 | Self::Bf16 | Self::F16)
+    }
+
     /// From TensorFlow's `DataType` (`tensorflow/core/framework/types.proto`).
     pub(crate) fn from_number(number: i32) -> Self {
         match number {

@@ -10,7 +10,10 @@ use trainyard_cluster_client::{Error, LeaveReason, Traffic};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Dataset, Position, Prefetch, PrefetchError};
 use trainyard_model::{Model, Part, Shard, input_options};
+use trainyard_optimizer::Clipping;
 use trainyard_parameter_store::{BatchId, Ticket};
+use trainyard_run_config::OptimizerSection;
+use trainyard_variable::MOVING_AVERAGE;
 
 use crate::Config;
 use crate::heartbeat::Directive;
@@ -81,6 +84,14 @@ fn open_input<M: Model>(config: &Config, model: &Arc<M>, session: &Session) -> R
         .map_err(|error| Diagnostic::error(Code::E9002, format!("the input thread cannot start: {error}")))
 }
 
+/// The job's bound on gradients.
+fn clipping(section: &OptimizerSection) -> Result<Clipping, Diagnostic> {
+    let mut fields = section.values.clone();
+    fields.insert("kind".to_owned(), section.kind.as_str().into());
+    serde_json::from_value(fields.into())
+        .map_err(|error| Diagnostic::error(Code::E1006, format!("train.clip_gradients: {error}")))
+}
+
 /// Trains until there is a reason to leave.
 pub(crate) async fn train<M: Model>(
     config: &Config,
@@ -91,6 +102,8 @@ pub(crate) async fn train<M: Model>(
     stop: &CancellationToken,
 ) -> Result<LeaveReason, Failure> {
     let mut input = open_input(config, &shared, session)?;
+    let clipping = config.job.train.clip_gradients.as_ref().map(clipping).transpose()?;
+    let variables = model.variables();
     let telemetry = Telemetry::new();
     (config.standing)("training", true, Vec::new());
     let (mut values, mut gradients, mut scratch) = (Vec::new(), Vec::new(), M::Scratch::default());
@@ -140,6 +153,10 @@ pub(crate) async fn train<M: Model>(
         telemetry.pull_seconds.record(pulled - ready);
         let computed =
             model.train(&features, &values, &mut gradients, &mut scratch).map_err(Diagnostic::from)?;
+        if let Some(clipping) = &clipping {
+            // Moving averages have no gradients: what is pushed for them is how far they move.
+            clipping.apply(&mut gradients, |place| variables[place].optimizer_group != MOVING_AVERAGE);
+        }
         if !computed.loss.is_finite() {
             return Err(Failure::Local(not_finite(config, position, computed.loss, outcome)));
         }

@@ -10,7 +10,7 @@ use trainyard_diagnostic::Diagnostic;
 use trainyard_model::{Error, Model};
 use trainyard_run_config::Job;
 
-use crate::{check, datagen, inspect, one_shot, run, train, up};
+use crate::{check, datagen, import_tf, inspect, one_shot, run, train, up};
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
 const USAGE: u8 = 64;
@@ -44,6 +44,9 @@ enum Action {
     Export(Export),
     /// Shows the checkpoints of a model folder.
     Inspect(Inspect),
+    /// Shows a checkpoint that TensorFlow wrote, matches it to a job, and takes it over.
+    #[command(name = "import-tf")]
+    ImportTf(ImportTf),
     /// Writes synthetic training data.
     Datagen(Datagen),
 }
@@ -203,6 +206,31 @@ pub(crate) struct Inspect {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ImportTf {
+    /// The prefix of the checkpoint (`model.ckpt-1000`), its index file, or its folder.
+    #[arg(value_name = "CHECKPOINT")]
+    pub(crate) checkpoint: PathBuf,
+    /// The job whose variables are looked for; without it, the tensors are listed.
+    #[arg(long, value_name = "JOB.toml")]
+    pub(crate) job: Option<PathBuf>,
+    /// Overrides the job's model_dir.
+    #[arg(long, value_name = "DIR", requires = "job")]
+    pub(crate) model_dir: Option<PathBuf>,
+    /// Sets one key of the job file. May be given more than once.
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE", requires = "job")]
+    pub(crate) set: Vec<String>,
+    /// Takes a variable of the job from a tensor of another name. May be given more than once.
+    #[arg(long, value_name = "OURS=THEIRS", requires = "job")]
+    pub(crate) rename: Vec<String>,
+    /// Writes a checkpoint into model_dir, from which training goes on.
+    #[arg(long, requires = "job")]
+    pub(crate) write: bool,
+    /// Form of the result.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Datagen {
     /// What to make.
     #[arg(value_enum)]
@@ -277,6 +305,7 @@ pub fn main_with<M: Model>(build: fn(&Job) -> Result<M, Error>) -> ExitCode {
             finish(outcome, arguments.job.log_format)
         }
         Action::Inspect(arguments) => finish(one(inspect::inspect(&arguments)), LogFormat::Text),
+        Action::ImportTf(arguments) => finish(import_tf::import_tf(&arguments, build), LogFormat::Text),
         Action::Datagen(arguments) => finish(one(datagen::datagen(&arguments)), LogFormat::Text),
     }
 }

@@ -14,6 +14,7 @@
 mod check;
 mod command;
 mod datagen;
+mod import_tf;
 mod inspect;
 mod one_shot;
 mod output;

@@ -4,12 +4,13 @@ use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use tracing::{info, warn};
-use trainyard_checkpoint::{Checkpoint, JobPhase, claim_epoch, latest_good, misfit};
+use trainyard_checkpoint::{Checkpoint, JobPhase, Origin, WarmStart, claim_epoch, latest_good, misfit};
 use trainyard_cluster_client::{Error, ShardStatus, retry};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Model;
 use trainyard_parameter_store::State;
+use trainyard_run_config::{WarmStartConfig, resolve_path};
 use trainyard_trainer::into_diagnostic;
 
 use super::{Lead, Run};
@@ -69,6 +70,21 @@ async fn work<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnos
     Ok(())
 }
 
+/// Finds the variables that start from another run's checkpoint.
+fn warm_start<M: Model>(lead: &Lead<M>, start: &WarmStartConfig) -> Result<WarmStart, Diagnostic> {
+    let path = resolve_path(&lead.job, &start.from);
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let origin = Origin::open(&path)?;
+    let variables = &lead.plan.variables;
+    let (found, absent) = WarmStart::find(&path, &origin, &start.variables, &start.rename, variables)?;
+    let (from, count) = (path.display(), found.names.len());
+    info!(%from, variables = count, of = variables.len(), "first values come from another checkpoint");
+    for name in absent {
+        info!(variable = %name, "not in that checkpoint: it starts from its initial values");
+    }
+    Ok(found)
+}
+
 /// Claims every server for the epoch, each until it answers.
 async fn claim<M: Model>(lead: &Lead<M>, run: &Run) -> Result<Vec<ShardStatus>, Diagnostic> {
     let identity = lead.identity(run);
@@ -102,7 +118,9 @@ async fn prepare<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diag
     run.global_step = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.manifest().global_step);
     run.saved_step = checkpoint.as_ref().map(|_| run.global_step);
     lead.plan.forget_positions = checkpoint.as_ref().is_some_and(|checkpoint| {
-        let other = checkpoint.manifest().input != run.input;
+        let known = &checkpoint.manifest().input;
+        // One that was taken over from TensorFlow says nothing of its input.
+        let other = !known.is_empty() && *known != run.input;
         if other {
             let (was, is) = (&checkpoint.manifest().input, &run.input);
             warn!(%was, %is, "the input is divided in another way than before: it is read from its start");
@@ -117,6 +135,10 @@ async fn prepare<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diag
         Some(path) => info!(step = run.global_step, path = %path.display(), "restoring"),
         None => info!(variables = lead.plan.variables.len(), "creating variables"),
     }
+    lead.plan.warm_start = match &lead.job.train.warm_start {
+        Some(start) if fresh => Some(warm_start(lead, start)?),
+        _ => None,
+    };
     let identity = lead.identity(run);
     let plan = &lead.plan;
     let calls = lead.shards.iter().map(|shard| {

@@ -98,6 +98,20 @@ impl fmt::Debug for Restore<'_> {
     }
 }
 
+/// First values that another run's checkpoint gives.
+pub struct FirstValues<'a> {
+    /// The checkpoint.
+    pub source: &'a dyn TensorSource,
+    /// Name there, by variable.
+    pub names: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for FirstValues<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "FirstValues {{ names: {:?} }}", self.names)
+    }
+}
+
 /// What a store is to hold.
 #[derive(Debug)]
 pub struct Prepare<'a> {
@@ -115,6 +129,8 @@ pub struct Prepare<'a> {
     pub global_step_max: u64,
     /// Values to start from; absent = first values.
     pub restore: Option<Restore<'a>>,
+    /// First values of some variables; the others' are drawn.
+    pub first_values: Option<FirstValues<'a>>,
 }
 
 /// A read.

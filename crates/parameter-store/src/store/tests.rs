@@ -50,6 +50,7 @@ fn prepare(global_step_max: u64) -> Prepare<'static> {
         layout_fingerprint: FINGERPRINT,
         global_step_max,
         restore: None,
+        first_values: None,
     }
 }
 

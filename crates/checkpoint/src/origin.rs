@@ -1,0 +1,73 @@
+//! A checkpoint of another run, ours or TensorFlow's, as a source of first values.
+
+use std::ops::Range;
+use std::path::Path;
+
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_tensor_bundle::Bundle;
+
+use crate::{Checkpoint, latest_good};
+
+/// Where values come from.
+#[derive(Debug)]
+pub enum Origin {
+    /// A checkpoint of ours.
+    Own(Checkpoint),
+    /// TensorFlow's.
+    TensorFlow(Bundle),
+}
+
+impl Origin {
+    /// Opens a checkpoint: a folder `model.ckpt-<step>` or a model folder of ours, whose latest good checkpoint counts;
+    /// or the prefix, index file or folder of a TensorFlow checkpoint.
+    ///
+    /// # Errors
+    /// None of these is there, or it is damaged.
+    pub fn open(path: &Path) -> Result<Self, Diagnostic> {
+        if path.join("manifest.json").is_file() {
+            return Ok(Self::Own(Checkpoint::open(path)?));
+        }
+        let index = path.with_file_name(format!(
+            "{}.index",
+            path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default()
+        ));
+        if !path.exists() && !index.exists() {
+            let message = format!("no checkpoint at {}", path.display());
+            return Err(Diagnostic::error(Code::E3004, message).help(
+                "give a folder model.ckpt-<step>, a model_dir, or the prefix of a TensorFlow checkpoint",
+            ));
+        }
+        if path.is_dir()
+            && let Some(checkpoint) = latest_good(path, &mut |_| {})?
+        {
+            return Ok(Self::Own(checkpoint));
+        }
+        Ok(Self::TensorFlow(Bundle::open(path)?))
+    }
+
+    /// Returns its variables, by name, with their shapes. Of TensorFlow's tensors, those of floating point.
+    pub fn variables(&self) -> Vec<(String, Vec<usize>)> {
+        match self {
+            Self::Own(checkpoint) => {
+                let specs = checkpoint.manifest().variables.iter();
+                specs.map(|spec| (spec.name.clone(), spec.shape.clone())).collect()
+            }
+            Self::TensorFlow(bundle) => bundle
+                .tensors()
+                .filter(|tensor| tensor.dtype.is_float())
+                .map(|tensor| (tensor.name.clone(), tensor.shape.clone()))
+                .collect(),
+        }
+    }
+
+    /// Reads `rows` of a variable into `out`.
+    ///
+    /// # Errors
+    /// It is absent, of another shape, or damaged.
+    pub fn read_rows(&self, variable: &str, rows: Range<usize>, out: &mut [f32]) -> Result<(), Diagnostic> {
+        match self {
+            Self::Own(checkpoint) => Ok(checkpoint.read_rows(variable, None, rows, out)?),
+            Self::TensorFlow(bundle) => Ok(bundle.read_f32_rows(variable, rows, out)?),
+        }
+    }
+}

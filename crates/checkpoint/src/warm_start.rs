@@ -1,0 +1,89 @@
+//! Which variables of a new model start from those of another (`tf.estimator.WarmStartSettings`).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use regex::Regex;
+use trainyard_diagnostic::{Code, Diagnostic, suggest};
+use trainyard_variable::VariableSpec;
+
+use crate::Origin;
+
+/// A model's variables and the names that they have in another checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WarmStart {
+    /// The checkpoint, for [`Origin::open`].
+    pub path: PathBuf,
+    /// Name there, by variable.
+    pub names: BTreeMap<String, String>,
+}
+
+impl WarmStart {
+    /// Finds the variables whose whole name matches `pattern`, under their own name or the one that `rename` gives.
+    /// Also returns the variables that matched and are not there: they keep their initial values.
+    ///
+    /// # Errors
+    /// No variable is found, a renamed one is absent, or shapes differ.
+    pub fn find(
+        path: &Path,
+        origin: &Origin,
+        pattern: &str,
+        rename: &[(String, String)],
+        variables: &[VariableSpec],
+    ) -> Result<(Self, Vec<String>), Diagnostic> {
+        let there: BTreeMap<String, Vec<usize>> = origin.variables().into_iter().collect();
+        let near = |name: &str| suggest(name, there.keys().map(String::as_str)).map(str::to_owned);
+        let pattern = Regex::new(&format!("^(?:{pattern})$")).map_err(|error| {
+            Diagnostic::error(Code::E1002, format!("train.warm_start.variables: {error}"))
+        })?;
+        if let Some((unknown, _)) =
+            rename.iter().find(|(variable, _)| !variables.iter().any(|spec| spec.name == *variable))
+        {
+            let message =
+                format!("train.warm_start.rename names `{unknown}`, which is no variable of the model");
+            let problem = Diagnostic::error(Code::E1006, message);
+            return Err(match suggest(unknown, variables.iter().map(|spec| spec.name.as_str())) {
+                Some(near) => problem.help(format!("did you mean `{near}`?")),
+                None => problem.help("see the variables with trainyard check"),
+            });
+        }
+        let (mut names, mut absent, mut differing) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for spec in variables.iter().filter(|spec| pattern.is_match(&spec.name)) {
+            let renamed = rename.iter().find(|(variable, _)| *variable == spec.name).map(|(_, name)| name);
+            let name = renamed.unwrap_or(&spec.name);
+            match there.get(name) {
+                Some(shape) if *shape == spec.shape => drop(names.insert(spec.name.clone(), name.clone())),
+                Some(shape) => {
+                    differing.push(format!("{}: {:?} here, {shape:?} there", spec.name, spec.shape))
+                }
+                None if renamed.is_some() => {
+                    let message = format!("{} holds no variable `{name}`", path.display());
+                    let problem = Diagnostic::error(Code::E3002, message);
+                    return Err(match near(name) {
+                        Some(near) => problem.help(format!("did you mean `{near}`?")),
+                        None => {
+                            problem.help("see what it holds with trainyard inspect or trainyard import-tf")
+                        }
+                    });
+                }
+                None => absent.push(spec.name.clone()),
+            }
+        }
+        if !differing.is_empty() {
+            let message = format!("{} variables of {} have another shape", differing.len(), path.display());
+            let problem = Diagnostic::error(Code::E3002, message);
+            let problem = differing.into_iter().fold(problem, Diagnostic::note);
+            return Err(problem.help("leave them out with train.warm_start.variables, or change the job"));
+        }
+        if names.is_empty() {
+            let message =
+                format!("{} holds no variable of this model that matches `{}`", path.display(), pattern);
+            let problem = Diagnostic::error(Code::E3002, message);
+            let first = there.keys().take(8).cloned().collect::<Vec<_>>().join(", ");
+            return Err(problem
+                .note(format!("it holds {first}{}", if there.len() > 8 { ", ..." } else { "" }))
+                .help("correct train.warm_start.variables, or name them in train.warm_start.rename"));
+        }
+        Ok((Self { path: path.to_owned(), names }, absent))
+    }
+}

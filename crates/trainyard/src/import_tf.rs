@@ -1,0 +1,170 @@
+//! `trainyard import-tf`: a checkpoint that TensorFlow wrote, seen, matched to a job, and taken over.
+
+mod slots;
+mod takeover;
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+use trainyard_diagnostic::{Code, Diagnostic, suggest};
+use trainyard_model::{Error, Model};
+use trainyard_run_config::Job;
+use trainyard_tensor_bundle::{Bundle, Values};
+use trainyard_variable::VariableSpec;
+
+use crate::command::{Format, ImportTf};
+use crate::output::print;
+
+/// Where a variable of the job, or one of its slots, is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Match {
+    /// Variable of the job.
+    variable: String,
+    /// Slot; absent = the values.
+    slot: Option<&'static str>,
+    shape: Vec<usize>,
+    found: Found,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Found {
+    /// The tensor of this name.
+    Tensor(String),
+    /// A tensor of this name has another shape.
+    OtherShape(String, Vec<usize>),
+    Nothing,
+}
+
+/// Lists the tensors, or matches them to the variables of a job and writes a checkpoint of ours.
+pub(crate) fn import_tf<M: Model>(
+    arguments: &ImportTf,
+    build: fn(&Job) -> Result<M, Error>,
+) -> Result<(), Vec<Diagnostic>> {
+    let one = |problem: Diagnostic| vec![problem];
+    let bundle = Bundle::open(&arguments.checkpoint).map_err(|error| one(error.into()))?;
+    let Some(path) = &arguments.job else {
+        return list(&bundle, arguments.format).map_err(one);
+    };
+    let mut job = Job::load(path, &arguments.set)?;
+    if let Some(folder) = &arguments.model_dir {
+        job.model_dir.clone_from(folder);
+    }
+    let model = build(&job).map_err(|error| one(error.into()))?;
+    let rename = arguments.rename.iter().map(|text| {
+        text.split_once('=').map(|(ours, theirs)| (ours.to_owned(), theirs.to_owned())).ok_or_else(|| {
+            let problem =
+                Diagnostic::error(Code::E1002, format!("--rename must be OURS=THEIRS, given `{text}`"));
+            one(problem.help("for example --rename dnn/logits/bias=head/bias"))
+        })
+    });
+    let rename = rename.collect::<Result<Vec<_>, _>>()?;
+    let matches = matches(&bundle, &model, &rename);
+    if arguments.write {
+        return takeover::write(&bundle, &job, &model, &matches).map_err(one);
+    }
+    show(&bundle, &matches, arguments.format).map_err(one)
+}
+
+fn list(bundle: &Bundle, format: Format) -> Result<(), Diagnostic> {
+    if format == Format::Json {
+        let tensors: Vec<_> = bundle
+            .tensors()
+            .map(|tensor| json!({"name": tensor.name, "dtype": tensor.dtype.to_string(), "shape": tensor.shape}))
+            .collect();
+        return print(&format!("{}\n", json!({"prefix": bundle.prefix(), "tensors": tensors})));
+    }
+    let width = bundle.tensors().map(|tensor| tensor.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for tensor in bundle.tensors() {
+        let cut = if tensor.slices > 0 { format!("  in {} slices", tensor.slices) } else { String::new() };
+        let _ = writeln!(text, "{:width$}  {}{:?}{cut}", tensor.name, tensor.dtype, tensor.shape);
+    }
+    print(&text)
+}
+
+/// Finds every variable of the model and every slot of its optimizer.
+fn matches<M: Model>(bundle: &Bundle, model: &M, rename: &[(String, String)]) -> Vec<Match> {
+    let rules = model.optimizers();
+    let mut out = Vec::new();
+    for spec in model.variables() {
+        let renamed = rename.iter().find(|(ours, _)| *ours == spec.name);
+        let name = renamed.map_or(spec.name.as_str(), |(_, theirs)| theirs);
+        let found = find(bundle, spec, &[name.to_owned()]);
+        out.push(Match { variable: spec.name.clone(), slot: None, shape: spec.shape.clone(), found });
+        if let Some(rule) = rules.get(&spec.optimizer_group) {
+            for slot in rule.slots() {
+                let found = find(bundle, spec, &slots::names(bundle, rule, slot.name, name));
+                out.push(Match {
+                    variable: spec.name.clone(),
+                    slot: Some(slot.name),
+                    shape: spec.shape.clone(),
+                    found,
+                });
+            }
+        }
+    }
+    out
+}
+
+fn find(bundle: &Bundle, spec: &VariableSpec, names: &[String]) -> Found {
+    match names.iter().find_map(|name| bundle.tensor(name)) {
+        Some(tensor) if tensor.shape == spec.shape && tensor.dtype.is_float() => {
+            Found::Tensor(tensor.name.clone())
+        }
+        Some(tensor) => Found::OtherShape(tensor.name.clone(), tensor.shape.clone()),
+        None => Found::Nothing,
+    }
+}
+
+/// The global step of a checkpoint; 0 where it has none.
+fn global_step(bundle: &Bundle) -> Result<u64, Diagnostic> {
+    if bundle.tensor("global_step").is_none() {
+        return Ok(0);
+    }
+    Ok(match bundle.read("global_step")?.values {
+        Values::I64(values) => values.first().copied().map_or(0, |step| u64::try_from(step).unwrap_or(0)),
+        _ => 0,
+    })
+}
+
+fn show(bundle: &Bundle, matches: &[Match], format: Format) -> Result<(), Diagnostic> {
+    let step = global_step(bundle)?;
+    if format == Format::Json {
+        let rows: Vec<_> = matches
+            .iter()
+            .map(|row| {
+                let (tensor, other) = match &row.found {
+                    Found::Tensor(name) => (Some(name), None),
+                    Found::OtherShape(name, shape) => (Some(name), Some(shape)),
+                    Found::Nothing => (None, None),
+                };
+                json!({"variable": row.variable, "slot": row.slot, "shape": row.shape, "tensor": tensor, "other_shape": other})
+            })
+            .collect();
+        return print(&format!("{}\n", json!({"global_step": step, "variables": rows})));
+    }
+    let title = |row: &Match| match row.slot {
+        Some(slot) => format!("  {slot}"),
+        None => row.variable.clone(),
+    };
+    let width = matches.iter().map(|row| title(row).len()).max().unwrap_or(0);
+    let mut text = format!("checkpoint {} at step {step}\n", bundle.prefix().display());
+    for row in matches {
+        let found = match &row.found {
+            Found::Tensor(name) => name.clone(),
+            Found::OtherShape(name, shape) => format!("{name} HAS SHAPE {shape:?}"),
+            Found::Nothing if row.slot.is_some() => "starts anew".to_owned(),
+            Found::Nothing => match near(bundle, &row.variable) {
+                Some(near) => format!("NOT THERE; did you mean --rename {}={near}?", row.variable),
+                None => "NOT THERE".to_owned(),
+            },
+        };
+        let shape = if row.slot.is_none() { format!("{:?}", row.shape) } else { String::new() };
+        let _ = writeln!(text, "{:width$}  {shape:12}  {found}", title(row));
+    }
+    print(&text)
+}
+
+fn near(bundle: &Bundle, name: &str) -> Option<String> {
+    suggest(name, bundle.tensors().map(|tensor| tensor.name.as_str())).map(str::to_owned)
+}
