@@ -3,6 +3,7 @@
 mod faults;
 mod jobs;
 mod messages;
+mod takeover;
 
 use std::time::Duration;
 

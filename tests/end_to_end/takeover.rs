@@ -1,0 +1,136 @@
+//! Models that begin where others ended: ours, and TensorFlow's.
+
+use std::path::{Path, PathBuf};
+
+use trainyard_tests::{Program, write_job};
+
+use crate::LIMIT;
+
+/// A combined classifier that `tf.compat.v1.estimator` trained for 20 steps.
+fn tensorflow() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/tensorflow")
+}
+
+const JOB: &str = r#"
+model_dir = "model"
+[input]
+label = { column = "y" }
+train = { files = ["train.csv"], epochs = 1, batch_size = 2 }
+eval = { files = ["train.csv"] }
+[[feature]]
+column = "x"
+kind = "numeric"
+[[feature]]
+column = "c"
+kind = "hashed"
+buckets = 10
+wide = true
+deep = { embedding = 4 }
+[model]
+kind = "dnn_linear_combined_classifier"
+hidden_units = [4, 3]
+defaults = "tensorflow1"
+"#;
+
+fn job(folder: &Path) -> String {
+    let path = folder.join("job.toml");
+    std::fs::write(&path, JOB.replace("\"model\"", &format!("\"{}\"", folder.join("model").display())))
+        .expect("the job is written");
+    // The rows that TensorFlow predicted.
+    let rows = "x,c,y\n0.1,a,0\n0.9,b,1\n-2.0,c,0\n3.5,zebra,1\n";
+    std::fs::write(folder.join("train.csv"), rows).expect("the data is written");
+    path.to_string_lossy().into_owned()
+}
+
+fn trainyard(arguments: &[&str], code: i32) -> String {
+    let ended = Program::start("trainyard", arguments, &[]).wait(LIMIT);
+    assert_eq!(ended.code, code, "{arguments:?}\n{}", ended.output);
+    ended.output
+}
+
+#[test]
+fn a_tensorflow_checkpoint_predicts_what_tensorflow_predicts_and_trains_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (job, from) = (job(folder.path()), tensorflow().to_string_lossy().into_owned());
+    let listed = trainyard(&["import-tf", &from], 0);
+    assert!(listed.contains("dnn/logits/kernel/Adagrad"), "{listed}");
+    let matched = trainyard(&["import-tf", &from, "--job", &job], 0);
+    assert!(matched.contains("at step 20") && !matched.contains("NOT THERE"), "{matched}");
+    let written = trainyard(&["import-tf", &from, "--job", &job, "--write"], 0);
+    assert!(
+        written.contains("model.ckpt-20") && written.contains("0 optimizer slots start anew"),
+        "{written}"
+    );
+    let again = trainyard(&["import-tf", &from, "--job", &job, "--write"], 78);
+    assert!(again.contains("holds a checkpoint of step 20 already"), "{again}");
+    let predicted = trainyard(&["predict", &job], 0);
+    let logits: Vec<f64> = predicted
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter_map(|line| line["logits"].as_array()?[0].as_f64())
+        .collect();
+    // What TensorFlow 2.15 predicts from the same files.
+    let expected = [
+        -0.299_007_296_562_194_8,
+        -0.527_061_104_774_475_1,
+        -0.002_811_035_607_010_126,
+        -1.961_603_164_672_851_6,
+    ];
+    assert_eq!(logits.len(), expected.len(), "{predicted}");
+    for (given, expected) in logits.iter().zip(expected) {
+        assert!((given - expected).abs() < 1e-5, "{given} is not {expected}");
+    }
+    let trained = trainyard(&["train", &job], 0);
+    assert!(trained.contains("step=22"), "{trained}");
+}
+
+#[test]
+fn a_new_model_starts_from_another_whatever_the_number_of_servers() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 400, "[train]\nmax_steps = 60\n").to_string_lossy().into_owned();
+    let (old, new) = (folder.path().join("model"), folder.path().join("new").to_string_lossy().into_owned());
+    trainyard(&["train", &job], 0);
+    let warm = format!("train.warm_start={{ from = \"{}\" }}", old.display());
+    let cluster = ["--cluster", "local:ps=2,worker=1", "--model-dir", &new, "--set", &warm];
+    let output = trainyard(&[&["up", &job, "--set", "train.max_steps=5"], &cluster[..]].concat(), 0);
+    assert!(output.contains("first values come from another checkpoint"), "{output}");
+    // The first checkpoint of the new model holds what the old one ended with, in other slices.
+    let scored = |arguments: &[&str]| {
+        let text = trainyard(&[&["evaluate", &job, "--format", "json"], arguments].concat(), 0);
+        let scores: serde_json::Value = serde_json::from_str(text.trim()).expect("scores are JSON");
+        scores.to_string().split("average_loss").nth(1).map(|rest| rest[..12].to_owned())
+    };
+    assert_eq!(scored(&["--model-dir", &new, "--step", "0"]), scored(&[]));
+}
+
+#[test]
+fn a_warm_start_that_cannot_be_says_why() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (job, from) = (job(folder.path()), tensorflow().to_string_lossy().into_owned());
+    let told = |warm_start: &str, code: i32| {
+        trainyard(&["train", &job, "--set", &format!("train.warm_start={warm_start}")], code)
+    };
+    let missing = told("{ from = \"nowhere\" }", 66);
+    assert!(missing.contains("no checkpoint at") && missing.contains("nowhere"), "{missing}");
+    let none = told(&format!("{{ from = \"{from}\", variables = \"tower/.*\" }}"), 65);
+    assert!(none.contains("holds no variable of this model that matches"), "{none}");
+    let renamed = told(
+        &format!("{{ from = \"{from}\", rename = {{ \"dnn/logits/bias\" = \"dnn/logits/biass\" }} }}"),
+        65,
+    );
+    assert!(renamed.contains("did you mean `dnn/logits/bias`?"), "{renamed}");
+    let pattern = told(&format!("{{ from = \"{from}\", variables = \"(\" }}"), 78);
+    assert!(pattern.contains("must be a regular expression"), "{pattern}");
+    let other = trainyard(
+        &[
+            "train",
+            &job,
+            "--set",
+            "model.hidden_units=[5, 3]",
+            "--set",
+            &format!("train.warm_start={{ from = \"{from}\" }}"),
+        ],
+        65,
+    );
+    assert!(other.contains("dnn/hiddenlayer_0/kernel: [5, 5] here, [5, 4] there"), "{other}");
+}
