@@ -57,8 +57,13 @@ impl Canned {
     /// Builds the model of a job.
     ///
     /// # Errors
-    /// An optimizer out of range, or no feature for a part.
+    /// An optimizer out of range, no feature for a part, or a job of a custom model.
     pub fn from_job(job: &Job) -> Result<Self, Error> {
+        if job.model.kind.is_custom() {
+            let message =
+                "model.kind says that the program brings the model along; this one has premade models";
+            return Err(Error::Invalid(message.to_owned()));
+        }
         let head = Head::new(&job.model, &job.input.label);
         let mut serving_schema = Schema::default();
         let columns = FeatureColumns::new(&job.features, &mut serving_schema);
@@ -215,6 +220,16 @@ impl Model for Canned {
     fn describe(&self) -> serde_json::Value {
         self.description.clone()
     }
+}
+
+/// Returns the optimizer of `[model.optimizer]`, TensorFlow's defaults filled in; Adagrad with a learning rate of 0.05
+/// where the job names none.
+///
+/// # Errors
+/// A hyper-parameter out of range.
+pub fn custom_optimizer(job: &Job) -> Result<OptimizerConfig, Error> {
+    let none = OptimizerSection { kind: "adagrad".to_owned(), values: Vec::new() };
+    optimizer(job.model.optimizer.as_ref().unwrap_or(&none), DNN_LEARNING_RATE)
 }
 
 /// Fills TensorFlow's defaults into an optimizer as written.

@@ -12,7 +12,7 @@ mod linear;
 mod metric;
 mod model;
 
-pub use canned::{Canned, Example, Scratch};
+pub use canned::{Canned, Example, Scratch, custom_optimizer};
 pub use error::Error;
 pub use head::{Head, HeadMetrics};
 pub use input_fn::{Part, Shard, input_options};

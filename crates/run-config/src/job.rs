@@ -149,6 +149,16 @@ pub struct FeatureConfig {
     pub deep: Option<Deep>,
 }
 
+impl FeatureConfig {
+    /// Returns a numeric feature of the column's name, as it is read, without which a record is bad.
+    pub fn numeric(column: impl Into<String>) -> Self {
+        let column = column.into();
+        let kind =
+            FeatureKind::Numeric { column: column.clone(), normalizer: Normalizer::None, default: None };
+        Self { name: column, kind, wide: false, deep: Some(Deep::Value) }
+    }
+}
+
 /// How a feature enters the deep part.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -234,7 +244,7 @@ pub enum FeatureKind {
     },
 }
 
-/// Premade estimators.
+/// Premade estimators, and models of a program of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelKind {
@@ -250,14 +260,18 @@ pub enum ModelKind {
     DnnLinearCombinedClassifier,
     /// `DNNLinearCombinedRegressor`.
     DnnLinearCombinedRegressor,
+    /// A classifier that a program brings along.
+    CustomClassifier,
+    /// A regressor that a program brings along.
+    CustomRegressor,
 }
 
 /// The model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelConfig {
-    /// Which premade estimator.
+    /// Which premade estimator, or that there is none.
     pub kind: ModelKind,
-    /// Widths of the hidden layers; empty for linear models.
+    /// Widths of the hidden layers; empty for linear models, and where a custom model's job names none.
     pub hidden_units: Vec<usize>,
     /// Classes of a classifier; 2 by default, or the length of the label vocabulary.
     pub n_classes: usize,
@@ -265,6 +279,9 @@ pub struct ModelConfig {
     pub linear_optimizer: OptimizerSection,
     /// Optimizer of the deep part: Adagrad with learning rate 0.05 by default (TensorFlow 1).
     pub dnn_optimizer: OptimizerSection,
+    /// Optimizer of a custom model, where its job names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizer: Option<OptimizerSection>,
 }
 
 /// An optimizer as written: known keys of a known kind, defaults not filled in.

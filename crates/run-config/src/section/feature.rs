@@ -41,6 +41,9 @@ pub(crate) fn read_all(
 ) -> Option<Vec<FeatureConfig>> {
     let mut features: Vec<FeatureConfig> = Vec::new();
     if root.node("feature").is_none() {
+        if model.is_some_and(ModelKind::is_custom) {
+            return Some(features);
+        }
         root.missing_section("feature", "[[feature]]", "column = \"age\" and kind = \"numeric\"");
         return None;
     }

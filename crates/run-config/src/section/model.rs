@@ -42,28 +42,41 @@ const RULES: [Rule; 4] = [
 
 impl ModelKind {
     /// Every kind with its name in a job file.
-    pub const NAMES: [(&'static str, Self); 6] = [
+    pub const NAMES: [(&'static str, Self); 8] = [
         ("linear_classifier", Self::LinearClassifier),
         ("linear_regressor", Self::LinearRegressor),
         ("dnn_classifier", Self::DnnClassifier),
         ("dnn_regressor", Self::DnnRegressor),
         ("dnn_linear_combined_classifier", Self::DnnLinearCombinedClassifier),
         ("dnn_linear_combined_regressor", Self::DnnLinearCombinedRegressor),
+        ("custom_classifier", Self::CustomClassifier),
+        ("custom_regressor", Self::CustomRegressor),
     ];
 
     /// Returns whether it has a linear part.
     pub fn has_linear(self) -> bool {
-        !matches!(self, Self::DnnClassifier | Self::DnnRegressor)
+        !matches!(self, Self::DnnClassifier | Self::DnnRegressor) && !self.is_custom()
     }
 
-    /// Returns whether it has a deep part.
+    /// Returns whether it has a deep part. A custom model has: its features take the keys of a deep part.
     pub fn has_dnn(self) -> bool {
         !matches!(self, Self::LinearClassifier | Self::LinearRegressor)
     }
 
     /// Returns whether it predicts a class.
     pub fn is_classifier(self) -> bool {
-        matches!(self, Self::LinearClassifier | Self::DnnClassifier | Self::DnnLinearCombinedClassifier)
+        matches!(
+            self,
+            Self::LinearClassifier
+                | Self::DnnClassifier
+                | Self::DnnLinearCombinedClassifier
+                | Self::CustomClassifier
+        )
+    }
+
+    /// Returns whether the program brings the model along.
+    pub fn is_custom(self) -> bool {
+        matches!(self, Self::CustomClassifier | Self::CustomRegressor)
     }
 }
 
@@ -76,13 +89,19 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     let n_classes = section.integer("n_classes", 2..=1 << 24);
     let linear_optimizer = read_optimizer(section.section("linear_optimizer"), "ftrl");
     let dnn_optimizer = read_optimizer(section.section("dnn_optimizer"), "adagrad");
+    // A key of custom models alone: elsewhere it is unknown, and the nearest right name is told.
+    let custom = kind.is_some_and(ModelKind::is_custom);
+    let optimizer = match custom.then(|| section.section("optimizer")).flatten() {
+        Some(optimizer) => read_optimizer(Some(optimizer), "adagrad").map(Some),
+        None => Some(None),
+    };
     if let Some(kind) = kind {
-        if kind.has_dnn() && section.node("hidden_units").is_none() {
+        if kind.has_dnn() && !kind.is_custom() && section.node("hidden_units").is_none() {
             section.missing("hidden_units", "[100, 50]");
         }
         for (key, used) in [
             ("hidden_units", kind.has_dnn()),
-            ("dnn_optimizer", kind.has_dnn()),
+            ("dnn_optimizer", kind.has_dnn() && !kind.is_custom()),
             ("linear_optimizer", kind.has_linear()),
         ] {
             if !used && section.keys().any(|name| name == key) {
@@ -101,6 +120,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         n_classes: n_classes.unwrap_or(0) as usize,
         linear_optimizer: linear_optimizer?,
         dnn_optimizer: dnn_optimizer?,
+        optimizer: optimizer?,
     })
 }
 
