@@ -24,5 +24,13 @@ mod up;
 
 pub use command::main_with;
 pub use trainyard_daemon::{ALLOCATOR, Allocator};
-pub use trainyard_model::{Canned, Error, Model, Outcome, Prediction, Scores};
-pub use trainyard_run_config::Job;
+pub use trainyard_feature_column::{FeatureColumns, Features};
+pub use trainyard_input::{Batch, Column, FieldKind, Schema};
+pub use trainyard_model::{
+    Canned, Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores, custom_optimizer,
+};
+pub use trainyard_optimizer::OptimizerConfig;
+pub use trainyard_run_config::{FeatureConfig, Job};
+/// Arithmetic on `f32` matrices, as the premade models have it.
+pub use trainyard_tensor as tensor;
+pub use trainyard_variable::{Access, Gradients, Initializer, Read, Reads, Values, VariableSpec};
