@@ -1,7 +1,7 @@
 //! Trainyard as a library and as the operator's command.
 //!
 //! A program that trains a model of its own is one line: it hands [`main_with`] a function from a job to a
-//! [`Model`], and is then every role and every command for that model.
+//! [`Model`], and is then every role and every command for that model. `docs/custom-models.md` shows how to write one.
 //!
 //! ```no_run
 //! use trainyard::{Canned, main_with};
