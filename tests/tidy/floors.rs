@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 21] = [
+const FLOORS: [(&str, u8); 23] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
@@ -21,11 +21,13 @@ const FLOORS: [(&str, u8); 21] = [
     ("cluster-client", 3),
     ("daemon", 3),
     ("trainer", 4),
+    ("autodiff-burn", 4),
     ("ps", 5),
     ("worker", 5),
     ("chief", 5),
     ("evaluator", 5),
     ("trainyard", 6),
+    ("example-custom-models", 7),
 ];
 
 /// Crates of the lowest floor that others of it may use: messages come before everything.

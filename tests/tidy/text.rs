@@ -1,6 +1,6 @@
 //! What the tree holds, and what its text does not speak of.
 
-use crate::{assert_none, files, root};
+use crate::{assert_none, files, read, root};
 
 #[test]
 fn the_top_level_holds_what_the_design_names() {
@@ -58,4 +58,27 @@ fn text_speaks_of_the_project_alone() {
         }
     }
     assert_none("paths and hosts of one machine", &offenders);
+}
+
+#[test]
+fn the_page_on_custom_models_quotes_the_examples() {
+    let folder = root().join("crates").join("example-custom-models");
+    let quoted: Vec<String> =
+        [".rs", ".toml"].iter().flat_map(|ending| files(&folder, ending)).map(|path| read(&path)).collect();
+    let page = read(&root().join("docs").join("custom-models.md"));
+    // Every other piece stands between two fences; its first line is the language.
+    let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+    let code: Vec<&str> = blocks
+        .filter(|(language, text)| {
+            *language == "rust" || *language == "toml" && !text.contains("[dependencies]")
+        })
+        .map(|(_, text)| text)
+        .collect();
+    assert!(code.len() >= 6, "only {} blocks of code", code.len());
+    let offenders: Vec<String> = code
+        .into_iter()
+        .filter(|text| !quoted.iter().any(|file| file.contains(*text)))
+        .map(str::to_owned)
+        .collect();
+    assert_none("code of the page that is not in an example", &offenders);
 }

@@ -79,8 +79,13 @@ impl Canned {
     /// Builds the model of a job.
     ///
     /// # Errors
-    /// An optimizer out of range, no feature for a part, or a head that the model cannot have.
+    /// An optimizer out of range, no feature for a part, a head that the model cannot have, or a job of a custom model.
     pub fn from_job(job: &Job) -> Result<Self, Error> {
+        if job.model.kind.is_custom() {
+            let message =
+                "model.kind says that the program brings the model along; this one has premade models";
+            return Err(Error::Invalid(message.to_owned()));
+        }
         let (model, head) = (&job.model, Head::new(&job.model, &job.input.label));
         let mut serving_schema = Schema::default();
         let columns = FeatureColumns::new(&job.features, &mut serving_schema);
@@ -128,7 +133,7 @@ impl Canned {
         &self,
         example: &Example,
         values: &Values,
-        mut gradients: Option<&mut Gradients>,
+        gradients: Option<&mut Gradients>,
         scratch: &mut Scratch,
     ) {
         let features = &example.columns;
@@ -154,7 +159,7 @@ impl Canned {
             let seed = [pass, shard, batch].into_iter().fold(self.seed, |seed, part| {
                 (seed ^ part).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23)
             });
-            let training = gradients.as_deref_mut().map(|gradients| (seed, gradients));
+            let training = gradients.map(|gradients| (seed, gradients));
             tower.forward(features.rows, input, values, &mut scratch.logits, training, &mut scratch.tower);
         }
     }
@@ -375,6 +380,15 @@ impl Model for Canned {
     fn describe(&self) -> serde_json::Value {
         self.description.clone()
     }
+}
+
+/// Returns the optimizer of `[model.optimizer]`, TensorFlow's defaults filled in; Adagrad with a learning rate of 0.05
+/// where the job names none.
+///
+/// # Errors
+/// A hyper-parameter out of range.
+pub fn custom_optimizer(job: &Job) -> Result<OptimizerConfig, Error> {
+    optimizer(job.model.optimizer.as_ref(), "adagrad", 0.05, job.model.defaults)
 }
 
 /// Fills TensorFlow's defaults into an optimizer as written, or into the usual one.

@@ -18,7 +18,7 @@ pub mod metric;
 mod model;
 mod tower;
 
-pub use canned::{Canned, Example, Scratch};
+pub use canned::{Canned, Example, Scratch, custom_optimizer};
 pub use error::Error;
 pub use head::{Head, HeadMetrics};
 pub use input_fn::{Part, Shard, input_options};

@@ -20,6 +20,18 @@ pub struct FeatureConfig {
     pub deep: Option<Deep>,
 }
 
+impl FeatureConfig {
+    /// Returns a numeric feature of the column's name, as it is read, without which a record is bad.
+    pub fn numeric(column: impl Into<String>) -> Self {
+        let column = column.into();
+        let numbers =
+            Numbers { column: column.clone(), width: 1, normalizer: Normalizer::None, default: None };
+        let (separator, weights) = (None, None);
+        let kind = FeatureKind::Numeric(numbers);
+        Self { name: column, kind, separator, weights, wide: false, deep: Some(Deep::Dense) }
+    }
+}
+
 /// How a feature enters the deep part.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use crate::Combiner;
 
-/// What a premade estimator is made of.
+/// What a model is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// A bias alone.
@@ -21,6 +21,8 @@ pub enum Family {
     DeepFm,
     /// Cross layers under dense layers (DCN-v2, stacked; Wang et al. 2021).
     Dcn,
+    /// What a program brings along.
+    Custom,
 }
 
 /// What a premade estimator predicts.
@@ -49,7 +51,7 @@ const fn kind(family: Family, goal: Goal) -> ModelKind {
 
 impl ModelKind {
     /// Every kind with its name in a job file.
-    pub const NAMES: [(&'static str, Self); 21] = [
+    pub const NAMES: [(&'static str, Self); 24] = [
         ("baseline_classifier", kind(Family::Baseline, Goal::Classifier)),
         ("baseline_regressor", kind(Family::Baseline, Goal::Regressor)),
         ("baseline_estimator", kind(Family::Baseline, Goal::Estimator)),
@@ -71,6 +73,9 @@ impl ModelKind {
         ("dcn_classifier", kind(Family::Dcn, Goal::Classifier)),
         ("dcn_regressor", kind(Family::Dcn, Goal::Regressor)),
         ("dcn_estimator", kind(Family::Dcn, Goal::Estimator)),
+        ("custom_classifier", kind(Family::Custom, Goal::Classifier)),
+        ("custom_regressor", kind(Family::Custom, Goal::Regressor)),
+        ("custom_estimator", kind(Family::Custom, Goal::Estimator)),
     ];
 
     /// Returns the name in a job file.
@@ -83,7 +88,12 @@ impl ModelKind {
         matches!(self.family, Family::Linear | Family::DnnLinearCombined | Family::Fm | Family::DeepFm)
     }
 
-    /// Returns whether `deep` features have a meaning.
+    /// Returns whether the program brings the model along.
+    pub fn is_custom(self) -> bool {
+        self.family == Family::Custom
+    }
+
+    /// Returns whether `deep` features have a meaning. To a custom model, every feature is deep.
     pub fn has_deep(self) -> bool {
         !matches!(self.family, Family::Baseline | Family::Linear)
     }
@@ -243,6 +253,9 @@ pub struct ModelConfig {
     pub linear_optimizer: Option<OptimizerSection>,
     /// Optimizer of the deep part: Adagrad by default.
     pub dnn_optimizer: Option<OptimizerSection>,
+    /// Optimizer of a custom model, where its job names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizer: Option<OptimizerSection>,
 }
 
 /// An optimizer as written: known keys of a known kind, defaults not filled in.

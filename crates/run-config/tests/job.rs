@@ -355,6 +355,37 @@ fn every_key_is_in_the_page_of_configuration() {
     assert!(keys > 60, "only {keys} keys");
 }
 
+#[test]
+fn a_custom_model_needs_no_feature_and_no_layer() {
+    let text = r#"
+model_dir = "runs/custom"
+[input]
+label = { column = "y" }
+train = { files = ["train.csv"] }
+[model]
+kind = "custom_classifier"
+n_classes = 10
+[model.optimizer]
+kind = "adam"
+learning_rate = 0.01
+[train]
+max_steps = 10
+"#;
+    let job = parse(text, &[]).unwrap();
+    assert!(job.features.is_empty() && job.model.hidden_units.is_empty());
+    assert_eq!(job.model.n_classes, 10);
+    let optimizer = job.model.optimizer.unwrap();
+    assert_eq!((optimizer.kind.as_str(), &optimizer.values["learning_rate"]), ("adam", &0.01.into()));
+    for (key, told) in [
+        ("model.dnn_optimizer.kind=\"sgd\"", "dnn_optimizer has no meaning for this kind of model"),
+        ("model.optimizer.learning_rate=-1", "learning_rate must be > 0"),
+        ("model.kind=\"dnn_classifier\"", "optimizer"),
+    ] {
+        let problems = render_all(&parse(text, &[key]).unwrap_err());
+        assert!(problems.contains(told), "{key}: {problems}");
+    }
+}
+
 proptest! {
     #[test]
     fn edited_jobs_never_panic_and_rejections_say_where(at in 0..1000_usize, remove in 0..12_usize, insert in "[ -~\n]{0,6}") {

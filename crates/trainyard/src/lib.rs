@@ -1,7 +1,7 @@
 //! Trainyard as a library and as the operator's command.
 //!
 //! A program that trains a model of its own is one line: it hands [`main_with`] a function from a job to a
-//! [`Model`], and is then every role and every command for that model.
+//! [`Model`], and is then every role and every command for that model. `docs/custom-models.md` shows how to write one.
 //!
 //! ```no_run
 //! use trainyard::{Canned, main_with};
@@ -25,5 +25,13 @@ mod up;
 
 pub use command::main_with;
 pub use trainyard_daemon::{ALLOCATOR, Allocator};
-pub use trainyard_model::{Canned, Error, Model, Outcome, Prediction, Scores};
-pub use trainyard_run_config::Job;
+pub use trainyard_feature_column::{FeatureColumns, Features};
+pub use trainyard_input::{Batch, Column, FieldKind, Schema};
+pub use trainyard_model::{
+    Canned, Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores, custom_optimizer,
+};
+pub use trainyard_optimizer::OptimizerConfig;
+pub use trainyard_run_config::{FeatureConfig, Job};
+/// Arithmetic on `f32` matrices, as the premade models have it.
+pub use trainyard_tensor as tensor;
+pub use trainyard_variable::{Access, Gradients, Initializer, Read, Reads, Values, VariableSpec};

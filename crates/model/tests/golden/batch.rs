@@ -12,14 +12,14 @@ type Row = Vec<Value>;
 
 /// A recorded column.
 #[derive(Debug, Clone)]
-pub struct Recorded {
-    pub dtype: String,
-    pub sparse: bool,
-    pub rows: Vec<Row>,
+pub(crate) struct Recorded {
+    pub(crate) dtype: String,
+    pub(crate) sparse: bool,
+    pub(crate) rows: Vec<Row>,
 }
 
 impl Recorded {
-    pub fn new(value: &Value) -> Self {
+    pub(crate) fn new(value: &Value) -> Self {
         let dtype = value["dtype"].as_str().unwrap().to_owned();
         let Some(indices) = value.get("indices") else {
             let row = |row: &Value| match row {
@@ -45,7 +45,7 @@ fn leaves(value: &Value) -> Row {
 }
 
 /// A batch of some rows of the recorded columns, or which column is missing.
-pub fn batch(
+pub(crate) fn batch(
     schema: &Schema,
     columns: &BTreeMap<String, Recorded>,
     rows: &[usize],
@@ -83,6 +83,6 @@ pub fn batch(
 }
 
 /// The columns of a recorded object of them.
-pub fn recorded(features: &Value) -> BTreeMap<String, Recorded> {
+pub(crate) fn recorded(features: &Value) -> BTreeMap<String, Recorded> {
     features.as_object().unwrap().iter().map(|(name, value)| (name.clone(), Recorded::new(value))).collect()
 }

@@ -18,16 +18,16 @@ const RELATIVE: f32 = 1e-4;
 const ABSOLUTE: f32 = 1e-5;
 
 /// A model with its variables and slots, whole.
-pub struct Trained {
-    pub model: Canned,
-    pub values: Values,
+pub(crate) struct Trained {
+    pub(crate) model: Canned,
+    pub(crate) values: Values,
     slots: Vec<Vec<Vec<f32>>>,
     rules: BTreeMap<String, OptimizerConfig>,
     step: u64,
 }
 
 impl Trained {
-    pub fn new(job: &str, folder: &Path) -> Self {
+    pub(crate) fn new(job: &str, folder: &Path) -> Self {
         let job = Job::parse(&folder.join("job.toml"), job, &[])
             .unwrap_or_else(|problems| panic!("{job}\n{}", trainyard_diagnostic::render_all(&problems)));
         let model = Canned::from_job(&job).unwrap();
@@ -52,7 +52,7 @@ impl Trained {
     }
 
     /// Sets a variable by TensorFlow's name.
-    pub fn set(&mut self, name: &str, value: &Value) {
+    pub(crate) fn set(&mut self, name: &str, value: &Value) {
         let place = self.place(name).unwrap_or_else(|| panic!("no variable {name}"));
         let value = flat(value);
         assert_eq!(value.len(), self.values[place].len(), "{name}");
@@ -65,7 +65,7 @@ impl Trained {
         self.model.variables().iter().position(|spec| spec.name == name)
     }
 
-    pub fn variable(&self, name: &str) -> Option<&[f32]> {
+    pub(crate) fn variable(&self, name: &str) -> Option<&[f32]> {
         Some(&self.values[self.place(name)?])
     }
 
@@ -86,7 +86,7 @@ impl Trained {
         self.slots[place].get(nth).map(Vec::as_slice)
     }
 
-    pub fn gather(&self, features: &<Canned as Model>::Features) -> (Vec<Read>, Values) {
+    pub(crate) fn gather(&self, features: &<Canned as Model>::Features) -> (Vec<Read>, Values) {
         let reads = self.model.reads(features);
         let values =
             reads.iter().zip(self.model.variables()).zip(&self.values).map(
@@ -104,7 +104,7 @@ impl Trained {
     }
 
     /// One step; returns its loss.
-    pub fn step(&mut self, features: &<Canned as Model>::Features) -> f64 {
+    pub(crate) fn step(&mut self, features: &<Canned as Model>::Features) -> f64 {
         let (reads, values) = self.gather(features);
         let (mut gradients, mut scratch) = (Vec::new(), Default::default());
         let outcome = self.model.train(features, &values, &mut gradients, &mut scratch).unwrap();

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::json::{flat, list};
+use crate::json::list;
 
 /// Which part of a model a list of columns feeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub(crate) enum Part {
     Wide,
     Deep,
     /// Only a cross: no part of its own.
@@ -17,12 +17,12 @@ pub enum Part {
 }
 
 /// Writes `[[feature]]` sections.
-pub struct Sections<'a> {
+pub(crate) struct Sections<'a> {
     /// The recorded features, for the types of crossed columns.
-    pub features: &'a Value,
+    pub(crate) features: &'a Value,
     /// Where vocabulary files go.
-    pub folder: &'a Path,
-    pub text: String,
+    pub(crate) folder: &'a Path,
+    pub(crate) text: String,
     /// Names that have a section.
     named: Vec<String>,
     /// Columns that a cross holds, to be written behind all others.
@@ -41,16 +41,16 @@ fn toml(value: &Value) -> String {
 }
 
 impl<'a> Sections<'a> {
-    pub fn new(features: &'a Value, folder: &'a Path) -> Self {
+    pub(crate) fn new(features: &'a Value, folder: &'a Path) -> Self {
         Self { features, folder, text: String::new(), named: Vec::new(), crossed: Vec::new() }
     }
 
-    pub fn add(&mut self, columns: &Value, part: Part) {
+    pub(crate) fn add(&mut self, columns: &Value, part: Part) {
         list(columns).iter().for_each(|column| self.column(column, part));
     }
 
     /// Writes what crosses hold, and returns everything.
-    pub fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         while let Some(column) = self.crossed.pop() {
             if !self.named.contains(&name(&column)) {
                 self.column(&column, Part::Cross);
@@ -225,7 +225,7 @@ fn embedding(column: &Value, table: Option<&str>) -> String {
 }
 
 /// Writes an optimizer as a section.
-pub fn optimizer(heading: &str, recorded: &Value) -> String {
+pub(crate) fn optimizer(heading: &str, recorded: &Value) -> String {
     let class = recorded["class"].as_str().unwrap();
     let keras = class.contains("keras");
     let kind = match class.rsplit('.').next().unwrap() {
@@ -248,12 +248,4 @@ pub fn optimizer(heading: &str, recorded: &Value) -> String {
         let _ = writeln!(text, "{name} = {}", toml(value));
     }
     text
-}
-
-/// The number of values of a recorded column, from its rows.
-pub fn numbers_of(values: &Value) -> usize {
-    match list(values).first() {
-        Some(Value::Array(items)) => flat(&Value::Array(items.clone())).len(),
-        _ => 1,
-    }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The recorded file, or nothing where it is not here.
-pub fn golden(name: &str) -> Option<Value> {
+pub(crate) fn golden(name: &str) -> Option<Value> {
     let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/golden");
     let folder = std::env::var("TRAINYARD_GOLDEN").unwrap_or_else(|_| default.into());
     match std::fs::read_to_string(format!("{folder}/{name}")) {
@@ -15,7 +15,7 @@ pub fn golden(name: &str) -> Option<Value> {
     }
 }
 
-pub fn floats(value: &Value, out: &mut Vec<f32>) {
+pub(crate) fn floats(value: &Value, out: &mut Vec<f32>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| floats(item, out)),
         Value::Null => {}
@@ -26,18 +26,18 @@ pub fn floats(value: &Value, out: &mut Vec<f32>) {
 }
 
 /// All numbers of nested lists.
-pub fn flat(value: &Value) -> Vec<f32> {
+pub(crate) fn flat(value: &Value) -> Vec<f32> {
     let mut out = Vec::new();
     floats(value, &mut out);
     out
 }
 
-pub fn list(value: &Value) -> &[Value] {
+pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Says where two lists differ by more than the tolerance.
-pub fn difference(given: &[f32], expected: &[f32], relative: f32, absolute: f32) -> Option<String> {
+pub(crate) fn difference(given: &[f32], expected: &[f32], relative: f32, absolute: f32) -> Option<String> {
     if given.len() != expected.len() {
         return Some(format!("{} numbers, not {}", given.len(), expected.len()));
     }
@@ -48,7 +48,7 @@ pub fn difference(given: &[f32], expected: &[f32], relative: f32, absolute: f32)
 }
 
 /// Fails with every case that failed, after the count of those that passed.
-pub fn report(file: &str, passed: usize, failures: &[String], apart: &[&str]) {
+pub(crate) fn report(file: &str, passed: usize, failures: &[String], apart: &[&str]) {
     println!("{file}: {passed} cases passed, {} failed, {} apart: {apart:?}", failures.len(), apart.len());
     assert!(failures.is_empty(), "{file}:\n{}", failures.join("\n"));
 }

@@ -21,6 +21,7 @@ fn check(case: &Value, folder: &Path) -> Result<(), String> {
         optimizer("linear_optimizer", &rule)
     );
     let mut trained = Trained::new(&text, folder);
+    let schema = trained.model.schema().clone();
     let (kernel, bias) = ("linear/linear_model/dense/weights", "linear/linear_model/bias_weights");
     trained.set(kernel, &case["init"]["dense/kernel"]);
     trained.set(bias, &case["init"]["dense/bias"]);
@@ -31,7 +32,7 @@ fn check(case: &Value, folder: &Path) -> Result<(), String> {
             rows: list(&case[key]).iter().map(|row| list(row).to_vec()).collect(),
         };
         let columns = [("dense".to_owned(), column(features)), ("y".to_owned(), column(labels))].into();
-        batch(trained_schema(&text, folder).model.schema(), &columns, &[row], 0).unwrap()
+        batch(&schema, &columns, &[row], 0).unwrap()
     };
     let far = |given: &[f32], expected: &Value| difference(given, &flat(expected), 1e-4, 1e-5);
     for step in 0..case["steps"].as_u64().unwrap() as usize {
@@ -58,10 +59,6 @@ fn check(case: &Value, folder: &Path) -> Result<(), String> {
     }
     let loss = trained.model.scores(&metrics)["loss"] as f32;
     far(&[loss], &case["evaluate"]["loss"]).map_or(Ok(()), |problem| Err(format!("evaluation: {problem}")))
-}
-
-fn trained_schema(text: &str, folder: &Path) -> Trained {
-    Trained::new(text, folder)
 }
 
 #[test]

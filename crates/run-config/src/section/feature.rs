@@ -10,7 +10,7 @@ use std::path::Path;
 use trainyard_diagnostic::{Code, Section, Value};
 
 use super::input::separator;
-use crate::{CrossKey, Deep, FeatureConfig, FeatureKind, ModelKind};
+use crate::{CrossKey, Deep, Family, FeatureConfig, FeatureKind, ModelKind};
 
 /// Most buckets of a column: row numbers are 32 bits wide.
 const BUCKETS_MAX: u64 = u32::MAX as u64;
@@ -40,7 +40,8 @@ pub(crate) fn read_all(
     model: Option<ModelKind>,
 ) -> Option<Vec<FeatureConfig>> {
     let mut features: Vec<FeatureConfig> = Vec::new();
-    let needed = model.is_none_or(|model| model.has_linear() || model.has_deep());
+    let free = |model: ModelKind| model.is_custom() || model.family == Family::Baseline;
+    let needed = model.is_none_or(|model| !free(model));
     if root.node("feature").is_none() {
         if !needed {
             return Some(features);

@@ -42,6 +42,11 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     let cross_layers = section.integer("cross_layers", 1..=64);
     let linear_optimizer = read_optimizer(&section, "linear_optimizer", "ftrl");
     let dnn_optimizer = read_optimizer(&section, "dnn_optimizer", "adagrad");
+    // A key of custom models alone: elsewhere it is unknown, and the nearest right name is told.
+    let optimizer = match kind.is_some_and(ModelKind::is_custom) {
+        true => read_optimizer(&section, "optimizer", "adagrad"),
+        false => Some(None),
+    };
     if let Some(kind) = kind {
         check_keys(&section, kind);
     }
@@ -84,6 +89,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         sparse_combiner: combiner?.unwrap_or(Combiner::Sum),
         linear_optimizer: linear_optimizer?,
         dnn_optimizer: dnn_optimizer?,
+        optimizer: optimizer?,
     })
 }
 
@@ -128,7 +134,8 @@ fn read_thresholds(section: &Section<'_>) -> Option<Vec<f32>> {
 
 /// Keys that mean nothing for this kind of model.
 fn check_keys(section: &Section<'_>, kind: ModelKind) {
-    if kind.has_dnn() && kind.family != Family::Dcn && section.node("hidden_units").is_none() {
+    let free = kind.is_custom() || kind.family == Family::Dcn;
+    if kind.has_dnn() && !free && section.node("hidden_units").is_none() {
         section.missing("hidden_units", "[100, 50]");
     }
     if kind.goal == Goal::Estimator && section.node("head").is_none() {
@@ -141,7 +148,7 @@ fn check_keys(section: &Section<'_>, kind: ModelKind) {
         ("dropout", kind.has_dnn()),
         ("batch_norm", kind.has_dnn()),
         ("cross_layers", kind.family == Family::Dcn),
-        ("dnn_optimizer", kind.has_deep()),
+        ("dnn_optimizer", kind.has_deep() && !kind.is_custom()),
         ("linear_optimizer", linear),
         ("sparse_combiner", kind.has_linear()),
         ("head", kind.goal == Goal::Estimator),
