@@ -39,6 +39,7 @@ impl Rule<1> for Adagrad {
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 1], &[f32]) {
         let (rate, epsilon) = (self.learning_rate.at(step), self.epsilon);
+        #[inline(always)]
         move |values, [accumulator], gradient| {
             for ((value, a), g) in values.iter_mut().zip(accumulator).zip(gradient) {
                 *a += g * g;

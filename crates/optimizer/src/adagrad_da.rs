@@ -41,11 +41,13 @@ impl Rule<2> for AdagradDa {
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 2], &[f32]) {
         let (rate, t) = (self.learning_rate.at(step), step as f32);
         let (l1, l2) = (self.l1_regularization_strength * t, self.l2_regularization_strength * t * rate);
+        #[inline(always)]
         move |values, [sums, squares], gradient| {
             for (((value, s), q), g) in values.iter_mut().zip(sums).zip(squares).zip(gradient) {
                 *s += g;
                 *q += g * g;
-                *value = -rate * s.signum() * (s.abs() - l1).max(0.0) / (l2 + q.sqrt());
+                let shrunk = (s.abs() - l1).max(0.0);
+                *value = -rate * shrunk.copysign(*s) / (l2 + q.sqrt());
             }
         }
     }

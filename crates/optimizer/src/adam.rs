@@ -70,6 +70,7 @@ impl Rule<3> for Adam {
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 3], &[f32]) {
         let (rate, epsilon) = (self.corrected_rate(step), self.epsilon);
         let (one, two) = (1.0 - self.beta1, 1.0 - self.beta2);
+        #[inline(always)]
         move |values, [m, v, most], gradient| {
             let moments = m.iter_mut().zip(v).zip(most);
             for ((value, ((m, s), most)), g) in values.iter_mut().zip(moments).zip(gradient) {
@@ -94,6 +95,7 @@ impl Rule<2> for Plain<'_> {
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 2], &[f32]) {
         let (rate, epsilon) = (self.0.corrected_rate(step), self.0.epsilon);
         let (one, two) = (1.0 - self.0.beta1, 1.0 - self.0.beta2);
+        #[inline(always)]
         move |values, [m, v], gradient| {
             for (((value, m), s), g) in values.iter_mut().zip(m).zip(v).zip(gradient) {
                 *m += one * (g - *m);

@@ -64,10 +64,11 @@ impl Rule<2> for Ftrl {
             shrinkage: self.l2_shrinkage_regularization_strength,
         };
         let power = -self.learning_rate_power;
+        #[inline(always)]
         move |values, slots, gradient| {
             if power == 0.5 {
                 // The default power, as a root: a tenth of the cost of powf, and it vectorises.
-                terms.apply(f32::sqrt, values, slots, gradient);
+                terms.apply(|x: f32| x.sqrt(), values, slots, gradient);
             } else {
                 terms.apply(|x: f32| x.powf(power), values, slots, gradient);
             }
@@ -85,7 +86,7 @@ struct Terms {
 }
 
 impl Terms {
-    #[inline]
+    #[inline(always)]
     fn apply(
         &self,
         power: impl Fn(f32) -> f32,

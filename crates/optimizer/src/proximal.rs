@@ -38,9 +38,9 @@ pub struct ProximalAdagrad {
     pub l2_regularization_strength: f32,
 }
 
-#[inline]
+#[inline(always)]
 fn shrink(moved: f32, rate: f32, l1: f32, l2: f32) -> f32 {
-    moved.signum() * (moved.abs() - rate * l1).max(0.0) / (1.0 + rate * l2)
+    (moved.abs() - rate * l1).max(0.0).copysign(moved) / (1.0 + rate * l2)
 }
 
 impl Rule<0> for ProximalSgd {
@@ -57,6 +57,7 @@ impl Rule<0> for ProximalSgd {
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 0], &[f32]) {
         let rate = self.learning_rate.at(step);
         let (l1, l2) = (self.l1_regularization_strength, self.l2_regularization_strength);
+        #[inline(always)]
         move |values, [], gradient| {
             for (value, g) in values.iter_mut().zip(gradient) {
                 *value = shrink(*value - rate * g, rate, l1, l2);
@@ -80,6 +81,7 @@ impl Rule<1> for ProximalAdagrad {
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 1], &[f32]) {
         let rate = self.learning_rate.at(step);
         let (l1, l2) = (self.l1_regularization_strength, self.l2_regularization_strength);
+        #[inline(always)]
         move |values, [accumulator], gradient| {
             for ((value, a), g) in values.iter_mut().zip(accumulator).zip(gradient) {
                 *a += g * g;

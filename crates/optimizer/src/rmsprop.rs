@@ -74,6 +74,7 @@ impl Rule<3> for RmsProp {
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 3], &[f32]) {
         let (rate, rho, mu, epsilon) = (self.learning_rate.at(step), self.decay, self.momentum, self.epsilon);
+        #[inline(always)]
         move |values, [rms, momentum, mean], gradient| {
             let slots = rms.iter_mut().zip(momentum).zip(mean);
             for ((value, ((s, a), c)), g) in values.iter_mut().zip(slots).zip(gradient) {
@@ -101,6 +102,7 @@ impl Rule<2> for Plain<'_> {
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 2], &[f32]) {
         let RmsProp { decay: rho, momentum: mu, epsilon, .. } = *self.0;
         let rate = self.0.learning_rate.at(step);
+        #[inline(always)]
         move |values, [rms, momentum], gradient| {
             for (((value, s), a), g) in values.iter_mut().zip(rms).zip(momentum).zip(gradient) {
                 *s += (1.0 - rho) * (g * g - *s);
@@ -126,6 +128,7 @@ impl Rule<3> for KerasRmsProp {
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 3], &[f32]) {
         let (rate, rho, mu, epsilon) = (self.learning_rate.at(step), self.decay, self.momentum, self.epsilon);
         let centered = if self.centered { 1.0 } else { 0.0 };
+        #[inline(always)]
         move |values, [rms, momentum, mean], gradient| {
             let slots = rms.iter_mut().zip(momentum).zip(mean);
             for ((value, ((s, a), c)), g) in values.iter_mut().zip(slots).zip(gradient) {

@@ -1,5 +1,7 @@
 //! What every rule says of itself, and the ways in which one is applied.
 
+use pulp::Arch;
+
 use crate::Error;
 
 /// A value that an optimizer keeps beside each value of a variable.
@@ -18,6 +20,9 @@ impl Slot {
 }
 
 /// An update rule with `N` slots.
+///
+/// Kernels are inlined into loops that [`Arch::dispatch`] compiles for the widest vectors of the processor: twice the
+/// speed of what the compiler may assume of every x86-64.
 pub(crate) trait Rule<const N: usize> {
     /// Checks the hyper-parameters.
     fn validate(&self) -> Result<(), Error>;
@@ -50,7 +55,11 @@ impl<'a, const N: usize> State<'a, N> {
 
     /// Updates everything.
     pub(crate) fn whole(self, rule: &impl Rule<N>, step: u64, gradient: &[f32]) {
-        rule.kernel(step)(self.values, self.slots, gradient);
+        let kernel = rule.kernel(step);
+        Arch::new().dispatch(
+            #[inline(always)]
+            || kernel(self.values, self.slots, gradient),
+        );
     }
 
     /// Updates the rows that are named.
@@ -63,9 +72,14 @@ impl<'a, const N: usize> State<'a, N> {
         gradient: &[f32],
     ) {
         let kernel = rule.kernel(step);
-        for (&row, gradient) in rows.iter().zip(gradient.chunks_exact(width)) {
-            self.place(&kernel, row as usize * width, gradient);
-        }
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for (&row, gradient) in rows.iter().zip(gradient.chunks_exact(width)) {
+                    self.place(&kernel, row as usize * width, gradient);
+                }
+            },
+        );
     }
 
     /// Updates the rows that are named, ascending, and all others as if by a gradient of zero.
@@ -77,17 +91,23 @@ impl<'a, const N: usize> State<'a, N> {
         rows: &[u32],
         gradient: &[f32],
     ) {
-        let kernel = rule.kernel(step);
-        let (mut done, end) = (0, self.values.len());
-        for (&row, gradient) in rows.iter().zip(gradient.chunks_exact(width)) {
-            let begin = row as usize * width;
-            self.rest(&kernel, done, begin);
-            self.place(&kernel, begin, gradient);
-            done = begin + width;
-        }
-        self.rest(&kernel, done, end);
+        let (kernel, end) = (rule.kernel(step), self.values.len());
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                let mut done = 0;
+                for (&row, gradient) in rows.iter().zip(gradient.chunks_exact(width)) {
+                    let begin = row as usize * width;
+                    self.rest(&kernel, done, begin);
+                    self.place(&kernel, begin, gradient);
+                    done = begin + width;
+                }
+                self.rest(&kernel, done, end);
+            },
+        );
     }
 
+    #[inline(always)]
     fn rest(&mut self, kernel: &impl Fn(&mut [f32], [&mut [f32]; N], &[f32]), begin: usize, end: usize) {
         let mut begin = begin;
         while begin < end {
@@ -97,6 +117,7 @@ impl<'a, const N: usize> State<'a, N> {
         }
     }
 
+    #[inline(always)]
     fn place(
         &mut self,
         kernel: &impl Fn(&mut [f32], [&mut [f32]; N], &[f32]),

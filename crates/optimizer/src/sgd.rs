@@ -23,6 +23,7 @@ impl Rule<0> for Sgd {
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 0], &[f32]) {
         let rate = self.learning_rate.at(step);
+        #[inline(always)]
         move |values, [], gradient| {
             for (value, g) in values.iter_mut().zip(gradient) {
                 *value -= rate * g;
