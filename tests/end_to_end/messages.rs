@@ -34,7 +34,19 @@ type Case = (&'static [&'static str], Option<&'static str>, i32, &'static [&'sta
 
 #[test]
 fn every_mistake_has_its_code_and_says_what_to_do() {
-    let table: [Case; 10] = [
+    let table: [Case; 12] = [
+        (
+            &["exporter.0.metric=aux"],
+            None,
+            78,
+            &["E1101", "compares the metric `aux`", "did you mean `auc`?"],
+        ),
+        (
+            &["feature.0.kind=numberic"],
+            None,
+            78,
+            &["E1101", "unknown feature kind `numberic`", "did you mean `numeric`?"],
+        ),
         (
             &["train.max_stepz=1"],
             None,
@@ -102,6 +114,38 @@ fn a_label_outside_its_classes_stops_training_with_the_value() {
         "{}",
         ended.output
     );
+}
+
+/// Trains the small job on other data with one more feature, and returns its code and output.
+fn train_with(feature: &str, data: &str) -> (i32, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 40, &format!("[train]\nmax_steps = 8\n[[feature]]\n{feature}"));
+    for file in ["train.csv", "eval.csv"] {
+        std::fs::write(folder.path().join(file), data).expect("the data is written");
+    }
+    let ended = Program::start("trainyard", &["train", &job.to_string_lossy()], &[]).wait(LIMIT);
+    (ended.code, ended.output)
+}
+
+#[test]
+fn an_id_out_of_range_stops_training_with_the_value() {
+    let feature = "column = \"i\"\nkind = \"identity\"\nbuckets = 3\nwide = true\n";
+    let (code, output) = train_with(feature, "x,z,word,y,i\n1,2,a,1,2\n1,2,a,0,7\n");
+    assert_eq!(code, 65, "{output}");
+    assert!(output.contains("column `i`: id must be below 3, given 7"), "{output}");
+}
+
+#[test]
+fn a_column_of_missing_values_trains_as_long_as_its_kind_has_a_word_for_them() {
+    let data = "x,z,word,y,i\n1,2,a,1,\n-1,2,b,0,\n0.5,1,b,1,\n";
+    for kind in ["hashed\"\nbuckets = 3", "identity\"\nbuckets = 3", "vocabulary\"\nvalues = [\"a\"]"] {
+        let feature = format!("column = \"i\"\nkind = \"{kind}\nwide = true\ndeep = {{ embedding = 2 }}\n");
+        let (code, output) = train_with(&feature, data);
+        assert_eq!(code, 0, "{kind}: {output}");
+    }
+    let (code, output) = train_with("column = \"i\"\nkind = \"numeric\"\n", data);
+    assert_eq!(code, 65, "{output}");
+    assert!(output.contains("column `i`") && output.contains("missing and has no default"), "{output}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! It meets training only in the model folder: checkpoints appear there whole, and `job_state.json` says when no
 //! more will come. It can be started before, during or after training, and restarted at any time.
 
+mod compared;
 mod evaluation;
 mod export;
 mod exporter;
@@ -10,6 +11,7 @@ mod parameters;
 mod run;
 mod telemetry;
 
+pub use compared::check_exporters;
 pub use evaluation::{evaluate_checkpoint, predict};
 pub use export::export;
 pub use parameters::CheckpointParameters;

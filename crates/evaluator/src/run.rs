@@ -13,6 +13,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model, Part, Scores, Shard, input_options};
 use trainyard_run_config::Job;
 
+use crate::compared::check_exporters;
 use crate::evaluation::evaluate_checkpoint;
 use crate::exporter;
 use crate::telemetry::Telemetry;
@@ -86,6 +87,7 @@ pub async fn run<M: Model>(
     let model = Arc::new(build(&config.job)?);
     // Read once, to fail before waiting for hours where the input is not there.
     input_options(&config.job, Part::Eval, Shard::WHOLE, None)?;
+    check_exporters(&config.job, &*model)?;
     let telemetry = Telemetry::new();
     let (started, mut last_start, mut told) = (Instant::now(), None::<Instant>, Instant::now());
     let mut report = Report::default();

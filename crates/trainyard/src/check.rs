@@ -48,6 +48,7 @@ pub(crate) fn check<M: Model>(
             Ok(model) => {
                 check_inputs(job, &model, &mut lines, &mut problems);
                 check_space(job, &model, &mut lines, &mut problems);
+                problems.extend(trainyard_evaluator::check_exporters(job, &model).err());
             }
             Err(error) => problems.push(error.into()),
         }

@@ -1,0 +1,32 @@
+//! Whether the metrics that exporters compare are among those that the model reports.
+
+use trainyard_diagnostic::{Code, Diagnostic, suggest};
+use trainyard_model::Model;
+use trainyard_run_config::{ExporterKind, Job};
+
+/// Metrics that a model reports only where the data has both classes, or groups.
+const CONDITIONAL: [&str; 2] = ["auc_exact", "auc_group"];
+
+/// Looks at the metrics of an empty evaluation, so that a misspelt one is found before training, not after.
+///
+/// # Errors
+/// An exporter compares a metric that the model does not report.
+pub fn check_exporters<M: Model>(job: &Job, model: &M) -> Result<(), Diagnostic> {
+    let scores = model.scores(&model.metrics());
+    let known: Vec<&str> = scores.keys().map(String::as_str).collect();
+    let compared = job.exporters.iter().filter(|exporter| exporter.kind == ExporterKind::Best);
+    for exporter in compared {
+        let (name, metric) = (&exporter.name, exporter.metric.as_str());
+        if known.contains(&metric) || CONDITIONAL.contains(&metric) {
+            continue;
+        }
+        let message =
+            format!("exporter `{name}` compares the metric `{metric}`, which the model does not report");
+        let problem = Diagnostic::error(Code::E1101, message).note(format!("metrics: {}", known.join(", ")));
+        return Err(match suggest(metric, known.iter().copied()) {
+            Some(near) => problem.help(format!("did you mean `{near}`?")),
+            None => problem.help("set exporter.metric to one of them"),
+        });
+    }
+    Ok(())
+}
