@@ -112,3 +112,29 @@ fn one_process_trains_predicts_exports_and_inspects() {
     let again = run(&["train", &job]);
     assert!(again.contains("trained to step 200"), "a job at its end trains nothing more: {again}");
 }
+
+#[test]
+fn clipped_gradients_move_no_weight_further_than_the_bound() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("rows.csv"), "x,y\n1,500\n2,900\n").expect("the data is written");
+    let job = format!(
+        "model_dir = \"{}\"\n[input]\nlabel = {{ column = \"y\" }}\ntrain = {{ files = [\"rows.csv\"], batch_size = 2 }}\n\
+         eval = {{ files = [\"rows.csv\"] }}\n[[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n[model]\n\
+         kind = \"linear_regressor\"\nlinear_optimizer = {{ kind = \"sgd\", learning_rate = 1.0 }}\n[train]\nmax_steps = 3\n\
+         clip_gradients = {{ kind = \"value\", clip = 0.25 }}\n",
+        folder.path().join("model").display()
+    );
+    let path = folder.path().join("job.toml");
+    std::fs::write(&path, job).expect("the job is written");
+    let path = path.to_string_lossy();
+    let trained = Program::start("trainyard", &["train", &path], &[]).wait(LIMIT);
+    assert_eq!(trained.code, 0, "{}", trained.output);
+    let predicted = Program::start("trainyard", &["predict", &path], &[]).wait(LIMIT);
+    // Three steps of a quarter each, for weight and bias: 0.75 x + 0.75.
+    let values: Vec<f64> = predicted
+        .output
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()?["predictions"][0].as_f64())
+        .collect();
+    assert_eq!(values, [1.5, 2.25], "{}", predicted.output);
+}

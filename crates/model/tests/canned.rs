@@ -220,3 +220,72 @@ fn labels_outside_the_vocabulary_are_named() {
         "{error}"
     );
 }
+
+#[test]
+fn dropout_thins_training_alone_and_the_same_way_for_the_same_batch() {
+    let text = FEATURES
+        .replace("LABEL", "")
+        .replace("wide = true\n", "")
+        .replace("buckets = 5\n", "buckets = 5\ndeep = { embedding = 2 }\n");
+    let build = |dropout: &str| {
+        let text = format!("{text}[model]\nkind = \"dnn_classifier\"\nhidden_units = [64]\n{dropout}");
+        let job = Job::parse(Path::new("job.toml"), &text, &[]).unwrap();
+        Canned::from_job(&job).unwrap()
+    };
+    let (plain, thinned) = (build(""), build("dropout = 0.5\n"));
+    let mut features = plain.features(&batch(&plain, ROWS)).unwrap();
+    let values = random_values(&plain, &features, 5);
+    let loss = |model: &Canned, features: &<Canned as Model>::Features| {
+        model.train(features, &values, &mut Vec::new(), &mut Default::default()).unwrap().loss
+    };
+    let first = loss(&thinned, &features);
+    assert_eq!(loss(&thinned, &features), first);
+    assert!((first - loss(&plain, &features)).abs() > 1e-4);
+    let predicted = |model: &Canned| model.predict(&features, &values, &mut Default::default());
+    assert_eq!(predicted(&thinned), predicted(&plain));
+    features.position.batch += 1;
+    assert_ne!(loss(&thinned, &features), first, "another batch, another mask");
+}
+
+#[test]
+fn the_group_auc_is_the_mean_of_the_groups() {
+    let text = FEATURES.replace("LABEL", "")
+        + "[eval]\ngroup_auc_column = \"d\"\n[model]\nkind = \"linear_classifier\"\n";
+    let text = text
+        .replace("deep = true\n", "")
+        .replace("deep = { embedding = 3 }\n", "")
+        .replace("deep = { indicator = true }\n", "");
+    let job = Job::parse(Path::new("job.toml"), &text, &[])
+        .unwrap_or_else(|problems| panic!("{}", trainyard_diagnostic::render_all(&problems)));
+    let model = Canned::from_job(&job).unwrap();
+    // Scores are x: right within group p, wrong within q, and r has one class only.
+    let rows = "1,a,p,0,1\n2,a,p,1,1\n3,a,q,1,1\n4,a,q,0,1\n9,a,r,1,1\n";
+    let features = model.features(&batch(&model, rows)).unwrap();
+    let mut values: Values = random_values(&model, &features, 1).iter().map(|v| vec![0.0; v.len()]).collect();
+    let x = model.variables().iter().position(|spec| spec.name.ends_with("/x/weights")).unwrap();
+    values[x] = vec![1.0];
+    let mut metrics = model.metrics();
+    model.evaluate(&features, &values, &mut metrics, &mut Default::default()).unwrap();
+    let scores = model.scores(&metrics);
+    assert_eq!(scores["auc_group"], 0.5);
+    assert!((scores["auc_exact"] - 4.0 / 6.0).abs() < 1e-9, "{}", scores["auc_exact"]);
+}
+
+#[test]
+fn models_that_a_head_or_feature_forbids_are_refused_with_the_reason() {
+    let refuse = |kind: &str, change: (&str, &str), more: &str| {
+        let text = FEATURES.replace("LABEL", "").replace(change.0, change.1);
+        let text = format!("{text}[model]\nkind = \"{kind}\"\n{more}");
+        let job = Job::parse(Path::new("job.toml"), &text, &[])
+            .unwrap_or_else(|problems| panic!("{}", trainyard_diagnostic::render_all(&problems)));
+        Canned::from_job(&job).unwrap_err().to_string()
+    };
+    let one = refuse("fm_classifier", ("", ""), "");
+    assert!(one.contains("at least 2 embeddings, given 1"), "{one}");
+    let both = ("buckets = 5\n", "buckets = 5\ndeep = { embedding = 4 }\n");
+    let sizes = refuse("fm_classifier", both, "");
+    assert!(sizes.contains("of one dimension, given 4 and 3"), "{sizes}");
+    let same = ("buckets = 5\n", "buckets = 5\ndeep = { embedding = 3 }\n");
+    let units = refuse("fm_estimator", same, "head = \"multi_label\"\nn_classes = 4\n");
+    assert!(units.contains("has one logit, its head needs 4"), "{units}");
+}

@@ -94,6 +94,29 @@ fn push_updates_whole_slices_and_rows() {
     assert_eq!(read(&store, &worker(0, 1, 0)), [-1.0, -2.0, 0.0, 0.0, -3.0, -4.0]);
 }
 
+/// As TensorFlow's Adam on sparse gradients: every step moves the whole table.
+#[test]
+fn a_rule_that_moves_all_rows_moves_those_of_parts_that_a_batch_does_not_name() {
+    let adam: OptimizerConfig = serde_json::from_str(r#"{"kind": "adam", "learning_rate": 0.1}"#).unwrap();
+    let store = Store::new(0);
+    store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
+    let mut request = prepare(0);
+    request.optimizers = BTreeMap::from([("sgd".to_owned(), adam)]);
+    store.prepare(&chief(1), request).unwrap();
+    store.open(&chief(1)).unwrap();
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    step(&store, &worker(0, 1, 1), batch(0, 0), &[0.0, 0.0, 1.0, 1.0]).unwrap();
+    let before = read(&store, &worker(0, 1, 0));
+    assert_eq!(reserve(&store, &worker(0, 1, 2)), Ticket::Granted);
+    let nothing =
+        Push { batch: batch(0, 1), pulled_version: 1, whole: &[], rows: &[], row_sets: &[], gradients: &[] };
+    store.push(&worker(0, 1, 2), &nothing).unwrap();
+    let after = read(&store, &worker(0, 1, 0));
+    // Row 3 has a first moment, row 2 has none.
+    assert!(after[4] < before[4] - 0.01 && after[5] < before[5] - 0.01, "{before:?} {after:?}");
+    assert_eq!(after[2..4], before[2..4]);
+}
+
 #[test]
 fn repeated_seq_is_a_duplicate_and_changes_nothing() {
     let store = open_store(0);
