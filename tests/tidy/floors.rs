@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 23] = [
+const FLOORS: [(&str, u8); 24] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
     ("tensor-bundle", 0),
+    ("onnx", 0),
     ("variable", 1),
     ("optimizer", 1),
     ("input", 1),

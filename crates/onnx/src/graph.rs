@@ -1,0 +1,220 @@
+//! A graph that grows: inputs, constants and nodes, each with a name of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use prost::Message as _;
+
+use crate::message::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
+};
+use crate::{Error, IR_VERSION, ML_DOMAIN, ML_OPSET, OPSET, Port, Tensor};
+
+/// Most bytes of a file: lengths of protocol buffers are 32-bit numbers with a sign.
+const BYTES_MAX: usize = i32::MAX as usize;
+
+/// The name of a value of a graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name(String);
+
+impl Name {
+    /// Returns the name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A graph under construction. Where a name is taken, a number is put behind it.
+#[derive(Debug, Default)]
+pub struct Graph {
+    name: String,
+    nodes: Vec<NodeProto>,
+    initializers: Vec<TensorProto>,
+    inputs: Vec<ValueInfoProto>,
+    outputs: Vec<ValueInfoProto>,
+    taken: BTreeSet<String>,
+    /// Lists of whole numbers that are constants already: axes and shapes come again and again.
+    lists: BTreeMap<Vec<i64>, Name>,
+}
+
+impl Graph {
+    /// Returns an empty graph.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// Keeps a name for an output that comes later.
+    pub fn reserve(&mut self, name: &str) {
+        self.taken.insert(name.to_owned());
+    }
+
+    /// Returns the name, or the first `<name>_2`, `<name>_3`... that is free, and takes it.
+    fn unique(&mut self, wanted: &str) -> String {
+        let numbered = (2_u64..).map(|number| format!("{wanted}_{number}"));
+        let mut names = std::iter::once(wanted.to_owned()).chain(numbered);
+        let free = names.find(|name| !self.taken.contains(name)).expect("numbers do not end");
+        self.taken.insert(free.clone());
+        free
+    }
+
+    /// Adds an input.
+    pub fn input(&mut self, port: &Port) -> Name {
+        let name = self.unique(&port.name);
+        self.inputs.push(Port { name: name.clone(), ..port.clone() }.value_info());
+        Name(name)
+    }
+
+    /// Adds a constant of floats, row-major.
+    pub fn floats(&mut self, name: &str, shape: &[usize], values: &[f32]) -> Name {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.constant(name, Tensor::Float, shape, bytes, Vec::new())
+    }
+
+    /// Adds a constant of doubles, row-major.
+    pub fn doubles(&mut self, name: &str, shape: &[usize], values: &[f64]) -> Name {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.constant(name, Tensor::Double, shape, bytes, Vec::new())
+    }
+
+    /// Adds a constant of whole numbers, row-major.
+    pub fn ints(&mut self, name: &str, shape: &[usize], values: &[i64]) -> Name {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.constant(name, Tensor::Int64, shape, bytes, Vec::new())
+    }
+
+    /// Adds a constant of texts, row-major.
+    pub fn texts(&mut self, name: &str, shape: &[usize], values: &[String]) -> Name {
+        let texts = values.iter().map(|value| value.clone().into_bytes()).collect();
+        self.constant(name, Tensor::String, shape, Vec::new(), texts)
+    }
+
+    /// Returns a list of whole numbers, as axes and shapes are given. Equal lists are one constant.
+    pub fn list(&mut self, values: &[i64]) -> Name {
+        if let Some(have) = self.lists.get(values) {
+            return have.clone();
+        }
+        let texts: Vec<String> = values.iter().map(i64::to_string).collect();
+        let name = self.ints(&format!("constant/{}", texts.join("_")), &[values.len()], values);
+        self.lists.insert(values.to_vec(), name.clone());
+        name
+    }
+
+    fn constant(
+        &mut self,
+        name: &str,
+        tensor: Tensor,
+        shape: &[usize],
+        raw_data: Vec<u8>,
+        string_data: Vec<Vec<u8>>,
+    ) -> Name {
+        let (name, dims) = (self.unique(name), shape.iter().map(|size| *size as i64).collect());
+        let data_type = tensor.number();
+        self.initializers.push(TensorProto { dims, data_type, string_data, name: name.clone(), raw_data });
+        Name(name)
+    }
+
+    /// Adds a node of `ai.onnx` with one output, and returns that.
+    pub fn node(
+        &mut self,
+        operator: &str,
+        name: &str,
+        inputs: &[&Name],
+        attributes: impl IntoIterator<Item = AttributeProto>,
+    ) -> Name {
+        self.node_of("", operator, name, inputs, attributes)
+    }
+
+    /// Adds a node of a domain with one output, and returns that.
+    pub fn node_of(
+        &mut self,
+        domain: &str,
+        operator: &str,
+        name: &str,
+        inputs: &[&Name],
+        attributes: impl IntoIterator<Item = AttributeProto>,
+    ) -> Name {
+        let name = self.unique(name);
+        self.push(domain, operator, &name, inputs, attributes.into_iter().collect());
+        Name(name)
+    }
+
+    fn push(
+        &mut self,
+        domain: &str,
+        operator: &str,
+        name: &str,
+        inputs: &[&Name],
+        attribute: Vec<AttributeProto>,
+    ) {
+        self.nodes.push(NodeProto {
+            input: inputs.iter().map(|input| input.0.clone()).collect(),
+            output: vec![name.to_owned()],
+            name: name.to_owned(),
+            op_type: operator.to_owned(),
+            attribute,
+            domain: domain.to_owned(),
+        });
+    }
+
+    /// Makes a value an output. Its name must have been reserved, or be free.
+    pub fn output(&mut self, port: &Port, value: &Name) {
+        self.push("", "Identity", &port.name, &[value], Vec::new());
+        self.taken.insert(port.name.clone());
+        self.outputs.push(port.value_info());
+    }
+
+    /// Returns the bytes of the file.
+    ///
+    /// # Errors
+    /// The model is larger than a file can be.
+    pub fn finish(self) -> Result<Vec<u8>, Error> {
+        let operators =
+            |domain: &str, version: i64| OperatorSetIdProto { domain: domain.to_owned(), version };
+        let model = ModelProto {
+            ir_version: IR_VERSION,
+            producer_name: "trainyard".to_owned(),
+            producer_version: env!("CARGO_PKG_VERSION").to_owned(),
+            graph: Some(GraphProto {
+                node: self.nodes,
+                name: self.name,
+                initializer: self.initializers,
+                input: self.inputs,
+                output: self.outputs,
+            }),
+            opset_import: vec![operators("", OPSET), operators(ML_DOMAIN, ML_OPSET)],
+            metadata_props: Vec::new(),
+        };
+        match model.encoded_len() {
+            needed if needed > BYTES_MAX => Err(Error::TooLarge { needed, most: BYTES_MAX }),
+            _ => Ok(model.encode_to_vec()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_taken_gets_a_number() {
+        let mut graph = Graph::new("g");
+        graph.reserve("logits");
+        let input = graph.input(&Port::matrix("logits", Tensor::Float, Some(1)));
+        let again = graph.floats("logits", &[1], &[0.0]);
+        assert_eq!((input.as_str(), again.as_str()), ("logits_2", "logits_3"));
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let mut graph = Graph::new("g");
+        let input = graph.input(&Port::matrix("x", Tensor::Int64, None));
+        let axes = graph.list(&[1]);
+        assert_eq!(graph.list(&[1]), axes);
+        let sum = graph.node("ReduceSum", "sum", &[&input, &axes], []);
+        graph.output(&Port::matrix("y", Tensor::Int64, Some(1)), &sum);
+        let model = ModelProto::decode(graph.finish().unwrap().as_slice()).unwrap();
+        let graph = model.graph.unwrap();
+        assert_eq!((model.ir_version, graph.node.len(), graph.initializer.len()), (IR_VERSION, 2, 1));
+        assert_eq!(graph.initializer[0].raw_data, 1_i64.to_le_bytes());
+        assert_eq!(graph.output[0].name, "y");
+    }
+}

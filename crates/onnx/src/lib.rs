@@ -1,0 +1,45 @@
+//! ONNX models, written without ONNX: the messages of its file format, and a builder of graphs.
+//!
+//! The crate exists so that a trained model can leave Trainyard as one file that any ONNX runtime loads. It knows
+//! nothing of training: [`Graph`] takes tensors and nodes and gives a [`ModelProto`]. Files are written for
+//! [`IR_VERSION`], [`OPSET`] and [`ML_OPSET`], which onnxruntime reads since release 1.12.
+//!
+//! ```
+//! # fn main() -> Result<(), trainyard_onnx::Error> {
+//! use trainyard_onnx::{Graph, Port, Tensor};
+//!
+//! let mut graph = Graph::new("double");
+//! let x = graph.input(&Port::matrix("x", Tensor::Float, Some(1)));
+//! let two = graph.floats("two", &[1], &[2.0]);
+//! let doubled = graph.node("Mul", "double/product", &[&x, &two], []);
+//! graph.output(&Port::matrix("y", Tensor::Float, Some(1)), &doubled);
+//! let bytes = graph.finish()?;
+//! assert!(!bytes.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+
+mod attribute;
+mod error;
+mod graph;
+mod message;
+mod port;
+
+pub use attribute::{Attribute, attribute};
+pub use error::Error;
+pub use graph::{Graph, Name};
+pub use message::{
+    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ShapeProto,
+    StringStringEntryProto, TensorProto, TensorTypeProto, TypeProto, ValueInfoProto, dimension_proto,
+    type_proto,
+};
+pub use port::{Dimension, Port, Tensor};
+
+/// Version of the file format.
+pub const IR_VERSION: i64 = 8;
+/// Version of the operators of the domain `ai.onnx`.
+pub const OPSET: i64 = 17;
+/// Version of the operators of the domain [`ML_DOMAIN`].
+pub const ML_OPSET: i64 = 3;
+/// Domain of `LabelEncoder`.
+pub const ML_DOMAIN: &str = "ai.onnx.ml";

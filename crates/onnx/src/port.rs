@@ -1,0 +1,80 @@
+//! What goes into a graph and what comes out: names, types and shapes.
+
+use crate::message::{
+    DimensionProto, ShapeProto, TensorTypeProto, TypeProto, ValueInfoProto, dimension_proto, type_proto,
+};
+
+/// Element types, with their numbers in `TensorProto.DataType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tensor {
+    /// 32-bit floats.
+    Float = 1,
+    /// 64-bit integers.
+    Int64 = 7,
+    /// Texts.
+    String = 8,
+    /// 64-bit floats, inside of a graph only.
+    Double = 11,
+}
+
+impl Tensor {
+    /// Returns the name that numpy has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Float => "float32",
+            Self::Int64 => "int64",
+            Self::String => "string",
+            Self::Double => "float64",
+        }
+    }
+
+    /// Returns its number in `TensorProto.DataType`.
+    pub fn number(self) -> i32 {
+        self as i32
+    }
+}
+
+/// A dimension of a shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dimension {
+    /// Always as many.
+    Fixed(usize),
+    /// As many as the caller gives; equal names are equal numbers.
+    Any(String),
+}
+
+/// An input or output of a graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    /// Unique among the inputs and outputs.
+    pub name: String,
+    /// Type of its elements.
+    pub tensor: Tensor,
+    /// Dimensions, outermost first.
+    pub shape: Vec<Dimension>,
+}
+
+impl Port {
+    /// Returns a matrix of one row a record: `batch x width`, or `batch x` any number where there is no width.
+    pub fn matrix(name: impl Into<String>, tensor: Tensor, width: Option<usize>) -> Self {
+        let name = name.into();
+        let columns = match width {
+            Some(width) => Dimension::Fixed(width),
+            None => Dimension::Any(format!("{name}/n")),
+        };
+        Self { name, tensor, shape: vec![Dimension::Any("batch".to_owned()), columns] }
+    }
+
+    pub(crate) fn value_info(&self) -> ValueInfoProto {
+        let dimension = |dimension: &Dimension| DimensionProto {
+            value: Some(match dimension {
+                Dimension::Fixed(size) => dimension_proto::Value::DimValue(*size as i64),
+                Dimension::Any(name) => dimension_proto::Value::DimParam(name.clone()),
+            }),
+        };
+        let shape = ShapeProto { dim: self.shape.iter().map(dimension).collect() };
+        let tensor = TensorTypeProto { elem_type: self.tensor.number(), shape: Some(shape) };
+        let of_type = TypeProto { value: Some(type_proto::Value::TensorType(tensor)) };
+        ValueInfoProto { name: self.name.clone(), r#type: Some(of_type) }
+    }
+}
