@@ -91,6 +91,8 @@ fn collect(folder: &Path, keep: usize) {
 
 #[cfg(test)]
 mod tests {
+    use trainyard_run_config::{ExportForm, ExportFormat};
+
     use super::*;
 
     fn config(metric: &str, higher: bool) -> ExporterConfig {
@@ -100,6 +102,7 @@ mod tests {
             exports_to_keep: 5,
             metric: metric.into(),
             higher_is_better: higher,
+            form: ExportForm { formats: vec![ExportFormat::Safetensors], hashed_as_ids: false },
         }
     }
 

@@ -189,6 +189,31 @@ pub enum ExporterKind {
     Final,
 }
 
+/// A form of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExportFormat {
+    /// The variables, in one file `model.safetensors` (the default).
+    Safetensors,
+    /// The model as a graph that predicts, in one file `model.onnx`.
+    Onnx,
+}
+
+impl ExportFormat {
+    /// Every format with its name in a job file.
+    pub const NAMES: [(&'static str, Self); 2] = [("safetensors", Self::Safetensors), ("onnx", Self::Onnx)];
+}
+
+/// What an export holds besides its description.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExportForm {
+    /// The files, at least one; safetensors by default.
+    pub formats: Vec<ExportFormat>,
+    /// Whether an ONNX graph takes the ids of features that ONNX cannot hash; otherwise such features are refused, the
+    /// default.
+    pub hashed_as_ids: bool,
+}
+
 /// One `[[exporter]]`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExporterConfig {
@@ -202,6 +227,9 @@ pub struct ExporterConfig {
     pub metric: String,
     /// Whether a higher metric is better; false for `loss` and `average_loss`, true otherwise.
     pub higher_is_better: bool,
+    /// What it writes.
+    #[serde(flatten)]
+    pub form: ExportForm,
 }
 
 /// How training is distributed.

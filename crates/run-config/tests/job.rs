@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use trainyard_diagnostic::{Diagnostic, Place, render_all};
-use trainyard_run_config::{Deep, FeatureKind, Job, Sharding, resolve_files};
+use trainyard_run_config::{Deep, ExportFormat, FeatureKind, Job, Sharding, resolve_files};
 
 const CENSUS: &str = r#"
 model_dir = "runs/census"
@@ -63,6 +63,24 @@ fn refused(from: &str, to: &str, expected: &[&str]) {
     for part in expected {
         assert!(text.contains(part), "no `{part}` in\n{text}");
     }
+}
+
+#[test]
+fn an_exporter_names_its_formats() {
+    let form = |text: &str| {
+        let job =
+            parse(&CENSUS.replace("kind = \"best\"", &format!("kind = \"best\"\n{text}")), &[]).unwrap();
+        (job.exporters[0].form.formats.clone(), job.exporters[0].form.hashed_as_ids)
+    };
+    assert_eq!(form(""), (vec![ExportFormat::Safetensors], false));
+    assert_eq!(form("format = \"onnx\"\nhashed_as_ids = true"), (vec![ExportFormat::Onnx], true));
+    let both = vec![ExportFormat::Onnx, ExportFormat::Safetensors];
+    assert_eq!(form("format = [\"onnx\", \"safetensors\"]"), (both, false));
+    let best = "kind = \"best\"";
+    refused(best, "kind = \"best\"\nformat = \"onx\"", &["E1101", "onx", "`onnx`"]);
+    refused(best, "kind = \"best\"\nformat = [\"onx\"]", &["E1101", "`onx`", "did you mean `onnx`?"]);
+    refused(best, "kind = \"best\"\nformat = []", &["at least one format, given none"]);
+    refused(best, "kind = \"best\"\nhashed_as_ids = true", &["without format = \"onnx\""]);
 }
 
 #[test]

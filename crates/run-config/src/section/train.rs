@@ -1,10 +1,10 @@
 //! `[train]`, `[eval]` and `[[exporter]]`: when training ends, and what becomes of its checkpoints.
 
-use trainyard_diagnostic::{Code, Section, Value};
+use trainyard_diagnostic::{Code, Section, Value, suggest};
 
 use super::input::duplicate;
 use super::optimizer;
-use crate::{EvalSpec, ExporterConfig, ExporterKind, TrainSpec, WarmStartConfig};
+use crate::{EvalSpec, ExportForm, ExportFormat, ExporterConfig, ExporterKind, TrainSpec, WarmStartConfig};
 
 pub(crate) fn read_train(section: Option<Section<'_>>) -> Option<TrainSpec> {
     let Some(section) = section else {
@@ -94,8 +94,9 @@ pub(crate) fn read_exporters(root: &Section<'_>) -> Option<Vec<ExporterConfig>> 
         let lower = metric == "loss" || metric == "average_loss";
         let exports_to_keep = section.integer("exports_to_keep", 0..=1_000_000).unwrap_or(5) as usize;
         let higher_is_better = section.flag("higher_is_better").unwrap_or(!lower);
-        if let Some(kind) = kind {
-            out.push(ExporterConfig { kind, name, exports_to_keep, metric, higher_is_better });
+        let form = read_form(&section);
+        if let (Some(kind), Some(form)) = (kind, form) {
+            out.push(ExporterConfig { kind, name, exports_to_keep, metric, higher_is_better, form });
         }
         section.finish();
     }
@@ -108,4 +109,40 @@ pub(crate) fn read_exporters(root: &Section<'_>) -> Option<Vec<ExporterConfig>> 
         );
     }
     Some(out)
+}
+
+/// One format, or a list of them.
+fn read_form(section: &Section<'_>) -> Option<ExportForm> {
+    let hashed_as_ids = section.flag("hashed_as_ids").unwrap_or(false);
+    let mut formats = Vec::new();
+    match section.node("format").map(|node| &node.value) {
+        None => formats.push(ExportFormat::Safetensors),
+        Some(Value::List(_)) => {
+            for name in section.texts("format")? {
+                let Some((_, format)) = ExportFormat::NAMES.iter().find(|(known, _)| *known == name) else {
+                    let message = format!("unknown export format `{name}`");
+                    let problem = section.reject(Code::E1101, "format", message);
+                    let known = ExportFormat::NAMES.map(|(name, _)| name);
+                    section.problems().push(match suggest(&name, known) {
+                        Some(near) => problem.help(format!("did you mean `{near}`?")),
+                        None => problem.help(format!("known: {}", known.join(", "))),
+                    });
+                    return None;
+                };
+                if !formats.contains(format) {
+                    formats.push(*format);
+                }
+            }
+            if formats.is_empty() {
+                section.fail(Code::E1002, "format", "format must name at least one format, given none");
+                return None;
+            }
+        }
+        Some(_) => formats.push(section.choice("format", "export format", &ExportFormat::NAMES)?),
+    }
+    if hashed_as_ids && !formats.contains(&ExportFormat::Onnx) {
+        section.fail(Code::E1006, "hashed_as_ids", "hashed_as_ids has no meaning without format = \"onnx\"");
+        return None;
+    }
+    Some(ExportForm { formats, hashed_as_ids })
 }
