@@ -49,6 +49,7 @@ codes! {
     E4003 65 "column is not in the input";
     E4004 65 "unreadable records";
     E5001 65 "loss is not finite";
+    E6001 65 "model cannot be exported in this format";
     E9001 70 "fault in this program";
     E9002 74 "input or output failed";
     E9003 143 "drain did not finish in time";

@@ -1,7 +1,7 @@
 //! A categorical feature: where its ids come from, and what they weigh.
 
 use trainyard_input::{Batch, Cells};
-use trainyard_run_config::Deep;
+use trainyard_run_config::{Deep, FeatureConfig};
 
 use crate::bucketized::Bucketized;
 use crate::crossed::Crossed;
@@ -23,6 +23,8 @@ pub struct Categorical {
     pub deep: Option<Deep>,
     /// Whether it is the numbers of a column in buckets.
     pub bucketized: bool,
+    /// What the job says of it.
+    pub config: FeatureConfig,
     /// Whether a cross names its ids, and must see values that have none.
     pub(crate) crossed: bool,
     pub(crate) source: Source,
@@ -41,6 +43,22 @@ pub(crate) enum Source {
 }
 
 impl Categorical {
+    /// Returns the field that its values come from; a cross has none of its own.
+    pub fn field(&self) -> Option<usize> {
+        match &self.source {
+            Source::Bucketized(bucketized) => Some(bucketized.source.field),
+            Source::Hashed { field, .. }
+            | Source::Vocabulary { field, .. }
+            | Source::Identity { field, .. } => Some(*field),
+            Source::Crossed(_) => None,
+        }
+    }
+
+    /// Returns the field of the weights of its ids.
+    pub fn weights_field(&self) -> Option<usize> {
+        self.weights
+    }
+
     /// Writes the ids of a batch. `before` holds those of the features that a cross may name.
     pub(crate) fn ids(&self, batch: &Batch, before: &[Raw], out: &mut Raw) -> Result<(), Error> {
         out.clear();

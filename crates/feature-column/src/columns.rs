@@ -60,8 +60,9 @@ impl FeatureColumns {
             let FeatureKind::Numeric(numbers) = &feature.kind else { continue };
             let source = numeric::Source::new(numbers, want_numbers(numbers, feature.separator, schema));
             let (name, wide, deep) = (feature.name.clone(), feature.wide, feature.deep.is_some());
-            numeric.push(Numeric { name, wide, deep, begin: width, width: numbers.width, source });
+            let (begin, numbers) = (width, numbers.clone());
             width += numbers.width;
+            numeric.push(Numeric { name, wide, deep, begin, width: numbers.width, numbers, source });
         }
         let categorical: Vec<Categorical> =
             ids.iter().map(|feature| categorical(feature, &ids, features, schema)).collect();
@@ -193,7 +194,8 @@ fn categorical(
         FeatureKind::Crossed { keys, .. } => keys.contains(&named),
         _ => false,
     });
-    Categorical { name, buckets, wide, deep, bucketized, crossed, source, weights }
+    let config = feature.clone();
+    Categorical { name, buckets, wide, deep, bucketized, config, crossed, source, weights }
 }
 
 fn cross_key(key: &CrossKey, ids: &[&FeatureConfig], features: &[FeatureConfig], schema: &mut Schema) -> Key {

@@ -18,6 +18,8 @@ pub struct Numeric {
     pub begin: usize,
     /// Its places in a row, at least 1.
     pub width: usize,
+    /// What the job says of its numbers.
+    pub numbers: Numbers,
     pub(crate) source: Source,
 }
 
@@ -72,6 +74,11 @@ impl Source {
 }
 
 impl Numeric {
+    /// Returns the field that its numbers come from.
+    pub fn field(&self) -> usize {
+        self.source.field
+    }
+
     /// Writes the numbers of a batch into rows of `total` places.
     pub(crate) fn fill(&self, batch: &Batch, total: usize, out: &mut [f32]) -> Result<(), Error> {
         let values = self.source.values(batch)?;

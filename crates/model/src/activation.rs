@@ -3,10 +3,10 @@
 use trainyard_run_config::Activation;
 use trainyard_tensor::sigmoid;
 
-const SELU_SCALE: f32 = 1.050_701;
-const SELU_ALPHA: f32 = 1.673_263_2;
+pub(crate) const SELU_SCALE: f32 = 1.050_701;
+pub(crate) const SELU_ALPHA: f32 = 1.673_263_2;
 /// Slope of `leaky_relu` below 0.
-const LEAK: f32 = 0.2;
+pub(crate) const LEAK: f32 = 0.2;
 
 /// Returns whether the derivative needs what went in; otherwise what came out is enough.
 pub(crate) fn needs_input(activation: Activation) -> bool {

@@ -8,15 +8,15 @@ use trainyard_variable::{Access, Gradients, Initializer, MOVING_AVERAGE, Values,
 /// How much of a moving value stays at each step.
 const MOMENTUM: f32 = 0.999;
 /// Added to the variance.
-const EPSILON: f32 = 1e-3;
+pub(crate) const EPSILON: f32 = 1e-3;
 
 /// The variables of one layer, by index.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchNorm {
-    gamma: usize,
-    beta: usize,
-    mean: usize,
-    variance: usize,
+    pub(crate) gamma: usize,
+    pub(crate) beta: usize,
+    pub(crate) mean: usize,
+    pub(crate) variance: usize,
     units: usize,
 }
 

@@ -11,6 +11,7 @@ use trainyard_variable::{Access, Gradients, MOVING_AVERAGE, Read, Reads, Values,
 
 use crate::cross_layer::{self, CrossLayers};
 use crate::factorization::Factorization;
+use crate::onnx::{self, GraphRow, HashedColumns, OnnxModel};
 use crate::tower::{self, Tower};
 use crate::{Error, Head, HeadMetrics, InputLayer, LinearModel, Model, Outcome, Prediction, Scores};
 
@@ -24,28 +25,28 @@ const INPUT_SCOPE: &str = "dnn/input_from_feature_columns/input_layer";
 /// A premade estimator, as a job describes it: baseline, linear, DNN, combined, factorization machine, DeepFM or DCN.
 #[derive(Debug, Clone)]
 pub struct Canned {
-    columns: FeatureColumns,
+    pub(crate) columns: FeatureColumns,
     schema: Schema,
-    serving_schema: Schema,
+    pub(crate) serving_schema: Schema,
     label_field: usize,
     weight_field: Option<usize>,
     group_field: Option<usize>,
     seed: u64,
-    variables: Vec<VariableSpec>,
+    pub(crate) variables: Vec<VariableSpec>,
     optimizers: BTreeMap<String, OptimizerConfig>,
-    linear: Option<LinearModel>,
-    deep: Option<Deep>,
-    head: Head,
+    pub(crate) linear: Option<LinearModel>,
+    pub(crate) deep: Option<Deep>,
+    pub(crate) head: Head,
     description: serde_json::Value,
 }
 
 /// The deep part.
 #[derive(Debug, Clone)]
-struct Deep {
-    input: InputLayer,
-    factorization: Option<Factorization>,
-    cross: Option<CrossLayers>,
-    tower: Option<Tower>,
+pub(crate) struct Deep {
+    pub(crate) input: InputLayer,
+    pub(crate) factorization: Option<Factorization>,
+    pub(crate) cross: Option<CrossLayers>,
+    pub(crate) tower: Option<Tower>,
 }
 
 /// A batch made ready for a premade estimator.
@@ -89,6 +90,7 @@ impl Canned {
         let (model, head) = (&job.model, Head::new(&job.model, &job.input.label));
         let mut serving_schema = Schema::default();
         let columns = FeatureColumns::new(&job.features, &mut serving_schema);
+        onnx::check_exporters(job, &columns)?;
         let mut schema = serving_schema.clone();
         let label_field = head.want(&mut schema);
         let want = |column: &String, kind: FieldKind, schema: &mut Schema| schema.want(column, kind);
@@ -379,6 +381,14 @@ impl Model for Canned {
 
     fn describe(&self) -> serde_json::Value {
         self.description.clone()
+    }
+
+    fn to_onnx(&self, values: &Values, hashed: HashedColumns) -> Result<OnnxModel, Error> {
+        onnx::model(self, values, hashed)
+    }
+
+    fn graph_rows(&self, batch: &Batch) -> Result<Vec<GraphRow>, Error> {
+        onnx::rows(self, batch)
     }
 }
 

@@ -8,7 +8,7 @@ use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
 /// The variables of the layers: kernel and bias each.
 #[derive(Debug, Clone)]
 pub(crate) struct CrossLayers {
-    layers: Vec<(usize, usize)>,
+    pub(crate) layers: Vec<(usize, usize)>,
     width: usize,
 }
 

@@ -19,6 +19,35 @@ pub enum Error {
     /// Training or evaluation was asked for on features without label.
     #[error("the batch has no label column, as training and evaluation need")]
     NoLabel,
+    /// ONNX cannot say what features of the job are made of.
+    #[error("ONNX has no operation for {} of the model's features: {}", features.len(), quoted(features))]
+    NotInOnnx {
+        /// Name of each such feature, and what it needs.
+        features: Vec<(String, &'static str)>,
+        /// Exporter of the job that asks for the graph; absent = the command line.
+        exporter: Option<String>,
+    },
+    /// The model has no graph to write.
+    #[error("this model cannot be exported as ONNX: it does not describe itself as a graph")]
+    NoGraph,
+    /// Values do not fit the model.
+    #[error("variable `{variable}` must hold {wanted} values, given {given}")]
+    Values {
+        /// Name of the variable.
+        variable: String,
+        /// Values of its shape.
+        wanted: usize,
+        /// Values there are.
+        given: usize,
+    },
+    /// The graph cannot be written.
+    #[error(transparent)]
+    Onnx(#[from] trainyard_onnx::Error),
+}
+
+fn quoted(features: &[(String, &'static str)]) -> String {
+    let names: Vec<String> = features.iter().map(|(name, _)| format!("`{name}`")).collect();
+    names.join(", ")
 }
 
 impl From<trainyard_feature_column::Error> for Error {
@@ -36,6 +65,31 @@ impl From<Error> for Diagnostic {
                 Self::error(Code::E4004, text).help("correct the data, or the feature or label of the job")
             }
             Error::NoLabel => Self::error(Code::E9001, text),
+            Error::NotInOnnx { features, exporter } => {
+                let ids = features.first().map_or("<feature>", |(name, _)| name.as_str());
+                let set = match &exporter {
+                    Some(_) => "set exporter.hashed_as_ids = true".to_owned(),
+                    None => "export with --hashed-as-ids".to_owned(),
+                };
+                let help = format!(
+                    "{set}: the graph then takes an input such as `{ids}/ids`, whose values `trainyard transform` \
+                     writes; or give the feature a vocabulary without oov_buckets"
+                );
+                let mut out = Self::error(Code::E6001, text);
+                if let Some(exporter) = exporter {
+                    out = out.note(format!("exporter `{exporter}` of the job asks for onnx"));
+                }
+                for (feature, why) in &features {
+                    out = out.note(format!("feature `{feature}`: {why}"));
+                }
+                out.help(help)
+            }
+            Error::NoGraph => Self::error(Code::E6001, text)
+                .help("export safetensors, or implement Model::to_onnx and Model::graph_rows for the model"),
+            Error::Values { .. } => Self::error(Code::E9001, text)
+                .help("read whole variables of a checkpoint that fits the model"),
+            Error::Onnx(_) => Self::error(Code::E6001, text)
+                .help("export safetensors, or lower the buckets or dimensions of the largest tables"),
         }
     }
 }

@@ -192,6 +192,11 @@ impl Head {
         out
     }
 
+    /// Returns the names of the classes, in class order.
+    pub(crate) fn class_names(&self) -> Vec<String> {
+        (0..self.size).map(|class| self.class_name(class)).collect()
+    }
+
     fn class_name(&self, class: usize) -> String {
         match &self.names {
             Some(names) => names.get(class).cloned().unwrap_or_default(),

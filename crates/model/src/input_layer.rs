@@ -6,7 +6,7 @@ use trainyard_variable::{Access, Gradients, Initializer, Read, Reads, Values, Va
 
 /// One piece of a row.
 #[derive(Debug, Clone)]
-enum Piece {
+pub(crate) enum Piece {
     /// Numbers of [`Features::numbers`]: first place and width.
     Numbers(usize, usize),
     /// Ids by place: one position per id, its count or summed weight.
@@ -17,19 +17,21 @@ enum Piece {
 
 /// An embedding: ids by place, and the variable they look up.
 #[derive(Debug, Clone)]
-struct Lookup {
+pub(crate) struct Lookup {
+    /// The feature, by place among the categorical ones.
+    pub(crate) feature: usize,
     ids: usize,
-    variable: usize,
-    dimension: usize,
-    combiner: Combiner,
-    max_norm: Option<f32>,
+    pub(crate) variable: usize,
+    pub(crate) dimension: usize,
+    pub(crate) combiner: Combiner,
+    pub(crate) max_norm: Option<f32>,
 }
 
 /// The layer: which pieces a row has, in ascending order of TensorFlow's column name.
 #[derive(Debug, Clone)]
 pub struct InputLayer {
     /// (first place in the row, piece).
-    pieces: Vec<(usize, Piece)>,
+    pub(crate) pieces: Vec<(usize, Piece)>,
     width: usize,
 }
 
@@ -69,6 +71,7 @@ impl InputLayer {
                         variables.len() - 1
                     });
                     let lookup = Lookup {
+                        feature: place,
                         ids: columns.embedding_ids(place),
                         variable,
                         dimension,
@@ -184,7 +187,7 @@ impl InputLayer {
 
 impl Lookup {
     /// With a bound on the norm, what each vector is multiplied by to keep it (`tf.clip_by_norm`).
-    fn scales(&self, table: &[f32]) -> Option<Vec<f32>> {
+    pub(crate) fn scales(&self, table: &[f32]) -> Option<Vec<f32>> {
         let most = self.max_norm?;
         let scale = |vector: &[f32]| {
             let norm = vector.iter().map(|value| value * value).sum::<f32>().sqrt();

@@ -16,6 +16,7 @@ mod input_layer;
 mod linear;
 pub mod metric;
 mod model;
+mod onnx;
 mod tower;
 
 pub use canned::{Canned, Example, Scratch, custom_optimizer};
@@ -25,3 +26,4 @@ pub use input_fn::{Part, Shard, input_options};
 pub use input_layer::InputLayer;
 pub use linear::LinearModel;
 pub use model::{Model, Outcome, Prediction, Scores};
+pub use onnx::{GraphInput, GraphRow, HashedColumns, OnnxModel, Source};

@@ -9,19 +9,19 @@ use trainyard_variable::{Access, Gradients, Initializer, Read, Reads, Values, Va
 #[derive(Debug, Clone)]
 pub struct LinearModel {
     units: usize,
-    combiner: Combiner,
-    numeric: Vec<Dense>,
+    pub(crate) combiner: Combiner,
+    pub(crate) numeric: Vec<Dense>,
     /// (ids by place, variable).
-    categorical: Vec<(usize, usize)>,
-    bias: usize,
+    pub(crate) categorical: Vec<(usize, usize)>,
+    pub(crate) bias: usize,
 }
 
 /// The numbers of a feature: first place, width, variable.
 #[derive(Debug, Clone)]
-struct Dense {
-    begin: usize,
+pub(crate) struct Dense {
+    pub(crate) begin: usize,
     width: usize,
-    variable: usize,
+    pub(crate) variable: usize,
 }
 
 impl LinearModel {

@@ -6,7 +6,7 @@ use trainyard_input::{Batch, Schema};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{Gradients, Reads, Values, VariableSpec};
 
-use crate::Error;
+use crate::{Error, GraphRow, HashedColumns, OnnxModel};
 
 /// Metric values by TensorFlow's names.
 pub type Scores = BTreeMap<String, f64>;
@@ -104,4 +104,21 @@ pub trait Model: Send + Sync + 'static {
 
     /// Returns a description of the model for an exported signature: what a stranger needs to rebuild it.
     fn describe(&self) -> serde_json::Value;
+
+    /// Returns the model as an ONNX graph that predicts with these values, which are those of whole variables.
+    ///
+    /// # Errors
+    /// The model has no graph (so without an implementation), or ONNX cannot say it.
+    fn to_onnx(&self, _values: &Values, _hashed: HashedColumns) -> Result<OnnxModel, Error> {
+        Err(Error::NoGraph)
+    }
+
+    /// Returns what the graph with [`HashedColumns::AsIds`] takes of each row of a batch, and the ids of every
+    /// categorical feature.
+    ///
+    /// # Errors
+    /// The model has no graph, or a value cannot be used.
+    fn graph_rows(&self, _batch: &Batch) -> Result<Vec<GraphRow>, Error> {
+        Err(Error::NoGraph)
+    }
 }

@@ -15,19 +15,19 @@ use crate::batch_norm::{BatchNorm, Kept};
 
 /// A dense layer: variables and sizes.
 #[derive(Debug, Clone)]
-struct Layer {
-    kernel: usize,
-    bias: usize,
+pub(crate) struct Layer {
+    pub(crate) kernel: usize,
+    pub(crate) bias: usize,
     inputs: usize,
     outputs: usize,
-    norm: Option<BatchNorm>,
+    pub(crate) norm: Option<BatchNorm>,
 }
 
 /// Which variables the layers have. The last one gives the logits.
 #[derive(Debug, Clone)]
 pub(crate) struct Tower {
-    layers: Vec<Layer>,
-    activation: Activation,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) activation: Activation,
     dropout: f32,
 }
 

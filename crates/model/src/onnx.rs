@@ -1,0 +1,103 @@
+//! A premade estimator as an ONNX graph: from the columns of a record to TensorFlow's predictions.
+//!
+//! The graph computes what [`crate::Model::predict`] computes, feature columns included. What ONNX has no operation
+//! for is the hash (FarmHash) behind hashed and crossed features and the buckets of unlisted values; such features
+//! become inputs that take ids.
+
+mod columns;
+mod hashing;
+mod head;
+mod inputs;
+mod layers;
+mod lookup;
+mod parts;
+mod rows;
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use trainyard_onnx::{Graph, IR_VERSION, ML_DOMAIN, ML_OPSET, Name, OPSET, Port};
+use trainyard_variable::Values;
+
+use crate::{Canned, Error};
+pub(crate) use hashing::check_exporters;
+use inputs::Inputs;
+pub use inputs::{GraphInput, Source};
+use lookup::Bag;
+pub(crate) use rows::rows;
+
+/// What to do with features whose ids are hashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HashedColumns {
+    /// Tell them, and write nothing.
+    Refuse,
+    /// Take their ids as inputs, `<feature>/ids`.
+    AsIds,
+}
+
+/// What a graph takes of a record: lists of values by name of input.
+pub type GraphRow = serde_json::Map<String, serde_json::Value>;
+
+/// A graph, and what a caller must know of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OnnxModel {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// What it takes.
+    pub inputs: Vec<GraphInput>,
+    /// What it gives.
+    pub outputs: Vec<Port>,
+}
+
+impl OnnxModel {
+    /// Returns versions, inputs and outputs, for an exported signature.
+    pub fn describe(&self) -> serde_json::Value {
+        let inputs: Vec<_> = self.inputs.iter().map(GraphInput::describe).collect();
+        let outputs: Vec<_> = self.outputs.iter().map(inputs::describe).collect();
+        json!({
+            "ir_version": IR_VERSION, "opset": {"ai.onnx": OPSET, ML_DOMAIN: ML_OPSET},
+            "inputs": inputs, "outputs": outputs,
+        })
+    }
+}
+
+/// A graph under construction.
+struct Builder<'a> {
+    canned: &'a Canned,
+    values: &'a Values,
+    graph: Graph,
+    inputs: Inputs,
+    /// Values of the inputs, by place.
+    given: Vec<Name>,
+    /// Numbers by numeric feature, normalised, `batch x width`.
+    numbers: BTreeMap<usize, Name>,
+    /// Ids by categorical feature.
+    bags: BTreeMap<usize, Bag>,
+    /// Constants by variable and bound on the norm of its rows.
+    tables: BTreeMap<(usize, Option<u32>), Name>,
+}
+
+/// Returns the graph of a model with the values of its whole variables.
+///
+/// # Errors
+/// A feature that ONNX cannot say, values of another size, or a graph too large for one file.
+pub(crate) fn model(canned: &Canned, values: &Values, hashed: HashedColumns) -> Result<OnnxModel, Error> {
+    if hashed == HashedColumns::Refuse {
+        hashing::refuse(&canned.columns, None)?;
+    }
+    for (place, spec) in canned.variables.iter().enumerate() {
+        let (wanted, given) = (spec.len(), values.get(place).map_or(0, Vec::len));
+        if wanted != given {
+            return Err(Error::Values { variable: spec.name.clone(), wanted, given });
+        }
+    }
+    let mut graph = Graph::new("trainyard");
+    head::OUTPUTS.iter().for_each(|name| graph.reserve(name));
+    let inputs = Inputs::new(canned);
+    let given = inputs.list.iter().map(|input| graph.input(&input.port)).collect();
+    let (numbers, bags, tables) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let mut builder = Builder { canned, values, graph, inputs, given, numbers, bags, tables };
+    let logits = builder.logits();
+    let outputs = builder.outputs(&logits);
+    Ok(OnnxModel { bytes: builder.graph.finish()?, inputs: builder.inputs.list, outputs })
+}

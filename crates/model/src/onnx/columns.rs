@@ -1,0 +1,167 @@
+//! Feature columns in the graph: numbers normalised, numbers cut into buckets, values looked up in vocabularies.
+
+use std::collections::BTreeMap;
+
+use trainyard_onnx::{Attribute, ML_DOMAIN, Name, Tensor, attribute};
+use trainyard_run_config::{FeatureKind, Normalizer, Numbers};
+
+use super::Builder;
+use super::lookup::Bag;
+
+/// Stands for a value without id.
+const NONE: i64 = -1;
+
+impl Builder<'_> {
+    /// Returns the numbers of a numeric feature, `batch x width`.
+    pub(super) fn numbers(&mut self, feature: usize) -> Name {
+        if let Some(have) = self.numbers.get(&feature) {
+            return have.clone();
+        }
+        let column = &self.canned.columns.numeric[feature];
+        let scope = format!("columns/{}", column.name);
+        let out = self.normalized(&scope, column.field(), &column.numbers);
+        self.numbers.insert(feature, out.clone());
+        out
+    }
+
+    /// Fills what is missing (NaN) where there is a default, then normalises.
+    fn normalized(&mut self, scope: &str, field: usize, numbers: &Numbers) -> Name {
+        let mut value = self.given[self.inputs.fields[&field]].clone();
+        let graph = &mut self.graph;
+        if let Some(default) = &numbers.default {
+            let default = graph.floats(&format!("{scope}/default"), &[numbers.width], default);
+            let missing = graph.node("IsNaN", &format!("{scope}/missing"), &[&value], []);
+            value = graph.node("Where", &format!("{scope}/filled"), &[&missing, &default, &value], []);
+        }
+        match numbers.normalizer {
+            Normalizer::None => value,
+            Normalizer::Standardize { mean, stddev } => {
+                let mean = graph.floats(&format!("{scope}/mean"), &[1], &[mean]);
+                let stddev = graph.floats(&format!("{scope}/stddev"), &[1], &[stddev]);
+                let centered = graph.node("Sub", &format!("{scope}/centered"), &[&value, &mean], []);
+                graph.node("Div", &format!("{scope}/standardized"), &[&centered, &stddev], [])
+            }
+            Normalizer::Log1p => {
+                // NaN counts as 0, which Max would not make of it.
+                let zero = graph.floats(&format!("{scope}/zero"), &[1], &[0.0]);
+                let above = graph.node("Greater", &format!("{scope}/above_zero"), &[&value, &zero], []);
+                let value = graph.node("Where", &format!("{scope}/not_below"), &[&above, &value, &zero], []);
+                // In doubles, or small numbers would be lost beside the 1.
+                let double = attribute("to", Attribute::Int(Tensor::Double.number().into()));
+                let value = graph.node("Cast", &format!("{scope}/wide"), &[&value], [double]);
+                let one = graph.doubles(&format!("{scope}/one"), &[1], &[1.0]);
+                let value = graph.node("Add", &format!("{scope}/plus_one"), &[&value, &one], []);
+                let value = graph.node("Log", &format!("{scope}/log"), &[&value], []);
+                let single = attribute("to", Attribute::Int(Tensor::Float.number().into()));
+                graph.node("Cast", &format!("{scope}/log1p"), &[&value], [single])
+            }
+        }
+    }
+
+    /// Returns the ids of a categorical feature.
+    pub(super) fn bag(&mut self, feature: usize) -> Bag {
+        if let Some(have) = self.bags.get(&feature) {
+            return have.clone();
+        }
+        let canned = self.canned;
+        let column = &canned.columns.categorical[feature];
+        let scope = format!("columns/{}", column.name);
+        let field = column.field().and_then(|field| self.inputs.fields.get(&field));
+        let input = self.inputs.ids.get(&feature).or(field).copied();
+        let given =
+            input.map(|input| self.given[input].clone()).expect("a feature that is read has an input");
+        let single = input.is_some_and(|input| {
+            self.inputs.list[input].port.shape[1] == trainyard_onnx::Dimension::Fixed(1)
+        });
+        let ids = match &column.config.kind {
+            _ if self.inputs.ids.contains_key(&feature) => given,
+            FeatureKind::Bucketized { numbers, boundaries } => {
+                let field = column.field().expect("buckets come from a field");
+                let numbers_given = self.normalized(&scope, field, numbers);
+                self.buckets(&scope, &numbers_given, numbers.width, boundaries)
+            }
+            FeatureKind::Vocabulary { values, default, integers, .. } => {
+                self.listed(&scope, &given, values, *default, *integers)
+            }
+            FeatureKind::Identity { buckets, default, .. } => {
+                self.identity(&scope, &given, *buckets, *default)
+            }
+            FeatureKind::Numeric(_) | FeatureKind::Hashed { .. } | FeatureKind::Crossed { .. } => given,
+        };
+        let weights = column.weights_field().map(|field| self.given[self.inputs.fields[&field]].clone());
+        let bag = self.masked(&scope, &ids, weights, single);
+        self.bags.insert(feature, bag.clone());
+        bag
+    }
+
+    /// Counts the boundaries that are not above a number; the buckets of the second number come behind the first's.
+    fn buckets(&mut self, scope: &str, numbers: &Name, width: usize, boundaries: &[f32]) -> Name {
+        let graph = &mut self.graph;
+        let last = graph.list(&[2]);
+        let boundaries_given =
+            graph.floats(&format!("{scope}/boundaries"), &[1, 1, boundaries.len()], boundaries);
+        let numbers = graph.node("Unsqueeze", &format!("{scope}/apart"), &[numbers, &last], []);
+        let inputs = [&numbers, &boundaries_given];
+        let reached = graph.node("GreaterOrEqual", &format!("{scope}/reached"), &inputs, []);
+        let whole = attribute("to", Attribute::Int(Tensor::Int64.number().into()));
+        let reached = graph.node("Cast", &format!("{scope}/reached_count"), &[&reached], [whole]);
+        let keep = attribute("keepdims", Attribute::Int(0));
+        let buckets = graph.node("ReduceSum", &format!("{scope}/buckets"), &[&reached, &last], [keep]);
+        if width == 1 {
+            return buckets;
+        }
+        let step = boundaries.len() as i64 + 1;
+        let places: Vec<i64> = (0..width as i64).map(|place| place * step).collect();
+        let places = graph.ints(&format!("{scope}/places"), &[1, width], &places);
+        graph.node("Add", &format!("{scope}/ids"), &[&buckets, &places], [])
+    }
+
+    /// Looks values up in a list. An empty text, or -1, is no value, whatever the list holds.
+    fn listed(
+        &mut self,
+        scope: &str,
+        given: &Name,
+        values: &[String],
+        default: Option<u32>,
+        integers: bool,
+    ) -> Name {
+        let ids = attribute("default_int64", Attribute::Int(default.map_or(NONE, i64::from)));
+        let attributes = if integers {
+            let parsed = values.iter().enumerate();
+            let known: BTreeMap<i64, i64> =
+                parsed.filter_map(|(id, value)| Some((value.parse().ok()?, id as i64))).collect();
+            let known = known.into_iter().filter(|(value, _)| *value != NONE).chain([(NONE, NONE)]);
+            let (keys, values): (Vec<i64>, Vec<i64>) = known.unzip();
+            [
+                attribute("keys_int64s", Attribute::Ints(keys)),
+                attribute("values_int64s", Attribute::Ints(values)),
+                ids,
+            ]
+        } else {
+            let known = values.iter().cloned().zip(0..).filter(|(value, _)| !value.is_empty());
+            let (keys, values): (Vec<String>, Vec<i64>) = known.chain([(String::new(), NONE)]).unzip();
+            [
+                attribute("keys_strings", Attribute::Strings(keys)),
+                attribute("values_int64s", Attribute::Ints(values)),
+                ids,
+            ]
+        };
+        self.graph.node_of(ML_DOMAIN, "LabelEncoder", &format!("{scope}/ids"), &[given], attributes)
+    }
+
+    /// Takes numbers as ids. Those out of range have the default id, or none; -1 is no value.
+    fn identity(&mut self, scope: &str, given: &Name, buckets: u32, default: Option<u32>) -> Name {
+        let graph = &mut self.graph;
+        let (zero, end, none) = (graph.list(&[0]), graph.list(&[i64::from(buckets)]), graph.list(&[NONE]));
+        let positive = graph.node("GreaterOrEqual", &format!("{scope}/from_zero"), &[given, &zero], []);
+        let below = graph.node("Less", &format!("{scope}/below_end"), &[given, &end], []);
+        let valid = graph.node("And", &format!("{scope}/valid"), &[&positive, &below], []);
+        let Some(default) = default else {
+            return graph.node("Where", &format!("{scope}/ids"), &[&valid, given, &none], []);
+        };
+        let default = graph.list(&[i64::from(default)]);
+        let ids = graph.node("Where", &format!("{scope}/or_default"), &[&valid, given, &default], []);
+        let missing = graph.node("Equal", &format!("{scope}/missing"), &[given, &none], []);
+        graph.node("Where", &format!("{scope}/ids"), &[&missing, &none, &ids], [])
+    }
+}

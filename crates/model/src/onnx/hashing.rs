@@ -1,0 +1,38 @@
+//! Which features ONNX cannot say.
+
+use trainyard_feature_column::FeatureColumns;
+use trainyard_run_config::{ExportFormat, FeatureKind, Job};
+
+use crate::Error;
+
+/// Returns why a feature cannot be computed in a graph, nothing where it can.
+pub(super) fn reason(kind: &FeatureKind) -> Option<&'static str> {
+    match kind {
+        FeatureKind::Hashed { .. } => Some("a hashed column needs FarmHash"),
+        FeatureKind::Crossed { .. } => Some("a crossed column needs FarmHash"),
+        FeatureKind::Vocabulary { oov_buckets: 1.., .. } => {
+            Some("the oov_buckets of a vocabulary need FarmHash")
+        }
+        _ => None,
+    }
+}
+
+/// Refuses columns that a graph cannot compute.
+pub(super) fn refuse(columns: &FeatureColumns, exporter: Option<&str>) -> Result<(), Error> {
+    let used = columns.categorical.iter().filter(|column| column.wide || column.deep.is_some());
+    let mut features: Vec<(String, &'static str)> =
+        used.filter_map(|column| Some((column.name.clone(), reason(&column.config.kind)?))).collect();
+    features.dedup();
+    match features.is_empty() {
+        true => Ok(()),
+        false => Err(Error::NotInOnnx { features, exporter: exporter.map(str::to_owned) }),
+    }
+}
+
+/// Refuses a job with an exporter that could never write its graph: better now than after hours of training.
+pub(crate) fn check_exporters(job: &Job, columns: &FeatureColumns) -> Result<(), Error> {
+    let exporters = job.exporters.iter().map(|exporter| (exporter, &exporter.form));
+    let mut strict =
+        exporters.filter(|(_, form)| form.formats.contains(&ExportFormat::Onnx) && !form.hashed_as_ids);
+    strict.try_for_each(|(exporter, _)| refuse(columns, Some(&exporter.name)))
+}

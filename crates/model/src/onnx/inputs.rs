@@ -1,0 +1,158 @@
+//! What a graph takes: a matrix for each column of the input that the model reads, and ids where columns are hashed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+use trainyard_input::{Field, FieldKind};
+use trainyard_onnx::{Dimension, Port, Tensor};
+
+use super::{hashing, head};
+use crate::Canned;
+
+/// Where the values of an input come from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Source {
+    /// A column of the input.
+    Column(Field),
+    /// The ids of a categorical feature of this name.
+    Ids(String),
+    /// The number of records: of a graph that reads no column.
+    Records,
+}
+
+/// One input of a graph.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GraphInput {
+    /// Name, type and shape.
+    pub port: Port,
+    /// Where its values come from.
+    pub source: Source,
+}
+
+/// Returns a port for an exported signature.
+pub(super) fn describe(port: &Port) -> serde_json::Value {
+    let dimension = |dimension: &Dimension| match dimension {
+        Dimension::Fixed(size) => json!(size),
+        Dimension::Any(name) => json!(name),
+    };
+    let shape: Vec<_> = port.shape.iter().map(dimension).collect();
+    json!({"name": port.name, "dtype": port.tensor.name(), "shape": shape})
+}
+
+impl GraphInput {
+    /// Returns the input for an exported signature: `missing` stands for a value that is not there.
+    pub(super) fn describe(&self) -> serde_json::Value {
+        let mut out = describe(&self.port);
+        match &self.source {
+            Source::Records => {}
+            Source::Ids(feature) => {
+                out["feature"] = json!(feature);
+                out["missing"] = json!(-1);
+            }
+            Source::Column(field) => {
+                out["column"] = json!(field.name);
+                let (separator, missing) = match &field.kind {
+                    FieldKind::Float { separator, default, .. } => {
+                        (*separator, default.as_ref().map(|_| json!("nan")))
+                    }
+                    FieldKind::Floats { separator } => (Some(*separator), Some(json!(0))),
+                    FieldKind::Int { separator, .. } => (*separator, Some(json!(-1))),
+                    FieldKind::Bytes { separator } => (*separator, Some(json!(""))),
+                };
+                if let Some(separator) = separator {
+                    out["separator"] = json!(char::from(separator).to_string());
+                }
+                if let Some(missing) = missing {
+                    out["missing"] = missing;
+                }
+            }
+        }
+        out
+    }
+}
+
+/// The inputs of a graph, and who reads them.
+#[derive(Debug, Default)]
+pub(super) struct Inputs {
+    pub(super) list: Vec<GraphInput>,
+    /// Place of each field of the serving schema that is an input.
+    pub(super) fields: BTreeMap<usize, usize>,
+    /// Place of the ids of each categorical feature, by its place, that takes ids.
+    pub(super) ids: BTreeMap<usize, usize>,
+    taken: BTreeSet<String>,
+}
+
+impl Inputs {
+    pub(super) fn new(canned: &Canned) -> Self {
+        let mut out = Self { taken: head::OUTPUTS.map(str::to_owned).into(), ..Self::default() };
+        let columns = &canned.columns;
+        let numeric = columns.numeric.iter().filter(|column| column.wide || column.deep);
+        let mut fields: BTreeSet<usize> = numeric.map(|column| column.field()).collect();
+        let used =
+            columns.categorical.iter().enumerate().filter(|(_, column)| column.wide || column.deep.is_some());
+        for (_, column) in used.clone() {
+            if hashing::reason(&column.config.kind).is_none() {
+                fields.extend(column.field());
+            }
+            fields.extend(column.weights_field());
+        }
+        let schema = &canned.serving_schema.fields;
+        for &field in &fields {
+            let twice =
+                fields.iter().any(|other| *other != field && schema[*other].name == schema[field].name);
+            out.add_field(field, &schema[field], twice);
+        }
+        for (place, column) in used.filter(|(_, column)| hashing::reason(&column.config.kind).is_some()) {
+            // The same feature for two parts of the model has the same ids.
+            let same = out.ids.iter().find(|(other, _)| {
+                let other = &columns.categorical[**other].config;
+                let column = &column.config;
+                other.name == column.name && other.kind == column.kind && other.separator == column.separator
+            });
+            let input = match same {
+                Some((_, input)) => *input,
+                None => {
+                    let name = out.unique(format!("{}/ids", column.name));
+                    let port = Port::matrix(name, Tensor::Int64, None);
+                    out.push(GraphInput { port, source: Source::Ids(column.name.clone()) })
+                }
+            };
+            out.ids.insert(place, input);
+        }
+        if out.list.is_empty() {
+            let shape = vec![Dimension::Fixed(1)];
+            let port = Port { name: out.unique("records".to_owned()), tensor: Tensor::Int64, shape };
+            out.push(GraphInput { port, source: Source::Records });
+        }
+        out
+    }
+
+    /// Adds a field. A column that is read in two ways is two inputs, told apart by their types.
+    fn add_field(&mut self, place: usize, field: &Field, twice: bool) {
+        let (tensor, width) = match &field.kind {
+            FieldKind::Float { width, .. } => (Tensor::Float, Some(*width)),
+            FieldKind::Floats { .. } => (Tensor::Float, None),
+            FieldKind::Int { separator, .. } => (Tensor::Int64, separator.is_none().then_some(1)),
+            FieldKind::Bytes { separator } => (Tensor::String, separator.is_none().then_some(1)),
+        };
+        let name = if twice { format!("{}/{}", field.name, tensor.name()) } else { field.name.clone() };
+        let port = Port::matrix(self.unique(name), tensor, width);
+        let input = self.push(GraphInput { port, source: Source::Column(field.clone()) });
+        self.fields.insert(place, input);
+    }
+
+    fn push(&mut self, input: GraphInput) -> usize {
+        self.list.push(input);
+        self.list.len() - 1
+    }
+
+    fn unique(&mut self, wanted: String) -> String {
+        let mut name = wanted.clone();
+        let mut number = 2;
+        while !self.taken.insert(name.clone()) {
+            name = format!("{wanted}_{number}");
+            number += 1;
+        }
+        name
+    }
+}

@@ -1,0 +1,120 @@
+//! The linear part, the deep part and their sum, the logits.
+
+use trainyard_onnx::{Attribute, Name, attribute};
+
+use super::Builder;
+use super::inputs::Source;
+use crate::LinearModel;
+use crate::canned::Deep;
+use crate::input_layer::{Lookup, Piece};
+
+impl Builder<'_> {
+    /// Returns the logits, `batch x units`.
+    pub(super) fn logits(&mut self) -> Name {
+        let canned = self.canned;
+        let mut parts = Vec::new();
+        if let Some(linear) = &canned.linear {
+            self.linear(linear, &mut parts);
+        }
+        if let Some(deep) = &canned.deep {
+            self.deep(deep, &mut parts);
+        }
+        let sum = match parts.as_slice() {
+            [one] => one.clone(),
+            parts => self.graph.node("Sum", "logits/sum", &parts.iter().collect::<Vec<_>>(), []),
+        };
+        // A bias alone does not know how many records there are.
+        match self.inputs.list.iter().position(|input| input.source == Source::Records) {
+            Some(records) => {
+                let units = self.graph.list(&[self.canned.head.units() as i64]);
+                let axis = attribute("axis", Attribute::Int(0));
+                let shape = [&self.given[records], &units];
+                let shape = self.graph.node("Concat", "logits/shape", &shape, [axis]);
+                self.graph.node("Expand", "logits/expanded", &[&sum, &shape], [])
+            }
+            None => sum,
+        }
+    }
+
+    fn linear(&mut self, linear: &LinearModel, parts: &mut Vec<Name>) {
+        for &(feature, variable) in &linear.categorical {
+            let (bag, table) = (self.bag(feature), self.table(variable, None));
+            let scope = self.canned.variables[variable].name.replace("/weights", "");
+            parts.push(self.embedded(&scope, &bag, linear.combiner, &table));
+        }
+        for dense in &linear.numeric {
+            let (numbers, table) = (self.numbers_at(dense.begin), self.table(dense.variable, None));
+            let scope = self.canned.variables[dense.variable].name.replace("/weights", "");
+            parts.push(self.graph.node("MatMul", &format!("{scope}/weighted"), &[&numbers, &table], []));
+        }
+        parts.push(self.table(linear.bias, None));
+    }
+
+    fn deep(&mut self, deep: &Deep, parts: &mut Vec<Name>) {
+        let (mut pieces, mut embeddings) = (Vec::new(), Vec::new());
+        for (_, piece) in &deep.input.pieces {
+            let value = match piece {
+                Piece::Numbers(begin, _) => self.numbers_at(*begin),
+                Piece::Indicator(feature) => {
+                    let bag = self.bag(*feature);
+                    self.indicator(&bag, self.canned.columns.categorical[*feature].buckets)
+                }
+                Piece::Embedding(lookup) => {
+                    let bag = self.bag(lookup.feature);
+                    let table = self.table(lookup.variable, Some(lookup));
+                    let name = &self.canned.columns.categorical[lookup.feature].name;
+                    let scope = format!("dnn/input_from_feature_columns/{name}");
+                    let value = self.embedded(&scope, &bag, lookup.combiner, &table);
+                    embeddings.push(value.clone());
+                    value
+                }
+            };
+            pieces.push(value);
+        }
+        if deep.factorization.is_some() {
+            parts.push(self.factorized(&embeddings));
+        }
+        let Some(tower) = &deep.tower else { return };
+        let mut input = match pieces.as_slice() {
+            [one] => one.clone(),
+            pieces => {
+                let (axis, pieces) =
+                    (attribute("axis", Attribute::Int(1)), pieces.iter().collect::<Vec<_>>());
+                self.graph.node("Concat", "dnn/input_from_feature_columns/input_layer", &pieces, [axis])
+            }
+        };
+        if let Some(cross) = &deep.cross {
+            input = self.crossed(cross, &input);
+        }
+        parts.push(self.tower(tower, &input));
+    }
+
+    /// Returns the numbers of the feature that begins at this place of a row.
+    fn numbers_at(&mut self, begin: usize) -> Name {
+        let columns = &self.canned.columns.numeric;
+        let feature = columns.iter().position(|column| column.begin == begin);
+        self.numbers(feature.expect("numbers belong to a feature"))
+    }
+
+    /// Returns a variable as a constant; where a lookup bounds the norm of its rows, with rows within the bound.
+    pub(super) fn table(&mut self, variable: usize, lookup: Option<&Lookup>) -> Name {
+        let bound = lookup.and_then(|lookup| lookup.max_norm);
+        let key = (variable, bound.map(f32::to_bits));
+        if let Some(have) = self.tables.get(&key) {
+            return have.clone();
+        }
+        let (spec, values) = (&self.canned.variables[variable], &self.values[variable]);
+        let scales = lookup.and_then(|lookup| Some((lookup.dimension, lookup.scales(values)?)));
+        let name = match scales {
+            None => self.graph.floats(&spec.name, &spec.shape, values),
+            Some((dimension, scales)) => {
+                let rows = values.chunks_exact(dimension).zip(&scales);
+                let clipped: Vec<f32> =
+                    rows.flat_map(|(row, scale)| row.iter().map(move |value| value * scale)).collect();
+                self.graph.floats(&format!("{}/clipped", spec.name), &spec.shape, &clipped)
+            }
+        };
+        self.tables.insert(key, name.clone());
+        name
+    }
+}
