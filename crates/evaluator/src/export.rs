@@ -1,4 +1,5 @@
-//! An export: the variables of a checkpoint in one safetensors file, and a description of the model beside it.
+//! An export: the variables of a checkpoint in one safetensors file, or the model as an ONNX graph, or both, and a
+//! description of the model beside them.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +7,9 @@ use safetensors::tensor::{Dtype, TensorView};
 use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, write_atomically};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{Model, Scores};
+use trainyard_model::{HashedColumns, Model, Scores};
+use trainyard_run_config::{ExportForm, ExportFormat};
+use trainyard_variable::VariableSpec;
 
 fn failed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::error(Code::E9002, format!("the export {} cannot be written: {error}", path.display()))
@@ -17,11 +20,12 @@ fn failed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
 /// taken, the next free one is used.
 ///
 /// # Errors
-/// The checkpoint cannot be read or the folder not be written.
+/// The checkpoint cannot be read, the folder not be written, or the model not be said in a format.
 pub fn export<M: Model>(
     model: &M,
     checkpoint: &Checkpoint,
     scores: &Scores,
+    form: &ExportForm,
     folder: &Path,
     unix_secs: u64,
 ) -> Result<PathBuf, Diagnostic> {
@@ -31,7 +35,7 @@ pub fn export<M: Model>(
         second += 1;
     }
     let (temporary, target) = (folder.join(format!("temp-{second}")), folder.join(second.to_string()));
-    let written = write(model, checkpoint, scores, &temporary)
+    let written = write(model, checkpoint, scores, form, &temporary)
         .and_then(|()| std::fs::rename(&temporary, &target).map_err(|error| failed(&target, error)));
     if written.is_err() {
         let _ = std::fs::remove_dir_all(&temporary);
@@ -43,31 +47,48 @@ fn write<M: Model>(
     model: &M,
     checkpoint: &Checkpoint,
     scores: &Scores,
+    form: &ExportForm,
     folder: &Path,
 ) -> Result<(), Diagnostic> {
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-    let read = model.variables().iter().map(|spec| Ok((spec, checkpoint.read(&spec.name)?)));
-    let variables = read.collect::<Result<Vec<_>, trainyard_checkpoint::Error>>()?;
-    let mut views = Vec::with_capacity(variables.len());
-    for (spec, values) in &variables {
-        let view = TensorView::new(Dtype::F32, spec.shape.clone(), bytemuck::cast_slice(values));
-        views.push((spec.name.clone(), view.map_err(|error| failed(folder, error))?));
+    let read = model.variables().iter().map(|spec| checkpoint.read(&spec.name));
+    let values = read.collect::<Result<Vec<_>, trainyard_checkpoint::Error>>()?;
+    if form.formats.contains(&ExportFormat::Safetensors) {
+        safetensors(model.variables(), &values, &folder.join("model.safetensors"))?;
     }
-    let path = folder.join("model.safetensors");
-    safetensors::serialize_to_file(views, None, &path).map_err(|error| failed(&path, error))?;
+    let mut onnx = serde_json::Value::Null;
+    if form.formats.contains(&ExportFormat::Onnx) {
+        let hashed = if form.hashed_as_ids { HashedColumns::AsIds } else { HashedColumns::Refuse };
+        let graph = model.to_onnx(&values, hashed)?;
+        let path = folder.join("model.onnx");
+        std::fs::write(&path, &graph.bytes).map_err(|error| failed(&path, error))?;
+        onnx = graph.describe();
+    }
     let wanted = |schema: &trainyard_input::Schema| -> Vec<serde_json::Value> {
         let fields = schema.fields.iter();
         fields.map(|field| json!({"column": field.name, "kind": format!("{:?}", field.kind)})).collect()
     };
-    let description = json!({
+    let mut description = json!({
         "format": "trainyard-export-1",
         "global_step": checkpoint.manifest().global_step,
         "description": model.describe(),
         "columns": wanted(model.serving_schema()),
-        "variables": variables.iter().map(|(spec, _)| json!({"name": spec.name, "shape": spec.shape})).collect::<Vec<_>>(),
+        "variables": model.variables().iter().map(|spec| json!({"name": spec.name, "shape": spec.shape})).collect::<Vec<_>>(),
         "metrics": scores,
     });
+    if !onnx.is_null() {
+        description["onnx"] = onnx;
+    }
     let text = serde_json::to_vec_pretty(&description).unwrap_or_default();
     write_atomically(&folder.join("model.json"), &text)?;
     Ok(())
+}
+
+fn safetensors(variables: &[VariableSpec], values: &[Vec<f32>], path: &Path) -> Result<(), Diagnostic> {
+    let mut views = Vec::with_capacity(variables.len());
+    for (spec, values) in variables.iter().zip(values) {
+        let view = TensorView::new(Dtype::F32, spec.shape.clone(), bytemuck::cast_slice(values));
+        views.push((spec.name.clone(), view.map_err(|error| failed(path, error))?));
+    }
+    safetensors::serialize_to_file(views, None, path).map_err(|error| failed(path, error))
 }

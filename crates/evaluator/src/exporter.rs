@@ -65,7 +65,7 @@ pub(crate) fn run<M: Model>(
             Some(Best { metric: config.metric.clone(), value, global_step })
         }
     };
-    let path = export(model, checkpoint, scores, &folder, now)?;
+    let path = export(model, checkpoint, scores, &config.form, &folder, now)?;
     if let Some(best) = best {
         write_atomically(&state, &serde_json::to_vec(&best).unwrap_or_default())?;
         info!(exporter = %config.name, metric = %best.metric, value = best.value, step = global_step, "best so far: exported");

@@ -10,7 +10,7 @@ use trainyard_diagnostic::Diagnostic;
 use trainyard_model::{Error, Model};
 use trainyard_run_config::Job;
 
-use crate::{check, datagen, import_tf, inspect, one_shot, run, train, up};
+use crate::{check, datagen, import_tf, inspect, one_shot, run, train, transform, up};
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
 const USAGE: u8 = 64;
@@ -40,8 +40,11 @@ enum Action {
     Evaluate(OneShot),
     /// Writes the predictions of a checkpoint, one line a record.
     Predict(Predict),
-    /// Writes the variables of a checkpoint in one file, with a description.
+    /// Writes a checkpoint for other programs: its variables, or the model as an ONNX graph, with a description.
     Export(Export),
+    /// Writes what an exported ONNX graph takes, one JSON object a record: the ids of hashed and crossed features among
+    /// it.
+    Transform(Transform),
     /// Shows the checkpoints of a model folder.
     Inspect(Inspect),
     /// Shows a checkpoint that TensorFlow wrote, matches it to a job, and takes it over.
@@ -193,6 +196,33 @@ pub(crate) struct Export {
     /// Folder of exports; model_dir/export/manual by default.
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
+    /// What is written besides the description; several may be given.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "safetensors")]
+    pub(crate) format: Vec<FileFormat>,
+    /// Makes the ids of features that ONNX cannot hash inputs of the graph; otherwise such features are refused.
+    #[arg(long)]
+    pub(crate) hashed_as_ids: bool,
+}
+
+/// Formats of an export by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FileFormat {
+    /// The variables, in model.safetensors.
+    Safetensors,
+    /// The model as a graph that predicts, in model.onnx.
+    Onnx,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Transform {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// Files to read, in the job's input format; the job's evaluation input by default. Labels are not read.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) input: Vec<String>,
+    /// Where the lines go; standard output by default.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -302,6 +332,11 @@ pub fn main_with<M: Model>(build: fn(&Job) -> Result<M, Error>) -> ExitCode {
         }
         Action::Export(arguments) => {
             let outcome = with_log(&arguments.job, "warn").and_then(|()| one_shot::export(&arguments, build));
+            finish(outcome, arguments.job.log_format)
+        }
+        Action::Transform(arguments) => {
+            let outcome =
+                with_log(&arguments.job, "warn").and_then(|()| transform::transform(&arguments, build));
             finish(outcome, arguments.job.log_format)
         }
         Action::Inspect(arguments) => finish(one(inspect::inspect(&arguments)), LogFormat::Text),

@@ -21,6 +21,7 @@ mod output;
 mod progress;
 mod run;
 mod train;
+mod transform;
 mod up;
 
 pub use command::main_with;
@@ -28,7 +29,8 @@ pub use trainyard_daemon::{ALLOCATOR, Allocator};
 pub use trainyard_feature_column::{FeatureColumns, Features};
 pub use trainyard_input::{Batch, Column, FieldKind, Schema};
 pub use trainyard_model::{
-    Canned, Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores, custom_optimizer,
+    Canned, Error, GraphRow, HashedColumns, Head, HeadMetrics, Model, OnnxModel, Outcome, Prediction, Scores,
+    custom_optimizer,
 };
 pub use trainyard_optimizer::OptimizerConfig;
 pub use trainyard_run_config::{FeatureConfig, Job};

@@ -1,8 +1,6 @@
 //! `trainyard evaluate`, `predict` and `export`: one checkpoint, once.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
@@ -10,10 +8,10 @@ use trainyard_checkpoint::{Checkpoint, latest_good, list};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_evaluator::{evaluate_checkpoint, export as write_export};
 use trainyard_model::{Error, Model, Part, Prediction, Scores, Shard, input_options};
-use trainyard_run_config::{InputPart, Job, Sharding};
+use trainyard_run_config::{ExportForm, ExportFormat, Job};
 
-use crate::command::{Export, Format, Lines, OneShot, Predict};
-use crate::output::{print, table};
+use crate::command::{Export, FileFormat, Format, Lines, OneShot, Predict};
+use crate::output::{Sink, print, read_files, table};
 
 /// Returns the checkpoint of a step, or the newest good one.
 fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnostic> {
@@ -66,42 +64,21 @@ pub(crate) fn predict<M: Model>(
     build: fn(&Job) -> Result<M, Error>,
 ) -> Result<(), Vec<Diagnostic>> {
     let mut job = arguments.job.load()?;
-    if !arguments.input.is_empty() {
-        let (files, batch_size) = (arguments.input.clone(), 512);
-        let part = InputPart {
-            files,
-            batch_size,
-            shuffle_rows: 0,
-            epochs: Some(1),
-            sharding: Sharding::Row,
-            prefetch_batches: 4,
-        };
-        job.input.eval = Some(part);
-    }
+    read_files(&mut job, &arguments.input);
     let work = || {
         let model = build(&job)?;
         let checkpoint = find(&job, arguments.step)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
-        let failed = |error: std::io::Error| {
-            let target = arguments
-                .output
-                .as_ref()
-                .map_or("standard output".to_owned(), |path| path.display().to_string());
-            Diagnostic::error(Code::E9002, format!("{target} cannot be written: {error}"))
-        };
-        let mut out: Box<dyn Write> = match &arguments.output {
-            Some(path) => Box::new(BufWriter::new(File::create(path).map_err(failed)?)),
-            None => Box::new(BufWriter::new(std::io::stdout().lock())),
-        };
+        let mut out = Sink::open(arguments.output.as_deref())?;
         let mut first = true;
         trainyard_evaluator::predict(&model, &checkpoint, input, |prediction| {
             let line = match arguments.format {
                 Lines::Jsonl => jsonl(&prediction),
                 Lines::Csv => csv(&prediction, std::mem::take(&mut first)),
             };
-            out.write_all(line.as_bytes()).map_err(failed)
+            out.write(&line)
         })?;
-        out.flush().map_err(failed)
+        out.finish()
     };
     work().map_err(|problem| vec![problem])
 }
@@ -142,7 +119,7 @@ fn csv(prediction: &BTreeMap<String, Prediction>, header: bool) -> String {
     if header { format!("{}\n{row}", names.join(",")) } else { row }
 }
 
-/// Writes the variables of a checkpoint in one file.
+/// Writes a checkpoint for other programs.
 pub(crate) fn export<M: Model>(
     arguments: &Export,
     build: fn(&Job) -> Result<M, Error>,
@@ -158,7 +135,13 @@ pub(crate) fn export<M: Model>(
         }
         let folder = arguments.output.clone().unwrap_or_else(|| job.model_dir.join("export/manual"));
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let path = write_export(&model, &checkpoint, &Scores::new(), &folder, now)?;
+        let format = |format: &FileFormat| match format {
+            FileFormat::Safetensors => ExportFormat::Safetensors,
+            FileFormat::Onnx => ExportFormat::Onnx,
+        };
+        let formats = arguments.format.iter().map(format).collect();
+        let form = ExportForm { formats, hashed_as_ids: arguments.hashed_as_ids };
+        let path = write_export(&model, &checkpoint, &Scores::new(), &form, &folder, now)?;
         print(&format!("{}\n", path.display()))
     };
     work().map_err(|problem| vec![problem])

@@ -1,9 +1,72 @@
-//! What a person or a program reads on standard output.
+//! What a person or a program reads on standard output, and lines of records in files.
 
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
 
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Scores;
+use trainyard_run_config::{InputPart, Job, Sharding};
+
+/// Records of a batch that is read for one command.
+const BATCH_RECORDS: usize = 512;
+
+/// Makes files the evaluation input of a job; without files, the job's own stays.
+pub(crate) fn read_files(job: &mut Job, files: &[String]) {
+    if !files.is_empty() {
+        job.input.eval = Some(InputPart {
+            files: files.to_vec(),
+            batch_size: BATCH_RECORDS,
+            shuffle_rows: 0,
+            epochs: Some(1),
+            sharding: Sharding::Row,
+            prefetch_batches: 4,
+        });
+    }
+}
+
+/// Where lines go: a file, or standard output.
+pub(crate) struct Sink {
+    out: Box<dyn Write>,
+    target: String,
+}
+
+impl Sink {
+    /// Opens a file, or standard output where there is none.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self, Diagnostic> {
+        let target = path.map_or("standard output".to_owned(), |path| path.display().to_string());
+        let out: Box<dyn Write> = match path {
+            Some(path) => {
+                Box::new(BufWriter::new(File::create(path).map_err(|error| failed(&target, &error))?))
+            }
+            None => Box::new(BufWriter::new(std::io::stdout().lock())),
+        };
+        Ok(Self { out, target })
+    }
+
+    /// Writes a line, or part of it.
+    ///
+    /// # Errors
+    /// The target is closed or full.
+    pub(crate) fn write(&mut self, text: &str) -> Result<(), Diagnostic> {
+        self.out.write_all(text.as_bytes()).map_err(|error| failed(&self.target, &error))
+    }
+
+    /// Writes what is still held back.
+    ///
+    /// # Errors
+    /// The target is closed or full.
+    pub(crate) fn finish(mut self) -> Result<(), Diagnostic> {
+        self.out.flush().map_err(|error| failed(&self.target, &error))
+    }
+}
+
+fn failed(target: &str, error: &std::io::Error) -> Diagnostic {
+    Diagnostic::error(Code::E9002, format!("{target} cannot be written: {error}"))
+}
 
 /// Writes to standard output.
 ///

@@ -1,0 +1,32 @@
+//! `trainyard transform`: what an exported graph takes, made of records by the job's feature columns.
+
+use serde_json::Value;
+use trainyard_diagnostic::Diagnostic;
+use trainyard_input::Dataset;
+use trainyard_model::{Error, Model, Part, Shard, input_options};
+use trainyard_run_config::Job;
+
+use crate::command::Transform;
+use crate::output::{Sink, read_files};
+
+/// Writes a JSON object for each record: lists of values by name of input.
+pub(crate) fn transform<M: Model>(
+    arguments: &Transform,
+    build: fn(&Job) -> Result<M, Error>,
+) -> Result<(), Vec<Diagnostic>> {
+    let mut job = arguments.job.load()?;
+    read_files(&mut job, &arguments.input);
+    let work = || {
+        let model = build(&job)?;
+        let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
+        let dataset = Dataset::open(input, model.serving_schema().clone())?;
+        let mut out = Sink::open(arguments.output.as_deref())?;
+        for batch in dataset {
+            for row in model.graph_rows(&batch?)? {
+                out.write(&format!("{}\n", Value::Object(row)))?;
+            }
+        }
+        out.finish()
+    };
+    work().map_err(|problem: Diagnostic| vec![problem])
+}
