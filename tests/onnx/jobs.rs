@@ -1,0 +1,204 @@
+//! The jobs under test: every kind of model with every head, every activation, every kind of feature.
+
+use std::path::{Path, PathBuf};
+
+/// A model: its name, and what the job says of it.
+pub(crate) struct Case {
+    pub(crate) name: String,
+    family: &'static str,
+    head: &'static str,
+    /// More lines of `[model]`.
+    model: String,
+    /// Whether features are hashed, too.
+    pub(crate) hashed: bool,
+}
+
+/// Families of models.
+const FAMILIES: [&str; 7] = ["baseline", "linear", "dnn", "dnn_linear_combined", "fm", "deepfm", "dcn"];
+/// Heads, with their labels.
+const HEADS: [(&str, &str); 6] = [
+    ("binary", r#"{ column = "binary" }"#),
+    ("multi_class", r#"{ column = "class", vocabulary = ["low", "middle", "high"] }"#),
+    ("multi_label", r#"{ column = "labels", vocabulary = ["p", "q", "r"] }"#),
+    ("regression", r#"{ column = "amounts" }"#),
+    ("poisson", r#"{ column = "count" }"#),
+    ("logistic_regression", r#"{ column = "share" }"#),
+];
+/// Activations besides `relu`.
+const ACTIVATIONS: [&str; 10] =
+    ["relu6", "leaky_relu", "elu", "selu", "tanh", "sigmoid", "softplus", "softsign", "swish", "linear"];
+/// Features that ONNX can say: what they are, and how they feed the deep part.
+const FEATURES: [(&str, &str); 17] = [
+    (
+        r#"column = "age"; kind = "numeric"; normalizer = "standardize"; mean = 45.0; stddev = 15.0; default = 40.0"#,
+        "true",
+    ),
+    (r#"column = "income"; kind = "numeric"; normalizer = "log1p"; name = "income_log""#, "true"),
+    (r#"column = "pair"; kind = "numeric"; shape = 2"#, "true"),
+    (
+        r#"column = "age"; kind = "bucketized"; boundaries = [25, 40.5, 60]; default = 40.0"#,
+        "{ embedding = 4 }",
+    ),
+    (r#"column = "income"; kind = "bucketized"; normalizer = "log1p"; boundaries = [3, 6, 9]"#, "INDICATOR"),
+    (
+        r#"column = "pair"; kind = "bucketized"; shape = 2; boundaries = [-1, 0, 1]"#,
+        r#"{ embedding = 4, combiner = "sqrtn" }"#,
+    ),
+    (
+        r#"column = "city"; kind = "vocabulary"; values = ["city0", "city1", "city2", "city3"]"#,
+        "{ embedding = 4, max_norm = 0.8 }",
+    ),
+    (
+        r#"column = "color"; kind = "vocabulary"; values = ["color0", "color1", "color2"]; default = 1"#,
+        "INDICATOR",
+    ),
+    (
+        r#"column = "tags"; kind = "vocabulary"; values = ["tag0", "tag1", "tag2", "tag3", "tag4"]; separator = "|"; weights = "tag_weights""#,
+        r#"{ embedding = 4, combiner = "sqrtn" }"#,
+    ),
+    (
+        r#"column = "tags"; kind = "vocabulary"; values = ["tag4", "tag3", "tag2"]; default = 2; separator = "|"; name = "tags_again""#,
+        "INDICATOR",
+    ),
+    (
+        r#"column = "code"; kind = "vocabulary"; values = [0, 10, 20, 40]"#,
+        r#"{ embedding = 4, combiner = "sum" }"#,
+    ),
+    (r#"column = "level"; kind = "identity"; buckets = 5; default = 3"#, "{ embedding = 4 }"),
+    (r#"column = "slot"; kind = "identity"; buckets = 5"#, "INDICATOR"),
+    (
+        r#"column = "visits"; kind = "identity"; buckets = 8; separator = "|""#,
+        r#"{ embedding = 4, combiner = "mean" }"#,
+    ),
+    (
+        r#"column = "origin"; kind = "identity"; buckets = 5"#,
+        r#"{ embedding = 4, table = "places", max_norm = 0.9 }"#,
+    ),
+    (r#"column = "target"; kind = "identity"; buckets = 5"#, r#"{ embedding = 4, table = "places" }"#),
+    (r#"column = "level"; kind = "numeric"; name = "level_number""#, "true"),
+];
+/// Features that need FarmHash.
+const HASHED: [(&str, &str); 5] = [
+    (r#"column = "word"; kind = "hashed"; buckets = 20"#, "{ embedding = 4 }"),
+    (
+        r#"column = "visits"; kind = "hashed"; integers = true; buckets = 6; separator = "|"; name = "visits_hashed""#,
+        "INDICATOR",
+    ),
+    (
+        r#"column = "brand"; kind = "vocabulary"; values = ["brand0", "brand1"]; oov_buckets = 3"#,
+        "{ embedding = 4 }",
+    ),
+    (r#"columns = ["age_bucketized", "city"]; kind = "crossed"; buckets = 30"#, "{ embedding = 4 }"),
+    (
+        r#"column = "tags"; kind = "hashed"; buckets = 9; separator = "|"; weights = "tag_weights"; name = "tags_hashed""#,
+        "{ embedding = 4 }",
+    ),
+];
+
+impl Case {
+    fn new(name: String, family: &'static str, head: &'static str, model: &str, hashed: bool) -> Self {
+        Self { name, family, head, model: model.to_owned(), hashed }
+    }
+
+    /// Returns the names of the features that need FarmHash and this model reads.
+    pub(crate) fn hashed_features(&self) -> &'static [&'static str] {
+        match self.family {
+            "baseline" => &[],
+            _ if self.hashed => &["word", "visits_hashed", "tags_hashed", "brand", "age_bucketized_X_city"],
+            _ => &[],
+        }
+    }
+
+    fn features(&self) -> String {
+        let (linear, deep) = match self.family {
+            "baseline" => return String::new(),
+            "linear" => (true, false),
+            "dnn" | "dcn" => (false, true),
+            _ => (true, true),
+        };
+        let factorized = self.family.contains("fm");
+        let hashed = if self.hashed { HASHED.as_slice() } else { &[] };
+        let mut out = String::new();
+        for (said, fed) in FEATURES.iter().chain(hashed) {
+            out.push_str(&format!("[[feature]]\n{}\nwide = {linear}\n", said.replace("; ", "\n")));
+            if deep {
+                // A factorization machine multiplies embeddings; what it has no vector of stays in its linear part.
+                let fed =
+                    fed.replace("INDICATOR", if factorized { "{ embedding = 4 }" } else { "\"indicator\"" });
+                out.push_str(&format!("deep = {fed}\n"));
+            }
+        }
+        out
+    }
+
+    /// Writes the job into the case's own folder, and returns its path.
+    pub(crate) fn write(&self, folder: &Path, rows: &Path) -> PathBuf {
+        let label = HEADS.iter().find(|(head, _)| *head == self.head).map_or("", |(_, label)| label);
+        // One logit, as a factorization machine has.
+        let factorized = self.family.contains("fm");
+        let label = if factorized { label.replace("amounts", "amount") } else { label.to_owned() };
+        let dimension = match self.head {
+            "regression" if !factorized => "label_dimension = 2\n",
+            _ => "",
+        };
+        let (dnn, wide) = match self.family {
+            "baseline" | "linear" => (false, true),
+            "fm" | "dnn_linear_combined" | "deepfm" => (true, true),
+            _ => (true, false),
+        };
+        let mut more = self.model.clone();
+        if dnn && self.family != "fm" && !more.contains("hidden_units") {
+            more.push_str("hidden_units = [12, 6]\n");
+        }
+        if wide {
+            more.push_str("linear_optimizer = { kind = \"adagrad\", learning_rate = 0.2 }\n");
+        }
+        if dnn {
+            more.push_str("dnn_optimizer = { kind = \"adagrad\", learning_rate = 0.1 }\n");
+        }
+        let job = format!(
+            "model_dir = {model_dir:?}\n[input]\nlabel = {label}\n[input.train]\nfiles = [{rows:?}]\nbatch_size = 32\n\
+             [input.eval]\nfiles = [{rows:?}]\n[model]\nkind = \"{family}_estimator\"\nhead = \"{head}\"\n{dimension}{more}\
+             [train]\nmax_steps = 60\n[[exporter]]\nkind = \"final\"\nformat = [\"onnx\", \"safetensors\"]\n\
+             hashed_as_ids = {hashed}\n{features}",
+            model_dir = folder.join("model").display().to_string(),
+            rows = rows.display().to_string(),
+            family = self.family,
+            head = self.head,
+            hashed = self.hashed,
+            features = self.features(),
+        );
+        let path = folder.join("job.toml");
+        std::fs::write(&path, job).expect("the job is written");
+        path
+    }
+}
+
+/// Returns every case.
+pub(crate) fn cases() -> Vec<Case> {
+    let mut out = Vec::new();
+    for family in FAMILIES {
+        for (head, _) in HEADS {
+            let several = head.starts_with("multi");
+            if !(family.contains("fm") && several) {
+                out.push(Case::new(format!("{family} {head}"), family, head, "", true));
+            }
+        }
+    }
+    for activation in ACTIVATIONS {
+        let model = format!("activation = \"{activation}\"\n");
+        out.push(Case::new(format!("dnn binary {activation}"), "dnn", "binary", &model, true));
+    }
+    let more: [(&str, &'static str, &str, bool); 6] = [
+        ("batch_norm and dropout", "dnn", "batch_norm = true\ndropout = 0.3\n", true),
+        ("batch_norm", "deepfm", "batch_norm = true\n", false),
+        ("mean", "linear", "sparse_combiner = \"mean\"\n", true),
+        ("sqrtn", "dnn_linear_combined", "sparse_combiner = \"sqrtn\"\n", false),
+        ("three cross layers", "dcn", "cross_layers = 3\nhidden_units = [5]\n", false),
+        ("no hashing", "dnn_linear_combined", "", false),
+    ];
+    for (name, family, model, hashed) in more {
+        out.push(Case::new(format!("{family} binary {name}"), family, "binary", model, hashed));
+    }
+    out
+}
