@@ -1,6 +1,7 @@
 //! An export: the variables of a checkpoint in one safetensors file, or the model as an ONNX graph, or both, and a
 //! description of the model beside them.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use safetensors::tensor::{Dtype, TensorView};
@@ -60,8 +61,7 @@ fn write<M: Model>(
     if form.formats.contains(&ExportFormat::Onnx) {
         let hashed = if form.hashed_as_ids { HashedColumns::AsIds } else { HashedColumns::Refuse };
         let graph = model.to_onnx(&values, hashed)?;
-        let path = folder.join("model.onnx");
-        std::fs::write(&path, &graph.bytes).map_err(|error| failed(&path, error))?;
+        write_graph(&graph.file, folder)?;
         onnx = graph.describe();
     }
     let wanted = |schema: &trainyard_input::Schema| -> Vec<serde_json::Value> {
@@ -91,4 +91,18 @@ fn safetensors(variables: &[VariableSpec], values: &[Vec<f32>], path: &Path) -> 
         views.push((spec.name.clone(), view.map_err(|error| failed(path, error))?));
     }
     safetensors::serialize_to_file(views, None, path).map_err(|error| failed(path, error))
+}
+
+fn write_graph(file: &trainyard_onnx::File, folder: &Path) -> Result<(), Diagnostic> {
+    let path = folder.join("model.onnx");
+    std::fs::write(&path, &file.bytes).map_err(|error| failed(&path, error))?;
+    if !file.data.is_empty() {
+        let path = folder.join(trainyard_onnx::File::DATA);
+        let write = || {
+            let mut out = std::fs::File::create(&path)?;
+            file.data.iter().try_for_each(|table| out.write_all(table))
+        };
+        write().map_err(|error| failed(&path, error))?;
+    }
+    Ok(())
 }

@@ -88,8 +88,9 @@ impl From<Error> for Diagnostic {
                 .help("export safetensors, or implement Model::to_onnx and Model::graph_rows for the model"),
             Error::Values { .. } => Self::error(Code::E9001, text)
                 .help("read whole variables of a checkpoint that fits the model"),
-            Error::Onnx(_) => Self::error(Code::E6001, text)
-                .help("export safetensors, or lower the buckets or dimensions of the largest tables"),
+            Error::Onnx(_) => Self::error(Code::E6001, text).help(
+                "export safetensors, or shorten the vocabularies: their texts cannot lie in a second file",
+            ),
         }
     }
 }

@@ -16,7 +16,7 @@ mod rows;
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use trainyard_onnx::{Graph, IR_VERSION, ML_DOMAIN, ML_OPSET, Name, OPSET, Port};
+use trainyard_onnx::{File, Graph, IR_VERSION, ML_DOMAIN, ML_OPSET, Name, OPSET, Port};
 use trainyard_variable::Values;
 
 use crate::{Canned, Error};
@@ -41,8 +41,8 @@ pub type GraphRow = serde_json::Map<String, serde_json::Value>;
 /// A graph, and what a caller must know of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OnnxModel {
-    /// The file.
-    pub bytes: Vec<u8>,
+    /// The file, and a second where tables do not fit into one.
+    pub file: File,
     /// What it takes.
     pub inputs: Vec<GraphInput>,
     /// What it gives.
@@ -99,5 +99,5 @@ pub(crate) fn model(canned: &Canned, values: &Values, hashed: HashedColumns) -> 
     let mut builder = Builder { canned, values, graph, inputs, given, numbers, bags, tables };
     let logits = builder.logits();
     let outputs = builder.outputs(&logits);
-    Ok(OnnxModel { bytes: builder.graph.finish()?, inputs: builder.inputs.list, outputs })
+    Ok(OnnxModel { file: builder.graph.finish()?, inputs: builder.inputs.list, outputs })
 }

@@ -71,7 +71,7 @@ fn values(model: &Canned) -> Values {
 }
 
 fn graph(model: &OnnxModel) -> GraphProto {
-    ModelProto::decode(model.bytes.as_slice()).unwrap().graph.unwrap()
+    ModelProto::decode(model.file.bytes.as_slice()).unwrap().graph.unwrap()
 }
 
 fn batch(model: &Canned, text: &str) -> Batch {

@@ -3,7 +3,7 @@
 /// A model that its file format cannot hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Protocol buffers hold less than 2 GiB.
+    /// Protocol buffers hold less than 2 GiB, and texts cannot lie in another file.
     #[error("an ONNX file holds at most {most} bytes, the model needs {needed}")]
     TooLarge {
         /// Bytes of the model.

@@ -2,15 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use prost::Message as _;
-
 use crate::message::{
     AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
 };
-use crate::{Error, IR_VERSION, ML_DOMAIN, ML_OPSET, OPSET, Port, Tensor};
-
-/// Most bytes of a file: lengths of protocol buffers are 32-bit numbers with a sign.
-const BYTES_MAX: usize = i32::MAX as usize;
+use crate::{Error, File, IR_VERSION, ML_DOMAIN, ML_OPSET, OPSET, Port, Tensor};
 
 /// The name of a value of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +103,17 @@ impl Graph {
     ) -> Name {
         let (name, dims) = (self.unique(name), shape.iter().map(|size| *size as i64).collect());
         let data_type = tensor.number();
-        self.initializers.push(TensorProto { dims, data_type, string_data, name: name.clone(), raw_data });
+        let (external_data, data_location) = (Vec::new(), 0);
+        let named = name.clone();
+        self.initializers.push(TensorProto {
+            dims,
+            data_type,
+            string_data,
+            name: named,
+            raw_data,
+            external_data,
+            data_location,
+        });
         Name(name)
     }
 
@@ -162,11 +167,11 @@ impl Graph {
         self.outputs.push(port.value_info());
     }
 
-    /// Returns the bytes of the file.
+    /// Returns the file.
     ///
     /// # Errors
-    /// The model is larger than a file can be.
-    pub fn finish(self) -> Result<Vec<u8>, Error> {
+    /// The model is larger than a file can be, even with its tables in another.
+    pub fn finish(self) -> Result<File, Error> {
         let operators =
             |domain: &str, version: i64| OperatorSetIdProto { domain: domain.to_owned(), version };
         let model = ModelProto {
@@ -183,15 +188,14 @@ impl Graph {
             opset_import: vec![operators("", OPSET), operators(ML_DOMAIN, ML_OPSET)],
             metadata_props: Vec::new(),
         };
-        match model.encoded_len() {
-            needed if needed > BYTES_MAX => Err(Error::TooLarge { needed, most: BYTES_MAX }),
-            _ => Ok(model.encode_to_vec()),
-        }
+        File::of(model, File::BYTES_MAX)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use prost::Message as _;
+
     use super::*;
 
     #[test]
@@ -211,7 +215,7 @@ mod tests {
         assert_eq!(graph.list(&[1]), axes);
         let sum = graph.node("ReduceSum", "sum", &[&input, &axes], []);
         graph.output(&Port::matrix("y", Tensor::Int64, Some(1)), &sum);
-        let model = ModelProto::decode(graph.finish().unwrap().as_slice()).unwrap();
+        let model = ModelProto::decode(graph.finish().unwrap().bytes.as_slice()).unwrap();
         let graph = model.graph.unwrap();
         assert_eq!((model.ir_version, graph.node.len(), graph.initializer.len()), (IR_VERSION, 2, 1));
         assert_eq!(graph.initializer[0].raw_data, 1_i64.to_le_bytes());

@@ -13,20 +13,22 @@
 //! let two = graph.floats("two", &[1], &[2.0]);
 //! let doubled = graph.node("Mul", "double/product", &[&x, &two], []);
 //! graph.output(&Port::matrix("y", Tensor::Float, Some(1)), &doubled);
-//! let bytes = graph.finish()?;
-//! assert!(!bytes.is_empty());
+//! let file = graph.finish()?;
+//! assert!(!file.bytes.is_empty() && file.data.is_empty());
 //! # Ok(())
 //! # }
 //! ```
 
 mod attribute;
 mod error;
+mod file;
 mod graph;
 mod message;
 mod port;
 
 pub use attribute::{Attribute, attribute};
 pub use error::Error;
+pub use file::File;
 pub use graph::{Graph, Name};
 pub use message::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ShapeProto,

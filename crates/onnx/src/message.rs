@@ -131,6 +131,12 @@ pub struct TensorProto {
     /// Elements that are numbers, row-major, little-endian.
     #[prost(bytes = "vec", tag = "9")]
     pub raw_data: Vec<u8>,
+    /// Where the elements lie in another file: `location`, `offset` and `length`.
+    #[prost(message, repeated, tag = "13")]
+    pub external_data: Vec<StringStringEntryProto>,
+    /// 1 where the elements lie in another file.
+    #[prost(int32, tag = "14")]
+    pub data_location: i32,
 }
 
 /// `ValueInfoProto`.
