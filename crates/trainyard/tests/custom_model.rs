@@ -54,7 +54,9 @@ fn up_starts_the_program_itself_in_every_role() {
     assert!(output.status.success(), "{log}");
     assert!(out.contains("trained to step 1000"), "{out}{log}");
     let scores = std::fs::read_to_string(folder.path().join("eval/metrics.jsonl")).unwrap();
-    assert!(scores.lines().last().is_some_and(|line| line.contains("\"accuracy\":0.9")), "{scores}");
+    // Tasks race, so the accuracy differs from run to run: 0.9 and something, or 1.0.
+    let good = |line: &str| ["\"accuracy\":0.9", "\"accuracy\":1.0"].iter().any(|text| line.contains(text));
+    assert!(scores.lines().last().is_some_and(good), "{scores}");
 }
 
 #[test]
