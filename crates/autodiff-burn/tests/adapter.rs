@@ -190,10 +190,13 @@ fn two_processes_have_the_same_variables_and_first_values() {
 #[test]
 fn a_row_of_the_input_is_in_the_order_of_the_features() {
     let model = BurnModel::<Small>::from_job(&job("custom_regressor", "")).unwrap();
-    let names: Vec<&str> = model.serving_schema().fields.iter().map(|field| field.name.as_str()).collect();
-    assert_eq!(names[0], "x8");
-    let column = |field: usize| Column::floats(vec![field as f32, 100.0 + field as f32]);
-    let batch = Batch { rows: 2, columns: (0..9).map(column).collect(), position: Position::default() };
+    // Feature `x8` is the first one: its column holds 0 and 100.
+    let column = |field: &trainyard_input::Field| {
+        let place = 8.0 - field.name[1..].parse::<f32>().unwrap();
+        Column::floats(vec![place, 100.0 + place])
+    };
+    let columns = model.serving_schema().fields.iter().map(column).collect();
+    let batch = Batch { rows: 2, columns, position: Position::default() };
     let features = model.features(&batch).unwrap();
     let expected: Vec<f32> = (0..9).chain(100..109).map(|value| value as f32).collect();
     assert_eq!(features.numbers, expected);
