@@ -4,13 +4,14 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::TypedValueParser as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trainyard_daemon::{Arguments, LogFormat, finish, start_logging};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::{Error, Model};
 use trainyard_run_config::Job;
 
-use crate::{check, datagen, import_tf, inspect, one_shot, run, train, transform, up};
+use crate::{bench, check, datagen, import_tf, inspect, one_shot, run, train, transform, up};
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
 const USAGE: u8 = 64;
@@ -50,6 +51,12 @@ enum Action {
     /// Shows a checkpoint that TensorFlow wrote, matches it to a job, and takes it over.
     #[command(name = "import-tf")]
     ImportTf(ImportTf),
+    /// Measures the pieces of training on this machine.
+    #[command(subcommand)]
+    Bench(Bench),
+    /// One worker of `bench ps`.
+    #[command(hide = true)]
+    BenchLoad(BenchLoad),
     /// Writes synthetic training data.
     Datagen(Datagen),
 }
@@ -235,6 +242,65 @@ pub(crate) struct Inspect {
     pub(crate) format: Format,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// The parameter plane: pulls and pushes of real workers against real servers, and nothing else.
+    Ps(BenchPs),
+    /// Reading a job's training input.
+    Input(BenchJob),
+    /// The forward and backward pass of a job's model.
+    Model(BenchJob),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchPs {
+    /// Values of a dense variable that every step reads and updates whole.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) dense: usize,
+    /// Random rows that every step reads and updates in each table.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) rows: usize,
+    /// Tables.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) tables: usize,
+    /// Rows of a table.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(crate) table_rows: usize,
+    /// Values in a row.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(crate) dim: usize,
+    /// Workers, each a process.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
+    pub(crate) workers: usize,
+    /// Parameter servers, each a process.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
+    pub(crate) ps: usize,
+    /// Length of the load.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    pub(crate) seconds: f64,
+    /// Form of the result.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchJob {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// Length of each measurement.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    pub(crate) seconds: f64,
+    /// Form of the result.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchLoad {
+    /// What to do, as JSON.
+    pub(crate) order: String,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ImportTf {
     /// The prefix of the checkpoint (`model.ckpt-1000`), its index file, or its folder.
@@ -341,6 +407,8 @@ pub fn main_with<M: Model>(build: fn(&Job) -> Result<M, Error>) -> ExitCode {
         }
         Action::Inspect(arguments) => finish(one(inspect::inspect(&arguments)), LogFormat::Text),
         Action::ImportTf(arguments) => finish(import_tf::import_tf(&arguments, build), LogFormat::Text),
+        Action::Bench(arguments) => finish(bench::bench(&arguments, build), LogFormat::Text),
+        Action::BenchLoad(arguments) => finish(one(bench::load(&arguments)), LogFormat::Text),
         Action::Datagen(arguments) => finish(one(datagen::datagen(&arguments)), LogFormat::Text),
     }
 }

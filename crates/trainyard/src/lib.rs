@@ -11,6 +11,7 @@
 //! }
 //! ```
 
+mod bench;
 mod check;
 mod command;
 mod datagen;

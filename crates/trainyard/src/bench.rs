@@ -1,0 +1,29 @@
+//! `trainyard bench`: how fast the pieces of training are on this machine.
+
+mod load;
+mod local;
+mod plane;
+mod usage;
+
+use trainyard_diagnostic::Diagnostic;
+use trainyard_model::{Error, Model};
+use trainyard_run_config::Job;
+
+use crate::command::{Bench, BenchLoad};
+
+/// Runs one benchmark and prints its figures.
+pub(crate) fn bench<M: Model>(
+    arguments: &Bench,
+    build: fn(&Job) -> Result<M, Error>,
+) -> Result<(), Vec<Diagnostic>> {
+    match arguments {
+        Bench::Ps(arguments) => plane::bench(arguments).map_err(|problem| vec![problem]),
+        Bench::Input(arguments) => local::input(arguments, build),
+        Bench::Model(arguments) => local::model(arguments, build),
+    }
+}
+
+/// Loads the parameter plane as one worker of a benchmark.
+pub(crate) fn load(arguments: &BenchLoad) -> Result<(), Diagnostic> {
+    load::run(&arguments.order)
+}

@@ -1,0 +1,120 @@
+//! `trainyard bench input` and `bench model`: one thread over the records of a job.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use trainyard_diagnostic::Diagnostic;
+use trainyard_input::Dataset;
+use trainyard_model::{Error, Model, Part, Shard, input_options};
+use trainyard_run_config::Job;
+use trainyard_variable::{Access, Read};
+
+use crate::command::{BenchJob, Format};
+use crate::output::print;
+
+/// Batches that the model is timed on, over and over.
+const BATCHES: usize = 16;
+
+/// Reads the training input of a job, with and without making it ready for the model.
+pub(super) fn input<M: Model>(
+    arguments: &BenchJob,
+    build: fn(&Job) -> Result<M, Error>,
+) -> Result<(), Vec<Diagnostic>> {
+    let job = arguments.job.load()?;
+    let work = || {
+        let model = build(&job)?;
+        let read = |ready: bool| -> Result<(f64, u64), Diagnostic> {
+            let options = input_options(&job, Part::Train, Shard::WHOLE, None)?;
+            let dataset = Dataset::open(options, model.schema().clone())?;
+            let (began, mut records) = (Instant::now(), 0);
+            for batch in dataset {
+                let batch = batch?;
+                records += batch.rows as u64;
+                if ready {
+                    drop(model.features(&batch)?);
+                }
+                if began.elapsed().as_secs_f64() > arguments.seconds {
+                    break;
+                }
+            }
+            Ok((began.elapsed().as_secs_f64(), records))
+        };
+        let (seconds, records) = read(false)?;
+        let (ready_seconds, ready_records) = read(true)?;
+        let (rate, ready) = (records as f64 / seconds, ready_records as f64 / ready_seconds);
+        print(&match arguments.format {
+            Format::Json => {
+                format!("{}\n", json!({"records_per_second": rate, "ready_records_per_second": ready}))
+            }
+            Format::Text => format!(
+                "records/s         {rate:.0} read and parsed, {ready:.0} made ready for the model, one thread\n"
+            ),
+        })
+    };
+    work().map_err(|problem: Diagnostic| vec![problem])
+}
+
+/// Times the forward and backward pass of a job's model on its first batches.
+pub(super) fn model<M: Model>(
+    arguments: &BenchJob,
+    build: fn(&Job) -> Result<M, Error>,
+) -> Result<(), Vec<Diagnostic>> {
+    let job = arguments.job.load()?;
+    let work = || {
+        let model = build(&job)?;
+        let options = input_options(&job, Part::Train, Shard::WHOLE, None)?;
+        let mut ready = Vec::new();
+        for batch in Dataset::open(options, model.schema().clone())?.take(BATCHES) {
+            let features = model.features(&batch?)?;
+            let reads = model.reads(&features);
+            let values: Vec<Vec<f32>> = reads
+                .iter()
+                .zip(model.variables())
+                .map(|(read, spec)| {
+                    let length = match read {
+                        Read::Whole => spec.len(),
+                        Read::Rows(rows) => rows.len() * spec.width(),
+                        _ => 0,
+                    };
+                    // Small and of both signs, as weights are.
+                    (0..length).map(|place| (place % 13) as f32 * 0.01 - 0.06).collect()
+                })
+                .collect();
+            ready.push((features, values));
+        }
+        let (mut gradients, mut scratch) = (Vec::new(), M::Scratch::default());
+        let (mut steps, mut examples, mut spent) = (0_u64, 0_u64, Duration::ZERO);
+        'timed: loop {
+            for (features, values) in &ready {
+                let began = Instant::now();
+                let outcome = model.train(features, values, &mut gradients, &mut scratch)?;
+                spent += began.elapsed();
+                steps += 1;
+                examples += outcome.examples as u64;
+                if spent.as_secs_f64() > arguments.seconds {
+                    break 'timed;
+                }
+            }
+            if ready.is_empty() {
+                break;
+            }
+        }
+        // Three products of each kernel: forward, its own gradient, its input's.
+        let dense =
+            model.variables().iter().filter(|spec| spec.access == Access::Whole && spec.shape.len() == 2);
+        let flop = 6.0 * examples as f64 * dense.map(|spec| spec.len() as f64).sum::<f64>();
+        let seconds = spent.as_secs_f64().max(1e-9);
+        let (step, rate, gflop) =
+            (seconds * 1e3 / steps.max(1) as f64, examples as f64 / seconds, flop / seconds / 1e9);
+        print(&match arguments.format {
+            Format::Json => format!(
+                "{}\n",
+                json!({"ms_per_step": step, "examples_per_second": rate, "gflop_per_second": gflop})
+            ),
+            Format::Text => format!(
+                "step              {step:.3} ms forward and backward, one thread\nexamples/s        {rate:.0}\nGFLOP/s           {gflop:.1} in dense layers\n"
+            ),
+        })
+    };
+    work().map_err(|problem: Diagnostic| vec![problem])
+}

@@ -1,0 +1,266 @@
+//! `trainyard bench ps`: the parameter plane alone, real servers and workers, each a process of this machine.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+use trainyard_checkpoint::{claim_epoch, cluster_id};
+use trainyard_cluster_client::{Error, Plan, RemoteShard, Shard, channel, retry};
+use trainyard_cluster_spec::{ClusterSpec, Role, Task};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_parameter_store::Identity;
+use trainyard_trainer::into_diagnostic;
+use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, VariableSpec};
+
+use super::load::{Order, Outcome};
+use super::usage;
+use crate::command::{BenchPs, Format};
+use crate::output::print;
+
+/// Longest wait for a parameter server to start.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+fn broken(what: &str, error: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::error(Code::E9002, format!("the benchmark cannot {what}: {error}"))
+}
+
+/// A folder that is removed with everything in it.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Processes that do not outlive the benchmark.
+struct Processes(Vec<Child>);
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Starts servers and workers, loads, and prints what came through.
+pub(super) fn bench(arguments: &BenchPs) -> Result<(), Diagnostic> {
+    if arguments.dense == 0 && arguments.rows == 0 {
+        let problem = Diagnostic::error(Code::E1000, "nothing to move: --dense and --rows are both 0");
+        return Err(problem.help("for example --dense 1000000, or --rows 4096"));
+    }
+    let folder = Folder(std::env::temp_dir().join(format!("trainyard-bench-{}", std::process::id())));
+    let addresses = write_files(&folder.0, arguments.ps)?;
+    let program = std::env::current_exe().map_err(|error| broken("find its own program", error))?;
+    let mut servers = Processes(Vec::new());
+    for index in 0..arguments.ps {
+        let child = Command::new(&program)
+            .args(["run", "--role", "ps", "--log-level", "error", "--index", &index.to_string(), "--job"])
+            .arg(folder.0.join("job.toml"))
+            .arg("--cluster")
+            .arg(folder.0.join("cluster.toml"))
+            .stdin(Stdio::null())
+            .spawn();
+        servers.0.push(child.map_err(|error| broken("start a server", error))?);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| broken("run", error))?;
+    let variables = variables(arguments);
+    let partitioner = Partitioner::Fixed { num_shards: arguments.ps };
+    let layout = Layout::new(&variables, partitioner, Placement::Greedy, arguments.ps);
+    let order = Order {
+        servers: addresses.clone(),
+        variables,
+        layout,
+        cluster_id: String::new(),
+        epoch: 0,
+        index: 0,
+        rows_per_step: arguments.rows,
+        seconds: arguments.seconds,
+    };
+    let (order, shards, identity) = runtime.block_on(prepare(&folder.0, order))?;
+    let before: Duration = servers.0.iter().filter_map(|child| usage::of_process(child.id())).sum();
+    let outcomes = run_workers(&program, &order, arguments.workers)?;
+    let after: Duration = servers.0.iter().filter_map(|child| usage::of_process(child.id())).sum();
+    let peak: u64 = servers.0.iter().filter_map(|child| usage::peak_bytes(child.id())).max().unwrap_or(0);
+    runtime.block_on(async {
+        for shard in &shards {
+            let _ = shard.finish(identity, "the benchmark is over").await;
+        }
+    });
+    report(arguments, &outcomes, (after - before).as_secs_f64(), peak)
+}
+
+fn variables(arguments: &BenchPs) -> Vec<VariableSpec> {
+    let spec = |name: String, shape: Vec<usize>, access: Access| VariableSpec {
+        name,
+        shape,
+        access,
+        initializer: Initializer::Zeros,
+        optimizer_group: "all".to_owned(),
+    };
+    let dense = (arguments.dense > 0).then(|| spec("dense".to_owned(), vec![arguments.dense], Access::Whole));
+    let tables = (0..if arguments.rows > 0 { arguments.tables } else { 0 })
+        .map(|table| spec(format!("table_{table}"), vec![arguments.table_rows, arguments.dim], Access::Rows));
+    dense.into_iter().chain(tables).collect()
+}
+
+/// Writes a job and a cluster for the servers, and returns their addresses.
+fn write_files(folder: &Path, servers: usize) -> Result<Vec<String>, Diagnostic> {
+    std::fs::create_dir_all(folder).map_err(|error| broken("make a folder", error))?;
+    let held = (0..=servers).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>();
+    let held = held.map_err(|error| broken("find free ports", error))?;
+    let mut addresses = held
+        .iter()
+        .map(|listener| listener.local_addr().map(|address| address.to_string()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| broken("find free ports", error))?;
+    drop(held);
+    let chief = addresses.pop().unwrap_or_default();
+    let job = format!(
+        "model_dir = {:?}\n[input]\nlabel = {{ column = \"y\" }}\ntrain = {{ files = [\"none\"], epochs = 1 }}\n\
+         [model]\nkind = \"baseline_regressor\"\n",
+        folder.join("model")
+    );
+    let cluster = format!("[cluster]\nchief = [{chief:?}]\nps = {addresses:?}\n");
+    for (name, text) in [("job.toml", job), ("cluster.toml", cluster)] {
+        std::fs::write(folder.join(name), text).map_err(|error| broken("write its files", error))?;
+    }
+    Ok(addresses)
+}
+
+/// Does what a chief does before it lets workers in.
+async fn prepare(folder: &Path, mut order: Order) -> Result<(Order, Vec<Shard>, Identity), Diagnostic> {
+    let model_dir = folder.join("model");
+    std::fs::create_dir_all(&model_dir).map_err(|error| broken("make a folder", error))?;
+    let id = cluster_id(&model_dir, uuid::Uuid::new_v4().as_u128())?;
+    let epoch = claim_epoch(&model_dir)?;
+    let cluster = ClusterSpec::load(&folder.join("cluster.toml")).map_err(|mut problems| {
+        problems.pop().unwrap_or_else(|| broken("read its cluster", "nothing found"))
+    })?;
+    let (task, incarnation) = (Task { role: Role::Chief, index: 0 }, u64::from(std::process::id()));
+    let identity = Identity { cluster_id: id, epoch, task, incarnation, session: 0, seq: 0 };
+    let shards = order.servers.iter().enumerate().map(|(index, address)| {
+        let channel = channel(address).map_err(|error| broken("use an address", error))?;
+        Ok(Shard::Remote(RemoteShard::new(index, address, channel)))
+    });
+    let shards = shards.collect::<Result<Vec<_>, Diagnostic>>()?;
+    let plan = Plan {
+        variables: order.variables.clone(),
+        layout: order.layout.clone(),
+        fingerprint: order.layout.fingerprint(&order.variables),
+        optimizers: [("all".to_owned(), OptimizerConfig::sgd(1.0))].into(),
+        seed: 0,
+        global_step_max: 0,
+        checkpoint: None,
+        warm_start: None,
+        forget_positions: false,
+    };
+    let (plan, model_dir, fingerprint) = (&plan, &model_dir, cluster.fingerprint());
+    let failed = |error: Error| into_diagnostic(&error);
+    for shard in &shards {
+        let name = shard.name();
+        retry(&identity, name, DEADLINE, move || shard.claim(identity, fingerprint, model_dir))
+            .await
+            .map_err(failed)?;
+        retry(&identity, name, DEADLINE, move || shard.prepare(identity, plan)).await.map_err(failed)?;
+        retry(&identity, name, DEADLINE, move || shard.open(identity)).await.map_err(failed)?;
+    }
+    order.cluster_id = format!("{id:032x}");
+    order.epoch = epoch;
+    Ok((order, shards, identity))
+}
+
+/// Starts the workers, lets them go at the same time, and waits for what they have done.
+fn run_workers(program: &Path, order: &Order, workers: usize) -> Result<Vec<Outcome>, Diagnostic> {
+    let mut running = Processes(Vec::new());
+    let mut outputs = Vec::new();
+    for index in 0..workers {
+        let order = serde_json::to_string(&Order { index, ..order.clone() })
+            .map_err(|error| broken("give orders", error))?;
+        let mut child = Command::new(program)
+            .args(["bench-load", &order])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| broken("start a worker", error))?;
+        outputs.push(child.stdout.take().map(BufReader::new));
+        running.0.push(child);
+    }
+    let line = |output: &mut Option<BufReader<_>>| {
+        let mut text = String::new();
+        let read = output
+            .as_mut()
+            .map_or(Ok(0), |output: &mut BufReader<std::process::ChildStdout>| output.read_line(&mut text));
+        match read {
+            Ok(length) if length > 0 => Ok(text),
+            _ => Err(broken("hear from a worker", "it has ended; its message stands above")),
+        }
+    };
+    for output in &mut outputs {
+        line(output)?;
+    }
+    for child in &mut running.0 {
+        let input = child.stdin.as_mut().map(|input| input.write_all(b"go\n"));
+        input.unwrap_or(Ok(())).map_err(|error| broken("start the load", error))?;
+    }
+    let read = outputs
+        .iter_mut()
+        .map(|output| serde_json::from_str(&line(output)?).map_err(|error| broken("read an outcome", error)));
+    read.collect()
+}
+
+fn report(arguments: &BenchPs, outcomes: &[Outcome], server_cpu: f64, peak: u64) -> Result<(), Diagnostic> {
+    let sum = |value: fn(&Outcome) -> f64| outcomes.iter().map(value).sum::<f64>();
+    let rate = |value: fn(&Outcome) -> f64| {
+        outcomes.iter().map(|one| value(one) / one.seconds.max(1e-9)).sum::<f64>()
+    };
+    let steps = rate(|one| one.steps as f64);
+    let (pulled, pushed) =
+        (rate(|one| one.pulled_bytes as f64) / 1e6, rate(|one| one.pushed_bytes as f64) / 1e6);
+    let rows = steps * (arguments.rows * arguments.tables) as f64;
+    let moved = sum(|one| (one.pulled_bytes + one.pushed_bytes) as f64) / 1e6;
+    let worker_cpu = sum(|one| one.cpu_seconds);
+    let cpu_per_mb = (server_cpu + worker_cpu) * 1e3 / moved.max(1e-9);
+    let cpu_per_step = (server_cpu + worker_cpu) * 1e3 / sum(|one| one.steps as f64).max(1.0);
+    let mut latencies: Vec<f32> = outcomes.iter().flat_map(|one| one.latencies.iter().copied()).collect();
+    latencies.sort_unstable_by(f32::total_cmp);
+    let at = |share: f64| {
+        let place = ((latencies.len() as f64 * share) as usize).min(latencies.len().saturating_sub(1));
+        latencies.get(place).copied().unwrap_or(0.0)
+    };
+    if arguments.format == Format::Json {
+        return print(&format!(
+            "{}\n",
+            json!({
+                "ps": arguments.ps, "workers": arguments.workers, "dense": arguments.dense, "rows": arguments.rows,
+                "tables": arguments.tables, "dim": arguments.dim, "steps_per_second": steps,
+                "pulled_mb_per_second": pulled, "pushed_mb_per_second": pushed, "rows_per_second": rows,
+                "cpu_ms_per_mb": cpu_per_mb, "cpu_ms_per_step": cpu_per_step,
+                "server_cpu_seconds": server_cpu, "worker_cpu_seconds": worker_cpu,
+                "p50_ms": at(0.5), "p99_ms": at(0.99), "server_peak_bytes": peak,
+            })
+        ));
+    }
+    let mut text =
+        format!("steps/s           {steps:.1}\nMB/s each way     {pulled:.0} pulled, {pushed:.0} pushed\n");
+    if arguments.rows > 0 {
+        text.push_str(&format!("rows/s each way   {:.2} M\n", rows / 1e6));
+    }
+    text.push_str(&format!(
+        "CPU               {cpu_per_mb:.2} ms per MB moved, {cpu_per_step:.2} ms per step (servers {server_cpu:.1} s, workers {worker_cpu:.1} s)\n\
+         step              p50 {:.2} ms, p99 {:.2} ms\nserver memory     {:.0} MB at most\n",
+        at(0.5),
+        at(0.99),
+        peak as f64 / 1e6
+    ));
+    print(&text)
+}
