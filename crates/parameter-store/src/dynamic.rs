@@ -19,7 +19,7 @@ use crate::recency::Moment;
 pub(crate) use rest::Frozen;
 use state::{Admission, State};
 
-/// What a slice of a dynamic table holds, and what it has given up since it was prepared.
+/// What a slice of a dynamic table holds, and what it has given up since the store was made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DynamicStatus {
     /// Name of the variable.

@@ -14,11 +14,18 @@ pub(super) type Named<'a> = (u32, Arc<DynamicSlice>, &'a [u64]);
 
 /// Slices of dynamic tables, by number.
 #[derive(Debug, Default)]
-pub(super) struct Tables(RwLock<BTreeMap<u32, Arc<DynamicSlice>>>);
+pub(super) struct Tables {
+    slices: RwLock<BTreeMap<u32, Arc<DynamicSlice>>>,
+    /// What slices that were replaced had given up, by variable: counters do not fall.
+    before: RwLock<BTreeMap<String, DynamicStatus>>,
+}
 
 impl Tables {
     pub(super) fn replace(&self, slices: impl IntoIterator<Item = (u32, DynamicSlice)>) {
-        *self.0.write() = slices.into_iter().map(|(number, slice)| (number, Arc::new(slice))).collect();
+        let past = self.status().into_iter().map(|status| (status.variable.clone(), status));
+        self.before.write().extend(past.collect::<Vec<_>>());
+        let slices = slices.into_iter().map(|(number, slice)| (number, Arc::new(slice)));
+        *self.slices.write() = slices.collect();
     }
 
     /// Finds the slices that a request names, and checks its ids.
@@ -31,7 +38,7 @@ impl Tables {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let held = self.0.read();
+        let held = self.slices.read();
         let mut found: Vec<Named<'a>> = Vec::with_capacity(ids.len().min(held.len()));
         for &(number, set) in ids {
             let slice = held.get(&number).ok_or_else(|| {
@@ -56,7 +63,7 @@ impl Tables {
         for (_, slice, ids) in named {
             slice.apply(now, ids, super::take(&mut rest, ids.len() * slice.width), scratch);
         }
-        for (number, slice) in self.0.read().iter() {
+        for (number, slice) in self.slices.read().iter() {
             if !named.iter().any(|(other, ..)| other == number) {
                 slice.pass(now);
             }
@@ -64,14 +71,25 @@ impl Tables {
     }
 
     pub(super) fn status(&self) -> Vec<DynamicStatus> {
-        self.0.read().values().map(|slice| slice.status()).collect()
+        let before = self.before.read();
+        let since = |slice: &Arc<DynamicSlice>| {
+            let now = slice.status();
+            let Some(before) = before.get(&now.variable) else { return now };
+            DynamicStatus {
+                evicted: now.evicted + before.evicted,
+                expired: now.expired + before.expired,
+                gradients_dropped: now.gradients_dropped + before.gradients_dropped,
+                ..now
+            }
+        };
+        self.slices.read().values().map(since).collect()
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.0.read().values().map(|slice| slice.bytes()).sum()
+        self.slices.read().values().map(|slice| slice.bytes()).sum()
     }
 
     pub(super) fn freeze(&self, now: Moment) -> Vec<(Arc<DynamicSlice>, Frozen)> {
-        self.0.read().values().map(|slice| (Arc::clone(slice), slice.freeze(now))).collect()
+        self.slices.read().values().map(|slice| (Arc::clone(slice), slice.freeze(now))).collect()
     }
 }

@@ -142,6 +142,11 @@ fn rows_never_outnumber_the_room() {
     push_ids(&store, 51, &(1000..1020).collect::<Vec<_>>()).unwrap();
     let full = held(&store);
     assert_eq!((full.rows, full.evicted, full.gradients_dropped), (8, 100, 12));
+    for _ in 0..2 {
+        store.prepare(&chief(1), prepare_table(DynamicTable::KEEP_ALL)).unwrap();
+        let anew = held(&store);
+        assert_eq!((anew.rows, anew.evicted, anew.gradients_dropped), (0, 100, 12), "counters do not fall");
+    }
 }
 
 #[test]
