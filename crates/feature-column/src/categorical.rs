@@ -58,7 +58,8 @@ impl Categorical {
             Source::Bucketized(bucketized) => Some(bucketized.source.field),
             Source::Hashed { field, .. }
             | Source::Vocabulary { field, .. }
-            | Source::Identity { field, .. } => Some(*field),
+            | Source::Identity { field, .. }
+            | Source::Dynamic { field, .. } => Some(*field),
             Source::Crossed(_) => None,
         }
     }
