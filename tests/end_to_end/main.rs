@@ -1,5 +1,6 @@
 //! Whole jobs on real processes.
 
+mod dynamic;
 mod faults;
 mod jobs;
 mod messages;

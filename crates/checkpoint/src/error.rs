@@ -48,6 +48,14 @@ pub enum Error {
         /// One past the last row.
         end: usize,
     },
+    /// A dynamic table, or a part of one, that the checkpoint does not hold.
+    #[error("{} holds no dynamic table `{tensor}`", path.display())]
+    Lacking {
+        /// The checkpoint.
+        path: PathBuf,
+        /// Variable, or variable and slot.
+        tensor: String,
+    },
 }
 
 impl Error {
@@ -81,7 +89,7 @@ impl From<Error> for Diagnostic {
             Error::Space { .. } => {
                 Self::error(Code::E3006, text).help("free space, or choose another model_dir")
             }
-            Error::Absent { .. } => {
+            Error::Absent { .. } | Error::Lacking { .. } => {
                 Self::error(Code::E3002, text).help("use the job that wrote the checkpoint")
             }
         }

@@ -21,7 +21,32 @@ pub struct PositionRecord {
     pub batch: u64,
 }
 
-/// One tensor of a shard file: the values of some rows of a variable, or of one of its slots.
+/// What a tensor holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Dtype {
+    /// 32-bit floats.
+    #[default]
+    F32,
+    /// 64-bit whole numbers: ids of a dynamic table, and what is known of them.
+    U64,
+}
+
+impl Dtype {
+    /// Returns the bytes of a value.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::U64 => 8,
+        }
+    }
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// One tensor of a shard file: the values of some rows of a variable, or of one of its slots. Of a dynamic table, the
+/// rows are those in use at the server, and ids, times and sightings stand beside them as slots do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorRecord {
     /// Name in the file.
@@ -36,6 +61,9 @@ pub struct TensorRecord {
     pub row_end: usize,
     /// Values in a row.
     pub width: usize,
+    /// What it holds; floats where nothing is said.
+    #[serde(default, skip_serializing_if = "Dtype::is_default")]
+    pub dtype: Dtype,
     /// Byte in the file at which its values begin.
     pub offset: u64,
     /// CRC-32C of its values.
@@ -80,6 +108,9 @@ pub struct Manifest {
     pub optimizers: BTreeMap<String, OptimizerConfig>,
     /// Files.
     pub shards: Vec<ShardRecord>,
+    /// Seed of first values: what ids without a row read.
+    #[serde(default)]
+    pub seed: u64,
     /// What the positions of the data mean: another value, another division of the input.
     pub input: String,
     /// When it was written, seconds since 1970.
@@ -98,6 +129,7 @@ impl Manifest {
             variables: Vec::new(),
             optimizers: BTreeMap::new(),
             shards: Vec::new(),
+            seed: 0,
             input: String::new(),
             created_unix_secs,
         }
@@ -110,8 +142,17 @@ pub fn differences(
     variables: &[VariableSpec],
     optimizers: &BTreeMap<String, OptimizerConfig>,
 ) -> Vec<String> {
-    let shown =
-        |spec: Option<&VariableSpec>| spec.map_or("-".to_owned(), |spec| format!("f32{:?}", spec.shape));
+    let shown = |spec: Option<&VariableSpec>| match spec {
+        None => "-".to_owned(),
+        Some(spec) if spec.dynamic().is_some() => format!("f32[dynamic, {}]", spec.width()),
+        Some(spec) => format!("f32{:?}", spec.shape),
+    };
+    // A dynamic table may be given room for more rows, or for fewer.
+    let alike = |have: &VariableSpec, want: &VariableSpec| match (have.dynamic(), want.dynamic()) {
+        (Some(_), Some(_)) => have.shape.get(1..) == want.shape.get(1..),
+        (None, None) => have.shape == want.shape,
+        _ => false,
+    };
     let find = |specs: &[VariableSpec], name: &str| specs.iter().find(|spec| spec.name == name).cloned();
     let mut names: Vec<&String> = manifest.variables.iter().chain(variables).map(|spec| &spec.name).collect();
     names.sort();
@@ -120,7 +161,7 @@ pub fn differences(
     for name in names {
         let (have, want) = (find(&manifest.variables, name), find(variables, name));
         let what = match (&have, &want) {
-            (Some(have), Some(want)) if have.shape == want.shape => {
+            (Some(have), Some(want)) if alike(have, want) => {
                 let (have, want) =
                     (manifest.optimizers.get(&have.optimizer_group), optimizers.get(&want.optimizer_group));
                 let slots = |config: Option<&OptimizerConfig>| {

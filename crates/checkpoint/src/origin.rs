@@ -5,6 +5,7 @@ use std::path::Path;
 
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_tensor_bundle::Bundle;
+use trainyard_variable::DynamicRows;
 
 use crate::{Checkpoint, latest_good};
 
@@ -57,6 +58,32 @@ impl Origin {
                 .filter(|tensor| tensor.dtype.is_float())
                 .map(|tensor| (tensor.name.clone(), tensor.shape.clone()))
                 .collect(),
+        }
+    }
+
+    /// Returns whether a variable is a dynamic table. TensorFlow has none.
+    pub fn is_dynamic(&self, variable: &str) -> bool {
+        match self {
+            Self::Own(checkpoint) => {
+                let found = checkpoint.manifest().variables.iter().find(|spec| spec.name == variable);
+                found.is_some_and(|spec| spec.dynamic().is_some())
+            }
+            Self::TensorFlow(_) => false,
+        }
+    }
+
+    /// Reads the rows of a dynamic table whose ids lie in `ids`, without slots.
+    ///
+    /// # Errors
+    /// There is no such table, or it is damaged.
+    pub fn read_dynamic(&self, variable: &str, ids: Range<u128>) -> Result<DynamicRows, Diagnostic> {
+        match self {
+            Self::Own(checkpoint) => Ok(checkpoint.read_dynamic(variable, &[], ids)?),
+            Self::TensorFlow(_) => {
+                let message = format!("a TensorFlow checkpoint holds no dynamic table `{variable}`");
+                Err(Diagnostic::error(Code::E3002, message)
+                    .help("leave it out with train.warm_start.variables"))
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::manifest::FORMAT_VERSION;
+use crate::manifest::{Dtype, FORMAT_VERSION, ShardRecord, TensorRecord};
 use crate::model_dir::MANIFEST;
 use crate::{Error, Manifest};
 
@@ -77,7 +77,7 @@ impl Checkpoint {
                     .checked_sub(tensor.row_begin)
                     .and_then(|rows| rows.checked_mul(tensor.width));
                 let end = end
-                    .and_then(|values| values.checked_mul(4))
+                    .and_then(|values| values.checked_mul(tensor.dtype.bytes()))
                     .and_then(|bytes| tensor.offset.checked_add(bytes as u64));
                 if end.is_none_or(|end| end > shard.bytes) {
                     return Err(Error::damaged(
@@ -111,7 +111,8 @@ impl Checkpoint {
             let front = shard.tensors.iter().map(|tensor| tensor.offset).min().unwrap_or(shard.bytes);
             self.compare(&path, &shard.file, 0, front, shard.header_crc32c, "header")?;
             for tensor in &shard.tensors {
-                let bytes = (tensor.row_end - tensor.row_begin) as u64 * tensor.width as u64 * 4;
+                let values = (tensor.row_end - tensor.row_begin) * tensor.width;
+                let bytes = (values * tensor.dtype.bytes()) as u64;
                 self.compare(&path, &shard.file, tensor.offset, bytes, tensor.crc32c, &tensor.name)?;
             }
         }
@@ -162,7 +163,8 @@ impl Checkpoint {
         let mut covered = 0;
         for shard in &self.manifest.shards {
             for tensor in &shard.tensors {
-                if tensor.variable != variable || tensor.slot.as_deref() != slot {
+                if tensor.variable != variable || tensor.slot.as_deref() != slot || tensor.dtype != Dtype::F32
+                {
                     continue;
                 }
                 let (begin, end) = (rows.start.max(tensor.row_begin), rows.end.min(tensor.row_end));
@@ -171,10 +173,7 @@ impl Checkpoint {
                 }
                 let place = (begin - rows.start) * tensor.width..(end - rows.start) * tensor.width;
                 let Some(part) = out.get_mut(place) else { continue };
-                let offset = tensor.offset + ((begin - tensor.row_begin) * tensor.width * 4) as u64;
-                let path = self.path.join(&shard.file);
-                let bytes = bytemuck::cast_slice_mut(part);
-                self.file(&shard.file)?.read_exact_at(bytes, offset).map_err(Error::io("read", &path))?;
+                self.read_tensor(shard, tensor, begin - tensor.row_begin, bytemuck::cast_slice_mut(part))?;
                 covered += end - begin;
             }
         }
@@ -185,7 +184,20 @@ impl Checkpoint {
         Err(Error::Absent { path: self.path.clone(), tensor, begin: rows.start, end: rows.end })
     }
 
-    /// Reads a whole variable.
+    /// Reads the bytes of a tensor, from row `row` of it on.
+    pub(crate) fn read_tensor(
+        &self,
+        shard: &ShardRecord,
+        tensor: &TensorRecord,
+        row: usize,
+        out: &mut [u8],
+    ) -> Result<(), Error> {
+        let offset = tensor.offset + (row * tensor.width * tensor.dtype.bytes()) as u64;
+        let path = self.path.join(&shard.file);
+        self.file(&shard.file)?.read_exact_at(out, offset).map_err(Error::io("read", &path))
+    }
+
+    /// Reads a whole variable, which is not a dynamic table.
     ///
     /// # Errors
     /// As [`Checkpoint::read_rows`].

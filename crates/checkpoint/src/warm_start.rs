@@ -47,14 +47,27 @@ impl WarmStart {
                 None => problem.help("see the variables with trainyard check"),
             });
         }
+        // A dynamic table starts from a dynamic table, whatever room each has.
+        let alike = |spec: &VariableSpec, name: &str, shape: &[usize]| match spec.dynamic() {
+            Some(_) => origin.is_dynamic(name) && shape.get(1..) == spec.shape.get(1..),
+            None => !origin.is_dynamic(name) && shape == spec.shape,
+        };
+        let shown = |dynamic: bool, shape: &[usize]| match dynamic {
+            true => format!("[dynamic, {}]", shape.iter().skip(1).product::<usize>()),
+            false => format!("{shape:?}"),
+        };
         let (mut names, mut absent, mut differing) = (BTreeMap::new(), Vec::new(), Vec::new());
         for spec in variables.iter().filter(|spec| pattern.is_match(&spec.name)) {
             let renamed = rename.iter().find(|(variable, _)| *variable == spec.name).map(|(_, name)| name);
             let name = renamed.unwrap_or(&spec.name);
             match there.get(name) {
-                Some(shape) if *shape == spec.shape => drop(names.insert(spec.name.clone(), name.clone())),
+                Some(shape) if alike(spec, name, shape) => {
+                    drop(names.insert(spec.name.clone(), name.clone()));
+                }
                 Some(shape) => {
-                    differing.push(format!("{}: {:?} here, {shape:?} there", spec.name, spec.shape))
+                    let here = shown(spec.dynamic().is_some(), &spec.shape);
+                    let there = shown(origin.is_dynamic(name), shape);
+                    differing.push(format!("{}: {here} here, {there} there", spec.name));
                 }
                 None if renamed.is_some() => {
                     let message = format!("{} holds no variable `{name}`", path.display());

@@ -1,5 +1,6 @@
 //! Writing a checkpoint: each server its own file, then the chief the manifest, then one rename.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::ops::Range;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::durable::{flush_folder, rename, write_and_flush};
 use crate::model_dir::{MANIFEST, list, step_folder, write_state_file};
-use crate::{Checkpoint, Error, Manifest, PositionRecord, ShardRecord, TensorRecord};
+use crate::{Checkpoint, Dtype, Error, Manifest, PositionRecord, ShardRecord, TableView, TensorRecord};
 
 /// Bytes collected before a write.
 const WRITE_BYTES: usize = 1 << 20;
@@ -40,6 +41,49 @@ pub struct ShardState {
     pub version: u64,
     /// Data applied.
     pub positions: Vec<PositionRecord>,
+}
+
+/// The tensors of a file, before their places are known.
+#[derive(Default)]
+struct Contents<'a> {
+    tensors: Vec<TensorRecord>,
+    buffers: Vec<Cow<'a, [u8]>>,
+    header: serde_json::Map<String, serde_json::Value>,
+    bytes: u64,
+}
+
+impl<'a> Contents<'a> {
+    /// Adds the tensor of a (variable, slot, part).
+    fn add(
+        &mut self,
+        (variable, slot, part): (&str, Option<&str>, usize),
+        rows: Range<usize>,
+        width: usize,
+        dtype: Dtype,
+        buffer: Cow<'a, [u8]>,
+    ) {
+        let base = slot.map_or(variable.to_owned(), |slot| format!("{variable}/{slot}"));
+        let name = format!("{base}/part_{part}");
+        let (begin, end) = (self.bytes, self.bytes + buffer.len() as u64);
+        let shape = [rows.len(), width];
+        self.header.insert(
+            name.clone(),
+            serde_json::json!({"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}),
+        );
+        self.tensors.push(TensorRecord {
+            name,
+            variable: variable.to_owned(),
+            slot: slot.map(str::to_owned),
+            row_begin: rows.start,
+            row_end: rows.end,
+            width,
+            dtype,
+            offset: begin,
+            crc32c: crc32c::crc32c(&buffer),
+        });
+        self.buffers.push(buffer);
+        self.bytes = end;
+    }
 }
 
 /// Makes the folder that a checkpoint is written into.
@@ -76,36 +120,37 @@ pub fn write_shard(
     folder: &Path,
     state: &ShardState,
     slices: &[SliceView<'_>],
+    tables: &[TableView<'_>],
 ) -> Result<ShardRecord, Error> {
     let file_name = format!("shard-{}-of-{}.safetensors", state.ps, state.num_ps);
     let path = folder.join(&file_name);
-    let (mut tensors, mut buffers, mut header) = (Vec::new(), Vec::new(), serde_json::Map::new());
-    let mut offset = 0_u64;
+    let mut contents = Contents::default();
+    // Whole numbers first: they lie at multiples of 8 then, whatever floats follow.
+    for table in tables {
+        for (name, width, values) in table.integers() {
+            let rows = 0..values.len() / width;
+            let what = (table.variable, Some(name), table.part);
+            contents.add(what, rows, width, Dtype::U64, bytemuck::cast_slice(&values).to_vec().into());
+        }
+    }
     for slice in slices {
         let slots = slice.slots.iter().map(|(name, values)| (Some(*name), *values));
         for (slot, values) in std::iter::once((None, slice.values)).chain(slots) {
             let bytes: &[u8] = bytemuck::cast_slice(values);
-            let base = slot.map_or(slice.variable.to_owned(), |slot| format!("{}/{slot}", slice.variable));
-            let name = format!("{base}/part_{}", slice.part);
-            let end = offset + bytes.len() as u64;
-            header.insert(
-                name.clone(),
-                serde_json::json!({"dtype": "F32", "shape": [slice.rows.len(), slice.width], "data_offsets": [offset, end]}),
-            );
-            tensors.push(TensorRecord {
-                name,
-                variable: slice.variable.to_owned(),
-                slot: slot.map(str::to_owned),
-                row_begin: slice.rows.start,
-                row_end: slice.rows.end,
-                width: slice.width,
-                offset,
-                crc32c: crc32c::crc32c(bytes),
-            });
-            buffers.push(bytes);
-            offset = end;
+            let what = (slice.variable, slot, slice.part);
+            contents.add(what, slice.rows.clone(), slice.width, Dtype::F32, bytes.into());
         }
     }
+    for table in tables {
+        let slots =
+            table.slot_names.iter().zip(&table.rows.slots).map(|(name, values)| (Some(*name), values));
+        for (slot, values) in std::iter::once((None, &table.rows.values)).chain(slots) {
+            let bytes: &[u8] = bytemuck::cast_slice(values);
+            let (what, rows) = ((table.variable, slot, table.part), 0..table.rows.ids.len());
+            contents.add(what, rows, table.width, Dtype::F32, bytes.into());
+        }
+    }
+    let Contents { mut tensors, buffers, header, bytes: offset } = contents;
     let mut text = serde_json::to_vec(&header).unwrap_or_default();
     // The values begin at a multiple of 8, so that a mapped file can be read in place.
     text.resize(text.len().next_multiple_of(8), b' ');
@@ -118,7 +163,7 @@ pub fn write_shard(
     let mut writer = BufWriter::with_capacity(WRITE_BYTES, file);
     writer.write_all(&front).map_err(Error::io("write", &path))?;
     for bytes in buffers {
-        writer.write_all(bytes).map_err(Error::io("write", &path))?;
+        writer.write_all(&bytes).map_err(Error::io("write", &path))?;
     }
     writer.flush().map_err(Error::io("write", &path))?;
     writer.get_ref().sync_all().map_err(Error::io("flush", &path))?;

@@ -83,6 +83,8 @@ struct Run {
     saved_step: Option<u64>,
     saved_at: Instant,
     value_bytes: u64,
+    /// What each server last said that it holds: dynamic tables grow.
+    server_bytes: Vec<u64>,
 }
 
 /// Leads a job to its end, or until told to stop.
@@ -103,6 +105,7 @@ pub async fn lead<M: Model>(
         saved_step: None,
         saved_at: Instant::now(),
         value_bytes: value_bytes(&lead.plan),
+        server_bytes: vec![0; lead.shards.len()],
     };
     lead.mark(&run, JobPhase::Running, "starting");
     sweep(&lead.job.model_dir)?;
@@ -153,10 +156,11 @@ pub async fn lead<M: Model>(
     ending.map(|ending| (ending, lead.report(&run, outcome.as_ref())))
 }
 
-/// Bytes of all values and slots: the size of a checkpoint, nearly.
+/// Bytes of all values and slots: the size of a checkpoint, nearly. Dynamic tables begin without rows.
 fn value_bytes(plan: &Plan) -> u64 {
     let slots = |group: &str| plan.optimizers.get(group).map_or(0, |config| config.slots().len() as u64);
-    plan.variables.iter().map(|spec| spec.len() as u64 * 4 * (1 + slots(&spec.optimizer_group))).sum()
+    let fixed = plan.variables.iter().filter(|spec| spec.dynamic().is_none());
+    fixed.map(|spec| spec.len() as u64 * 4 * (1 + slots(&spec.optimizer_group))).sum()
 }
 
 /// What the positions in the data mean: another value, another division.

@@ -72,6 +72,7 @@ impl Saver<'_> {
         manifest.num_ps = self.shards.len();
         manifest.variables.clone_from(&self.plan.variables);
         manifest.optimizers.clone_from(&self.plan.optimizers);
+        manifest.seed = self.plan.seed;
         manifest.input = self.input.to_owned();
         commit(self.model_dir, folder, &manifest)?;
         let keep = (self.run.keep_checkpoint_max, self.run.keep_checkpoint_every_n_hours);

@@ -102,6 +102,7 @@ pub fn refusal(error: &store::Error) -> Refusal {
         store::Error::NoTicket { .. } => Reason::NoTicket,
         store::Error::Ended => Reason::JobEnded,
         store::Error::Restore(_) => Reason::Storage,
+        store::Error::TooLarge { .. } => Reason::TooLarge,
     };
     Refusal::new(reason, error.to_string())
 }

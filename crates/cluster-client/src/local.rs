@@ -5,15 +5,16 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
-use trainyard_checkpoint::{Checkpoint, Origin, PositionRecord, ShardState, SliceView};
+use trainyard_checkpoint::{Checkpoint, Origin, PositionRecord, ShardState, SliceView, TableView};
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
     Claim, FirstValues, Identity, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Store,
     TensorSource,
 };
 use trainyard_protocol::{Reason, Refusal};
-use trainyard_variable::Slice;
+use trainyard_variable::{DynamicRows, Slice};
 
 use crate::{Error, Plan, Saved, ShardGradients, ShardReads, ShardStatus};
 
@@ -25,6 +26,8 @@ pub struct LocalShard {
     num_ps: usize,
     incarnation: u64,
     cluster_fingerprint: u64,
+    /// Seconds of training count from here. It never goes back, whatever is done to the clock on the wall.
+    started: Instant,
     store: Arc<Store>,
 }
 
@@ -32,7 +35,13 @@ impl LocalShard {
     /// Returns the empty server `ps` of `num_ps`.
     pub fn new(ps: usize, num_ps: usize, incarnation: u64, cluster_fingerprint: u64) -> Self {
         let store = Arc::new(Store::new(ps));
-        Self { name: format!("ps:{ps}"), ps, num_ps, incarnation, cluster_fingerprint, store }
+        let (name, started) = (format!("ps:{ps}"), Instant::now());
+        Self { name, ps, num_ps, incarnation, cluster_fingerprint, started, store }
+    }
+
+    /// The store has no clock of its own.
+    fn tell_time(&self) {
+        self.store.set_clock(self.started.elapsed().as_secs());
     }
 
     /// Returns the store.
@@ -203,7 +212,8 @@ impl LocalShard {
         _floats: usize,
         out: &mut Vec<f32>,
     ) -> Result<Pulled, Error> {
-        let pull = Pull { whole: &reads.whole, rows: &reads.rows, row_sets: &reads.row_sets, reserve_step };
+        let ShardReads { whole, rows, row_sets, ids, id_sets } = reads;
+        let pull = Pull { whole, rows, row_sets, ids, id_sets, reserve_step };
         self.check(self.store.pull(&identity, &pull, out))
     }
 
@@ -212,9 +222,11 @@ impl LocalShard {
     /// # Errors
     /// Refused.
     pub async fn push(&self, identity: Identity, gradients: &ShardGradients) -> Result<Pushed, Error> {
-        let ShardReads { whole, rows, row_sets } = &gradients.targets;
+        let ShardReads { whole, rows, row_sets, ids, id_sets } = &gradients.targets;
         let (batch, pulled_version) = (gradients.batch, gradients.pulled_version);
-        let push = Push { batch, pulled_version, whole, rows, row_sets, gradients: &gradients.values };
+        let gradients = &gradients.values;
+        let push = Push { batch, pulled_version, whole, rows, row_sets, ids, id_sets, gradients };
+        self.tell_time();
         self.check(self.store.push(&identity, &push))
     }
 
@@ -239,6 +251,7 @@ impl LocalShard {
     }
 
     fn save_now(&self, identity: &Identity, directory: &Path) -> Result<Saved, Error> {
+        self.tell_time();
         let snapshot = self.check(self.store.snapshot(identity))?;
         let positions = snapshot.positions.iter();
         let positions = positions
@@ -262,7 +275,18 @@ impl LocalShard {
                     .collect(),
             })
             .collect();
-        let record = trainyard_checkpoint::write_shard(directory, &state, &views)
+        let tables: Vec<TableView<'_>> = snapshot
+            .tables
+            .iter()
+            .map(|table| TableView {
+                variable: &table.variable,
+                part: table.part,
+                width: table.width,
+                slot_names: table.slot_names.clone(),
+                rows: &table.rows,
+            })
+            .collect();
+        let record = trainyard_checkpoint::write_shard(directory, &state, &views, &tables)
             .map_err(|error| self.refused(Reason::Storage, chain(&error)))?;
         let record = serde_json::to_string(&record).unwrap_or_default();
         Ok(Saved { record, global_step: snapshot.global_step })
@@ -297,6 +321,10 @@ impl TensorSource for FirstSource<'_> {
     ) -> Result<(), String> {
         self.0.read_rows(variable, rows, out).map_err(|problem| problem.message)
     }
+
+    fn read_dynamic(&self, variable: &str, _slots: &[&str], ids: Range<u128>) -> Result<DynamicRows, String> {
+        self.0.read_dynamic(variable, ids).map_err(|problem| problem.message)
+    }
 }
 
 struct Source<'a>(&'a Checkpoint);
@@ -310,5 +338,9 @@ impl TensorSource for Source<'_> {
         out: &mut [f32],
     ) -> Result<(), String> {
         self.0.read_rows(variable, slot, rows, out).map_err(|error| chain(&error))
+    }
+
+    fn read_dynamic(&self, variable: &str, slots: &[&str], ids: Range<u128>) -> Result<DynamicRows, String> {
+        self.0.read_dynamic(variable, slots, ids).map_err(|error| chain(&error))
     }
 }

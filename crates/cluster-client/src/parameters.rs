@@ -142,6 +142,7 @@ impl Parameters {
                 Read::Nothing => 0,
                 Read::Whole => slices.last().map_or(0, |slice| slice.rows.end),
                 Read::Rows(rows) => rows.len(),
+                Read::Ids(ids) => ids.len(),
             };
             values.resize(rows * width, 0.0);
         }

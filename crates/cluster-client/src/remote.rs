@@ -114,9 +114,10 @@ impl RemoteShard {
         floats: usize,
         out: &mut Vec<f32>,
     ) -> Result<Pulled, Error> {
-        let (row_sets, rows) = targets_to_wire(reads);
-        let identity = Some(identity_to_wire(&identity));
-        let request = v1::PullRequest { identity, whole: reads.whole.clone(), row_sets, rows, reserve_step };
+        let (row_sets, rows) = rows_to_wire(reads);
+        let (id_sets, ids) = ids_to_wire(reads);
+        let (identity, whole) = (Some(identity_to_wire(&identity)), reads.whole.clone());
+        let request = v1::PullRequest { identity, whole, row_sets, rows, id_sets, ids, reserve_step };
         let mut client = self.client.clone();
         let reply = self.call(limits::CALL_TIMEOUT, client.pull(request)).await?;
         let ticket = match reply.ticket() {
@@ -135,7 +136,8 @@ impl RemoteShard {
     }
 
     pub(crate) async fn push(&self, identity: Identity, gradients: &ShardGradients) -> Result<Pushed, Error> {
-        let (row_sets, rows) = targets_to_wire(&gradients.targets);
+        let (row_sets, rows) = rows_to_wire(&gradients.targets);
+        let (id_sets, ids) = ids_to_wire(&gradients.targets);
         let batch = gradients.batch;
         let request = v1::PushRequest {
             identity: Some(identity_to_wire(&identity)),
@@ -144,6 +146,8 @@ impl RemoteShard {
             whole: gradients.targets.whole.clone(),
             row_sets,
             rows,
+            id_sets,
+            ids,
             payload: Bytes::copy_from_slice(payload::float_bytes(&gradients.values)),
         };
         let mut client = self.client.clone();
@@ -217,6 +221,7 @@ impl RemoteShard {
             saved_version: None,
             global_step: reply.global_step,
             value_bytes: reply.value_bytes,
+            dynamic: Vec::new(),
         };
         Ok(ShardStatus { store, incarnation: reply.incarnation })
     }
@@ -249,11 +254,18 @@ fn identity_to_wire(identity: &Identity) -> v1::Identity {
     }
 }
 
-fn targets_to_wire(reads: &ShardReads) -> (Vec<v1::RowSet>, Vec<v1::SliceRows>) {
+fn rows_to_wire(reads: &ShardReads) -> (Vec<v1::RowSet>, Vec<v1::SliceRows>) {
     let row_sets = reads
         .row_sets
         .iter()
         .map(|rows| v1::RowSet { rows: Bytes::copy_from_slice(payload::row_bytes(rows)) });
     let rows = reads.rows.iter().map(|&(slice, row_set)| v1::SliceRows { slice, row_set: row_set as u32 });
     (row_sets.collect(), rows.collect())
+}
+
+fn ids_to_wire(reads: &ShardReads) -> (Vec<v1::IdSet>, Vec<v1::SliceIds>) {
+    let id_sets =
+        reads.id_sets.iter().map(|ids| v1::IdSet { ids: Bytes::copy_from_slice(payload::id_bytes(ids)) });
+    let ids = reads.ids.iter().map(|&(slice, id_set)| v1::SliceIds { slice, id_set: id_set as u32 });
+    (id_sets.collect(), ids.collect())
 }

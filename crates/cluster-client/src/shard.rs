@@ -43,6 +43,10 @@ pub struct ShardReads {
     pub rows: Vec<(u32, usize)>,
     /// Rows of a variable, ascending, each once.
     pub row_sets: Vec<Vec<u32>>,
+    /// (slice of a dynamic table, index into `id_sets`).
+    pub ids: Vec<(u32, usize)>,
+    /// Ids, ascending, each once.
+    pub id_sets: Vec<Vec<u64>>,
 }
 
 /// One step's gradients for one server.
@@ -52,9 +56,10 @@ pub struct ShardGradients {
     pub batch: BatchId,
     /// Version of this server that was pulled.
     pub pulled_version: u64,
-    /// Slices and rows that they update.
+    /// Slices, rows and ids that they update.
     pub targets: ShardReads,
-    /// Gradients, end to end, in the order of the targets: first the whole slices, then the rows.
+    /// Gradients, end to end, in the order of the targets: first the whole slices, then the rows, then
+    /// the ids.
     pub values: Vec<f32>,
 }
 
@@ -152,7 +157,7 @@ impl Shard {
         dispatch!(self, shard => shard.open_session(identity, fingerprint, data_shard).await)
     }
 
-    /// Reads slices and rows into `out`, end to end.
+    /// Reads slices, rows and ids into `out`, end to end.
     ///
     /// # Errors
     /// Refused, or an answer of another length than `floats`.

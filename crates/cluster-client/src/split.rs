@@ -21,8 +21,10 @@ pub(crate) struct ShardPlan {
 pub(crate) fn split(layout: &Layout, reads: &[Read], keep: impl Fn(usize) -> bool) -> Vec<ShardPlan> {
     let mut plans = vec![ShardPlan::default(); layout.num_ps];
     let mut row_places: Vec<Vec<(usize, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
+    let mut id_places = row_places.clone();
     // Row sets already sent to a server, by the identity of the shared rows: they travel once.
     let mut sent: Vec<Vec<(*const u32, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
+    let mut sent_ids: Vec<Vec<(*const u64, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
     for (variable, read) in reads.iter().enumerate().filter(|(variable, _)| keep(*variable)) {
         for number in layout.of_variable(variable) {
             let slice = &layout.slices[number];
@@ -53,18 +55,39 @@ pub(crate) fn split(layout: &Layout, reads: &[Read], keep: impl Fn(usize) -> boo
                     plan.floats += place.len();
                     row_places[slice.ps].push((variable, place));
                 }
+                Read::Ids(ids) => {
+                    let slices = &layout.slices[layout.of_variable(variable)];
+                    let held = slice.ids(slices.last().map_or(0, |last| last.rows.end));
+                    let place = |bound: u128| ids.partition_point(|id| u128::from(*id) < bound);
+                    let own = place(held.start)..place(held.end);
+                    if own.is_empty() {
+                        continue;
+                    }
+                    let key = (Arc::as_ptr(ids).cast::<u64>(), own.clone());
+                    let sets = &mut sent_ids[slice.ps];
+                    let set = sets.iter().position(|set| *set == key).unwrap_or_else(|| {
+                        sets.push(key);
+                        plan.reads.id_sets.push(ids[own.clone()].to_vec());
+                        plan.reads.id_sets.len() - 1
+                    });
+                    plan.reads.ids.push((number as u32, set));
+                    let place = own.start * slice.width..own.end * slice.width;
+                    plan.floats += place.len();
+                    id_places[slice.ps].push((variable, place));
+                }
             }
         }
     }
-    for (plan, mut rows) in plans.iter_mut().zip(row_places) {
+    for (plan, (mut rows, mut ids)) in plans.iter_mut().zip(row_places.into_iter().zip(id_places)) {
         plan.places.append(&mut rows);
+        plan.places.append(&mut ids);
     }
     plans
 }
 
 #[cfg(test)]
 mod tests {
-    use trainyard_variable::{Access, Initializer, Partitioner, Placement, VariableSpec};
+    use trainyard_variable::{Access, DynamicTable, Initializer, Partitioner, Placement, VariableSpec};
 
     use super::*;
 
@@ -85,14 +108,18 @@ mod tests {
             spec("kernel", &[4, 2], Access::Whole),
             spec("wide", &[10, 1], Access::Rows),
             spec("deep", &[10, 3], Access::Rows),
+            spec("user", &[9, 1], Access::Dynamic(DynamicTable::KEEP_ALL)),
+            spec("user_deep", &[9, 2], Access::Dynamic(DynamicTable::KEEP_ALL)),
         ];
         let layout = Layout::new(&specs, Partitioner::Fixed { num_shards: 2 }, Placement::RoundRobin, 2);
         let rows: Arc<[u32]> = Arc::from([1, 4, 5, 9]);
-        let reads = [Read::Whole, Read::Rows(rows.clone()), Read::Rows(rows)];
+        let ids: Arc<[u64]> = Arc::from([0, 3, 1 << 62, u64::MAX]);
+        let reads =
+            [Read::Whole, Read::Rows(rows.clone()), Read::Rows(rows), Read::Ids(ids.clone()), Read::Ids(ids)];
         let plans = split(&layout, &reads, |_| true);
-        let mut covered = [vec![0; 8], vec![0; 4], vec![0; 12]];
+        let mut covered = [vec![0; 8], vec![0; 4], vec![0; 12], vec![0; 4], vec![0; 8]];
         for plan in &plans {
-            assert_eq!(plan.reads.row_sets.len(), 1, "{plan:?}");
+            assert_eq!((plan.reads.row_sets.len(), plan.reads.id_sets.len()), (1, 1), "{plan:?}");
             assert_eq!(plan.floats, plan.places.iter().map(|(_, place)| place.len()).sum::<usize>());
             for (variable, place) in &plan.places {
                 place.clone().for_each(|at| covered[*variable][at] += 1);

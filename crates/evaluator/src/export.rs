@@ -4,13 +4,14 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use safetensors::tensor::{Dtype, TensorView};
 use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, write_atomically};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{HashedColumns, Model, Scores};
 use trainyard_run_config::{ExportForm, ExportFormat};
-use trainyard_variable::VariableSpec;
+use trainyard_variable::Values;
+
+use crate::exported::Exported;
 
 fn failed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::error(Code::E9002, format!("the export {} cannot be written: {error}", path.display()))
@@ -52,14 +53,16 @@ fn write<M: Model>(
     folder: &Path,
 ) -> Result<(), Diagnostic> {
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-    let read = model.variables().iter().map(|spec| checkpoint.read(&spec.name));
-    let values = read.collect::<Result<Vec<_>, trainyard_checkpoint::Error>>()?;
+    let read = model.variables().iter().map(|spec| Exported::read(checkpoint, spec));
+    let variables = read.collect::<Result<Vec<_>, trainyard_checkpoint::Error>>()?;
     if form.formats.contains(&ExportFormat::Safetensors) {
-        safetensors(model.variables(), &values, &folder.join("model.safetensors"))?;
+        safetensors(&variables, &folder.join("model.safetensors"))?;
     }
+    let described: Vec<_> = variables.iter().map(|variable| variable.describe(checkpoint)).collect();
     let mut onnx = serde_json::Value::Null;
     if form.formats.contains(&ExportFormat::Onnx) {
         let hashed = if form.hashed_as_ids { HashedColumns::AsIds } else { HashedColumns::Refuse };
+        let values: Values = variables.into_iter().map(|variable| variable.values).collect();
         let graph = model.to_onnx(&values, hashed)?;
         write_graph(&graph.file, folder)?;
         onnx = graph.describe();
@@ -73,7 +76,7 @@ fn write<M: Model>(
         "global_step": checkpoint.manifest().global_step,
         "description": model.describe(),
         "columns": wanted(model.serving_schema()),
-        "variables": model.variables().iter().map(|spec| json!({"name": spec.name, "shape": spec.shape})).collect::<Vec<_>>(),
+        "variables": described,
         "metrics": scores,
     });
     if !onnx.is_null() {
@@ -84,11 +87,10 @@ fn write<M: Model>(
     Ok(())
 }
 
-fn safetensors(variables: &[VariableSpec], values: &[Vec<f32>], path: &Path) -> Result<(), Diagnostic> {
+fn safetensors(variables: &[Exported<'_>], path: &Path) -> Result<(), Diagnostic> {
     let mut views = Vec::with_capacity(variables.len());
-    for (spec, values) in variables.iter().zip(values) {
-        let view = TensorView::new(Dtype::F32, spec.shape.clone(), bytemuck::cast_slice(values));
-        views.push((spec.name.clone(), view.map_err(|error| failed(path, error))?));
+    for variable in variables {
+        views.extend(variable.views().map_err(|error| failed(path, error))?);
     }
     safetensors::serialize_to_file(views, None, path).map_err(|error| failed(path, error))
 }

@@ -6,6 +6,7 @@
 mod compared;
 mod evaluation;
 mod export;
+mod exported;
 mod exporter;
 mod parameters;
 mod run;

@@ -1,7 +1,7 @@
 //! A categorical feature: where its ids come from, and what they weigh.
 
 use trainyard_input::{Batch, Cells};
-use trainyard_run_config::{Deep, FeatureConfig};
+use trainyard_run_config::{Deep, DynamicConfig, FeatureConfig, FeatureKind};
 
 use crate::bucketized::Bucketized;
 use crate::crossed::Crossed;
@@ -10,12 +10,12 @@ use crate::ids::{Raw, UNKNOWN};
 use crate::vocabulary::Vocabulary;
 use crate::{Error, hashed};
 
-/// A categorical feature: bucketized, hashed, vocabulary, identity or crossed.
+/// A categorical feature: bucketized, hashed, vocabulary, identity, crossed or dynamic.
 #[derive(Debug, Clone)]
 pub struct Categorical {
     /// Its name.
     pub name: String,
-    /// Number of ids.
+    /// Number of ids; of a dynamic feature, the most rows of its table.
     pub buckets: u32,
     /// Whether it feeds the linear part.
     pub wide: bool,
@@ -39,17 +39,27 @@ pub(crate) enum Source {
     Hashed { field: usize, integers: bool },
     Vocabulary { field: usize, integers: bool, vocabulary: Vocabulary },
     Identity { field: usize, identity: Identity },
+    Dynamic { field: usize, integers: bool },
     Crossed(Crossed),
 }
 
 impl Categorical {
+    /// Returns the rules of a dynamic feature.
+    pub fn dynamic(&self) -> Option<DynamicConfig> {
+        match self.config.kind {
+            FeatureKind::Dynamic { table, .. } => Some(table),
+            _ => None,
+        }
+    }
+
     /// Returns the field that its values come from; a cross has none of its own.
     pub fn field(&self) -> Option<usize> {
         match &self.source {
             Source::Bucketized(bucketized) => Some(bucketized.source.field),
             Source::Hashed { field, .. }
             | Source::Vocabulary { field, .. }
-            | Source::Identity { field, .. } => Some(*field),
+            | Source::Identity { field, .. }
+            | Source::Dynamic { field, .. } => Some(*field),
             Source::Crossed(_) => None,
         }
     }
@@ -65,19 +75,27 @@ impl Categorical {
         match &self.source {
             Source::Bucketized(bucketized) => bucketized.ids(batch, out)?,
             Source::Crossed(crossed) => crossed.ids(batch, before, out),
-            Source::Hashed { field, integers } => self.values(batch, *field, out, |value| match value {
+            Source::Hashed { field, integers } => self.ids_of(batch, *field, out, |value| match value {
                 Value::Text(text) if !integers => Ok(Some(hashed::bucket(text, self.buckets))),
                 Value::Int(number) if *integers => Ok(Some(hashed::bucket_of_int(number, self.buckets))),
                 _ => Err(mismatch(*integers)),
             })?,
+            Source::Dynamic { field, integers } => self.values(batch, *field, out, |value, out| {
+                out.fingerprints.push(match value {
+                    Value::Text(text) if !integers => farmhash::fingerprint64(text),
+                    Value::Int(number) if *integers => hashed::fingerprint_of_int(number),
+                    _ => return Err(mismatch(*integers)),
+                });
+                Ok(true)
+            })?,
             Source::Vocabulary { field, integers, vocabulary } => {
-                self.values(batch, *field, out, |value| match value {
+                self.ids_of(batch, *field, out, |value| match value {
                     Value::Text(text) if !integers => Ok(vocabulary.id(text)),
                     Value::Int(number) if *integers => Ok(vocabulary.id_of_int(number)),
                     _ => Err(mismatch(*integers)),
                 })?;
             }
-            Source::Identity { field, identity } => self.values(batch, *field, out, |value| match value {
+            Source::Identity { field, identity } => self.ids_of(batch, *field, out, |value| match value {
                 Value::Int(number) => identity.id(number),
                 Value::Text(text) => Err(format!("id must be a whole number, given {}", text.escape_ascii())),
             })?,
@@ -89,13 +107,28 @@ impl Categorical {
         }
     }
 
-    /// Goes through the values of a field, with their weights.
-    fn values(
+    /// Goes through the values of a field, with their weights, and takes the id of each that has one.
+    fn ids_of(
         &self,
         batch: &Batch,
         field: usize,
         out: &mut Raw,
         id: impl Fn(Value<'_>) -> Result<Option<u32>, String>,
+    ) -> Result<(), Error> {
+        self.values(batch, field, out, |value, out| {
+            let id = id(value)?.or(self.crossed.then_some(UNKNOWN));
+            id.inspect(|id| out.push(*id));
+            Ok(id.is_some())
+        })
+    }
+
+    /// Goes through the values of a field, with their weights. `take` says whether it took the value.
+    fn values(
+        &self,
+        batch: &Batch,
+        field: usize,
+        out: &mut Raw,
+        take: impl Fn(Value<'_>, &mut Raw) -> Result<bool, String>,
     ) -> Result<(), Error> {
         let column = &batch.columns[field];
         let dense = column.offsets.is_none();
@@ -118,12 +151,9 @@ impl Categorical {
                 if dense && matches!(value, Value::Text(b"") | Value::Int(-1)) {
                     continue;
                 }
-                let id = id(value).map_err(|message| self.error(message))?;
-                if let Some(id) = id.or(self.crossed.then_some(UNKNOWN)) {
-                    out.push(id);
-                    if let Some(weights) = weights {
-                        out.weights.push(weights[nth]);
-                    }
+                let taken = take(value, out).map_err(|message| self.error(message))?;
+                if let (true, Some(weights)) = (taken, weights) {
+                    out.weights.push(weights[nth]);
                 }
             }
             out.end_row();

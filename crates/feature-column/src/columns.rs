@@ -108,13 +108,19 @@ impl FeatureColumns {
             let alone =
                 column.deep.is_some() && !self.shared.iter().any(|table| table.members.contains(&place));
             ids.extend(match column.wide || alone {
+                true if column.dynamic().is_some() => Ids::of_fingerprints(&[raw]),
                 true => Ids::of(&[raw], &mut scratch),
                 false => vec![Ids::none()],
             });
         }
         for table in &self.shared {
             let members: Vec<&Raw> = table.members.iter().map(|member| &raw[*member]).collect();
-            ids.extend(Ids::of(&members, &mut scratch));
+            // Features of one table are dynamic all, or none.
+            let dynamic = table.members.iter().any(|member| self.categorical[*member].dynamic().is_some());
+            ids.extend(match dynamic {
+                true => Ids::of_fingerprints(&members),
+                false => Ids::of(&members, &mut scratch),
+            });
         }
         Ok(Features { rows: batch.rows, numbers, ids })
     }
@@ -176,6 +182,10 @@ fn categorical(
             let identity = Identity { buckets: *buckets, default: *default, lenient };
             (*buckets, Source::Identity { field: int(column, schema), identity })
         }
+        FeatureKind::Dynamic { column, integers, table } => {
+            let field = if *integers { int(column, schema) } else { text(column, schema) };
+            (table.rows_max, Source::Dynamic { field, integers: *integers })
+        }
         FeatureKind::Crossed { keys, buckets, hash_key } => {
             let keys = keys.iter().map(|key| cross_key(key, ids, features, schema)).collect();
             // TensorFlow takes its default for a key of 0, too.
@@ -207,7 +217,8 @@ fn cross_key(key: &CrossKey, ids: &[&FeatureConfig], features: &[FeatureConfig],
             }
             FeatureKind::Hashed { column: read, .. }
             | FeatureKind::Vocabulary { column: read, .. }
-            | FeatureKind::Identity { column: read, .. } => read == column,
+            | FeatureKind::Identity { column: read, .. }
+            | FeatureKind::Dynamic { column: read, .. } => read == column,
             FeatureKind::Crossed { .. } => false,
         };
         features.iter().find(reads).and_then(|feature| feature.separator)

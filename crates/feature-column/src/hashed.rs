@@ -10,10 +10,15 @@ pub(crate) fn bucket(text: &[u8], buckets: u32) -> u32 {
 
 /// Returns the bucket of a whole number.
 pub(crate) fn bucket_of_int(number: i64, buckets: u32) -> u32 {
+    (fingerprint_of_int(number) % u64::from(buckets)) as u32
+}
+
+/// Returns the fingerprint of a whole number's decimal text.
+pub(crate) fn fingerprint_of_int(number: i64) -> u64 {
     let mut text = [0_u8; 20];
     let mut rest = text.as_mut_slice();
     // Every i64 fits into 20 characters.
     let _ = write!(rest, "{number}");
     let length = 20 - rest.len();
-    bucket(&text[..length], buckets)
+    farmhash::fingerprint64(&text[..length])
 }

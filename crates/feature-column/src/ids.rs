@@ -9,7 +9,7 @@ use trainyard_run_config::Combiner;
 pub struct Ids {
     /// One more than there are rows; starts at 0, never falls.
     pub offsets: Vec<u32>,
-    /// Places in `unique`.
+    /// Places in `unique`, or in `fingerprints`.
     pub index: Vec<u32>,
     /// Weights, parallel to `index`; absent = all 1.
     pub weights: Option<Vec<f32>>,
@@ -18,16 +18,20 @@ pub struct Ids {
     /// Id 0 is among them where a row has no id: TensorFlow looks it up for such rows and masks it, so that the
     /// optimizer touches it with a gradient of zero.
     pub unique: Arc<[u32]>,
+    /// Of a dynamic feature, in place of `unique`: the fingerprints of the batch, ascending, each once. A row without
+    /// id touches none.
+    pub fingerprints: Option<Arc<[u64]>>,
 }
 
 /// Stands in [`Raw::ids`] for a value without id, where a cross must see it: TensorFlow crosses it as -1.
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 
-/// Ids as they stand in the rows.
+/// Ids as they stand in the rows: in `ids`, or, of a dynamic feature, in `fingerprints`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Raw {
     pub(crate) offsets: Vec<u32>,
     pub(crate) ids: Vec<u32>,
+    pub(crate) fingerprints: Vec<u64>,
     pub(crate) weights: Vec<f32>,
 }
 
@@ -36,6 +40,7 @@ impl Raw {
         self.offsets.clear();
         self.offsets.push(0);
         self.ids.clear();
+        self.fingerprints.clear();
         self.weights.clear();
     }
 
@@ -46,7 +51,8 @@ impl Raw {
 
     #[inline]
     pub(crate) fn end_row(&mut self) {
-        self.offsets.push(self.ids.len() as u32);
+        // One of the two is empty.
+        self.offsets.push((self.ids.len() + self.fingerprints.len()) as u32);
     }
 
     /// Leaves out what has no id.
@@ -74,7 +80,13 @@ impl Raw {
 impl Ids {
     /// Returns no ids, of a feature that nothing looks up.
     pub(crate) fn none() -> Self {
-        Self { offsets: Vec::new(), index: Vec::new(), weights: None, unique: Arc::from([]) }
+        Self {
+            offsets: Vec::new(),
+            index: Vec::new(),
+            weights: None,
+            unique: Arc::from([]),
+            fingerprints: None,
+        }
     }
 
     /// Returns the ids of several features that are looked up in one table: their `unique` is the same.
@@ -101,16 +113,42 @@ impl Ids {
             }
             index[(*pair & u64::from(u32::MAX)) as usize] = unique.len() as u32 - 1;
         }
-        let unique: Arc<[u32]> = unique.into();
-        let mut rest = index.as_slice();
+        Self::cut(features, &index, &unique.into(), None)
+    }
+
+    /// As [`Ids::of`], of dynamic features.
+    pub(crate) fn of_fingerprints(features: &[&Raw]) -> Vec<Self> {
+        let all = features.iter().flat_map(|raw| &raw.fingerprints);
+        let mut pairs: Vec<(u64, u32)> = all.zip(0_u32..).map(|(id, place)| (*id, place)).collect();
+        pairs.sort_unstable();
+        let mut index = vec![0; pairs.len()];
+        let mut unique: Vec<u64> = Vec::with_capacity(pairs.len());
+        for (id, place) in pairs {
+            if unique.last() != Some(&id) {
+                unique.push(id);
+            }
+            index[place as usize] = unique.len() as u32 - 1;
+        }
+        Self::cut(features, &index, &Arc::from([]), Some(unique.into()))
+    }
+
+    /// Gives each of several features its part of the places.
+    fn cut(
+        features: &[&Raw],
+        index: &[u32],
+        unique: &Arc<[u32]>,
+        fingerprints: Option<Arc<[u64]>>,
+    ) -> Vec<Self> {
+        let mut rest = index;
         let cut = |raw: &&Raw| {
-            let (part, tail) = rest.split_at(raw.ids.len());
+            let (part, tail) = rest.split_at(raw.ids.len() + raw.fingerprints.len());
             rest = tail;
             Self {
                 offsets: raw.offsets.clone(),
                 index: part.to_vec(),
                 weights: (!raw.weights.is_empty()).then(|| raw.weights.clone()),
-                unique: Arc::clone(&unique),
+                unique: Arc::clone(unique),
+                fingerprints: fingerprints.clone(),
             }
         };
         features.iter().map(cut).collect()
@@ -181,6 +219,28 @@ mod tests {
             (&*ids.unique, ids.of_row(0), ids.of_row(1)),
             ([0, 9].as_slice(), [1].as_slice(), [].as_slice())
         );
+    }
+
+    #[test]
+    fn fingerprints_are_looked_up_once_and_empty_rows_touch_none() {
+        let fingerprints = |rows: &[&[u64]]| {
+            let mut raw = Raw::default();
+            raw.clear();
+            for row in rows {
+                raw.fingerprints.extend_from_slice(row);
+                raw.end_row();
+            }
+            raw
+        };
+        let (one, other) = (fingerprints(&[&[u64::MAX], &[]]), fingerprints(&[&[7, u64::MAX], &[7]]));
+        let ids = Ids::of_fingerprints(&[&one, &other]);
+        let [Some(first), Some(second)] = [&ids[0].fingerprints, &ids[1].fingerprints] else {
+            panic!("{ids:?}")
+        };
+        assert!(Arc::ptr_eq(first, second));
+        assert_eq!((&**first, &*ids[0].unique), ([7, u64::MAX].as_slice(), [].as_slice()));
+        assert_eq!((ids[0].of_row(0), ids[0].of_row(1)), ([1].as_slice(), [].as_slice()));
+        assert_eq!((ids[1].of_row(0), ids[1].of_row(1)), ([0, 1].as_slice(), [0].as_slice()));
     }
 
     #[test]

@@ -35,6 +35,7 @@ fn main() {
             model.reads(&features).into_iter().zip(model.variables()).map(|(read, spec)| match read {
                 Read::Whole => spec.len(),
                 Read::Rows(rows) => rows.len() * spec.width(),
+                Read::Ids(ids) => ids.len() * spec.width(),
                 Read::Nothing => 0,
             });
         let values: Vec<Vec<f32>> =

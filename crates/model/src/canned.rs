@@ -13,7 +13,7 @@ use crate::cross_layer::{self, CrossLayers};
 use crate::factorization::Factorization;
 use crate::onnx::{self, GraphRow, HashedColumns, OnnxModel};
 use crate::tower::{self, Tower};
-use crate::{Error, Head, HeadMetrics, InputLayer, LinearModel, Model, Outcome, Prediction, Scores};
+use crate::{Error, Head, HeadMetrics, InputLayer, LinearModel, Model, Outcome, Prediction, Scores, table};
 
 /// Optimizer group of the linear part.
 const LINEAR: &str = "linear";
@@ -107,6 +107,7 @@ impl Canned {
         if model.batch_norm {
             optimizers.insert(MOVING_AVERAGE.to_owned(), OptimizerConfig::sgd(1.0));
         }
+        table::check_rules(&variables, &optimizers)?;
         let description = json!({"model": model, "features": job.features, "label": job.input.label});
         Ok(Self {
             columns,

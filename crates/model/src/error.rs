@@ -27,6 +27,14 @@ pub enum Error {
         /// Exporter of the job that asks for the graph; absent = the command line.
         exporter: Option<String>,
     },
+    /// A graph cannot hold dynamic tables.
+    #[error("an ONNX graph cannot hold the dynamic tables of {}", listed(features))]
+    DynamicInOnnx {
+        /// Name of each such feature.
+        features: Vec<String>,
+        /// Exporter of the job that asks for the graph; absent = the command line.
+        exporter: Option<String>,
+    },
     /// The model has no graph to write.
     #[error("this model cannot be exported as ONNX: it does not describe itself as a graph")]
     NoGraph,
@@ -46,8 +54,12 @@ pub enum Error {
 }
 
 fn quoted(features: &[(String, &'static str)]) -> String {
-    let names: Vec<String> = features.iter().map(|(name, _)| format!("`{name}`")).collect();
-    names.join(", ")
+    let names: Vec<String> = features.iter().map(|(name, _)| name.clone()).collect();
+    listed(&names)
+}
+
+fn listed(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 impl From<trainyard_feature_column::Error> for Error {
@@ -83,6 +95,15 @@ impl From<Error> for Diagnostic {
                     out = out.note(format!("feature `{feature}`: {why}"));
                 }
                 out.help(help)
+            }
+            Error::DynamicInOnnx { exporter, .. } => {
+                let help = "export safetensors: ids stand beside the values of their rows";
+                match exporter {
+                    None => Self::error(Code::E6001, text).help(help),
+                    Some(exporter) => Self::error(Code::E6001, text)
+                        .note(format!("exporter `{exporter}` of the job asks for onnx"))
+                        .help(help),
+                }
             }
             Error::NoGraph => Self::error(Code::E6001, text)
                 .help("export safetensors, or implement Model::to_onnx and Model::graph_rows for the model"),

@@ -2,7 +2,9 @@
 
 use trainyard_feature_column::{FeatureColumns, Features};
 use trainyard_run_config::{Combiner, Deep};
-use trainyard_variable::{Access, Gradients, Initializer, Read, Reads, Values, VariableSpec};
+use trainyard_variable::{Gradients, Initializer, Reads, Values, VariableSpec};
+
+use crate::table::{self, access};
 
 /// One piece of a row.
 #[derive(Debug, Clone)]
@@ -62,7 +64,7 @@ impl InputLayer {
                         variables.push(VariableSpec {
                             name,
                             shape: vec![column.buckets as usize, dimension],
-                            access: Access::Rows,
+                            access: access(column),
                             initializer: Initializer::TruncatedNormal {
                                 stddev: 1.0 / (dimension as f32).sqrt(),
                             },
@@ -122,7 +124,7 @@ impl InputLayer {
     pub fn reads(&self, features: &Features, reads: &mut Reads) {
         for (_, piece) in &self.pieces {
             if let Piece::Embedding(lookup) = piece {
-                reads[lookup.variable] = Read::Rows(features.ids[lookup.ids].unique.clone());
+                reads[lookup.variable] = table::lookup(&features.ids[lookup.ids]);
             }
         }
     }

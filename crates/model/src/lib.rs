@@ -17,6 +17,7 @@ mod linear;
 pub mod metric;
 mod model;
 mod onnx;
+mod table;
 mod tower;
 
 pub use canned::{Canned, Example, Scratch, custom_optimizer};

@@ -3,7 +3,9 @@
 use trainyard_feature_column::{FeatureColumns, Features};
 use trainyard_run_config::Combiner;
 use trainyard_tensor::{add_bias, add_column_sums};
-use trainyard_variable::{Access, Gradients, Initializer, Read, Reads, Values, VariableSpec};
+use trainyard_variable::{Access, Gradients, Initializer, Reads, Values, VariableSpec};
+
+use crate::table::{access, lookup};
 
 /// Which variables the linear part has, by index.
 #[derive(Debug, Clone)]
@@ -47,7 +49,7 @@ impl LinearModel {
             model.numeric.push(Dense { begin: column.begin, width: column.width, variable });
         }
         for (place, column) in columns.categorical.iter().enumerate().filter(|(_, column)| column.wide) {
-            let variable = add(&column.name, column.buckets as usize, Access::Rows);
+            let variable = add(&column.name, column.buckets as usize, access(column));
             model.categorical.push((place, variable));
         }
         let bias = format!("{scope}/bias_weights");
@@ -71,7 +73,7 @@ impl LinearModel {
     /// Names the rows that a batch reads.
     pub fn reads(&self, features: &Features, reads: &mut Reads) {
         for &(ids, variable) in &self.categorical {
-            reads[variable] = Read::Rows(features.ids[ids].unique.clone());
+            reads[variable] = lookup(&features.ids[ids]);
         }
     }
 

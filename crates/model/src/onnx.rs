@@ -82,6 +82,7 @@ struct Builder<'a> {
 /// # Errors
 /// A feature that ONNX cannot say, values of another size, or a graph too large for one file.
 pub(crate) fn model(canned: &Canned, values: &Values, hashed: HashedColumns) -> Result<OnnxModel, Error> {
+    hashing::refuse_dynamic(&canned.columns, None)?;
     if hashed == HashedColumns::Refuse {
         hashing::refuse(&canned.columns, None)?;
     }

@@ -120,6 +120,7 @@ fn random_values(model: &Canned, features: &<Canned as Model>::Features, seed: u
     let sizes = reads.iter().zip(model.variables()).map(|(read, spec)| match read {
         Read::Whole => spec.len(),
         Read::Rows(rows) => rows.len() * spec.width(),
+        Read::Ids(ids) => ids.len() * spec.width(),
         Read::Nothing => 0,
     });
     sizes.map(|size| (0..size).map(|_| random.random_range(-0.5..0.5)).collect()).collect()

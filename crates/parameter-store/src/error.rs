@@ -55,6 +55,14 @@ pub enum Error {
     /// The request does not fit the slices it names.
     #[error("{0}")]
     BadRequest(String),
+    /// The answer would not fit a message.
+    #[error("an answer holds at most {max} values, these reads ask for {given}")]
+    TooLarge {
+        /// Values asked for.
+        given: usize,
+        /// Most values of an answer.
+        max: usize,
+    },
     /// A gradient holds NaN or infinity.
     #[error("gradient of slice {slice} must be finite, value {position} is {value}")]
     NotFinite {

@@ -1,22 +1,25 @@
 //! The storage of a parameter server: slices, slots, sessions and their rules, with no network in it.
 //!
 //! A [`Store`] decides everything that exactness rests on: which epoch and session may write, whether a push or its
-//! batch was applied before, who may push the last steps. It has no clock, no sockets and no files, so that every
-//! rule is driven directly by a test, and the same store serves a daemon or a single process.
+//! batch was applied before, who may push the last steps. It is told the time, and has no sockets and no files, so
+//! that every rule is driven directly by a test, and the same store serves a daemon or a single process.
 
+mod dynamic;
 mod error;
 mod identity;
+mod recency;
 mod sessions;
 mod slice;
 mod steps;
 mod store;
 mod window;
 
+pub use dynamic::DynamicStatus;
 pub use error::Error;
 pub use identity::{BatchId, Identity};
 pub use slice::SliceValues;
 pub use steps::Ticket;
 pub use store::{
     Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Snapshot, SnapshotSlice,
-    State, Status, Store, TensorSource,
+    SnapshotTable, State, Status, Store, TensorSource,
 };

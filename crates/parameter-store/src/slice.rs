@@ -8,7 +8,7 @@ use trainyard_optimizer::OptimizerConfig;
 use crate::Error;
 
 /// Values and slots, row-major, `rows x width` each.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct SliceValues {
     /// Values.
     pub values: Vec<f32>,

@@ -2,14 +2,18 @@
 
 mod build;
 mod request;
+mod tables;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
 use trainyard_cluster_spec::Task;
 use trainyard_variable::{Access, VariableSpec};
 
+use crate::dynamic::{DynamicSlice, Frozen};
+use crate::recency::Moment;
 use crate::sessions::{Admission, Sessions};
 use crate::slice::Slice;
 use crate::steps::Steps;
@@ -17,8 +21,13 @@ use crate::{Error, Identity, Ticket};
 use build::build_slices;
 pub use request::{
     Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Snapshot, SnapshotSlice,
-    State, Status, TensorSource,
+    SnapshotTable, State, Status, TensorSource,
 };
+use tables::{Named, Tables};
+
+/// Most values of one answer: what fits a message of 256 MiB. Rows of a dynamic table may be asked for that are not
+/// there, so that not the store's own size bounds what is asked.
+const ANSWER_VALUES_MAX: usize = 64 << 20;
 
 /// What the chief has told this ps.
 #[derive(Debug)]
@@ -56,6 +65,9 @@ pub struct Store {
     slices: DashMap<u32, Arc<Slice>>,
     /// Parts of tables whose rule moves all rows at each step.
     restless: RwLock<Vec<(u32, Arc<Slice>)>>,
+    tables: Tables,
+    /// Seconds of training, as told.
+    clock_secs: AtomicU64,
 }
 
 impl Store {
@@ -76,7 +88,20 @@ impl Store {
             ledger: Mutex::new(Ledger::default()),
             slices: DashMap::new(),
             restless: RwLock::new(Vec::new()),
+            tables: Tables::default(),
+            clock_secs: AtomicU64::new(0),
         }
+    }
+
+    /// Tells the time, in seconds since any start that stays the same. It decides when unused rows of dynamic tables
+    /// are forgotten, and nothing else; a time before the latest told is not taken.
+    pub fn set_clock(&self, secs: u64) {
+        self.clock_secs.fetch_max(secs, Ordering::Relaxed);
+    }
+
+    fn moment(&self, pushes: u64) -> Moment {
+        let secs = self.clock_secs.load(Ordering::Relaxed);
+        Moment { pushes, secs: i64::try_from(secs).unwrap_or(i64::MAX) }
     }
 
     /// Returns what the store is and does.
@@ -93,7 +118,8 @@ impl Store {
             version: ledger.version,
             saved_version: ledger.saved_version,
             global_step: ledger.steps.global_step(),
-            value_bytes: floats as u64 * 4,
+            value_bytes: floats as u64 * 4 + self.tables.bytes(),
+            dynamic: self.tables.status(),
         }
     }
 
@@ -129,7 +155,11 @@ impl Store {
         let _alone = self.cut.write();
         self.slices.clear();
         self.restless.write().clear();
-        for (number, slice) in build_slices(&prepare)? {
+        self.tables.replace([]);
+        let now = self.moment(prepare.restore.as_ref().map_or(0, |restore| restore.version));
+        let built = build_slices(&prepare, now)?;
+        self.tables.replace(built.tables);
+        for (number, slice) in built.slices {
             let by_row = prepare.variables[slice.variable].access == Access::Rows;
             let slice = Arc::new(slice);
             if by_row && slice.optimizer.moves_all_rows() {
@@ -236,9 +266,15 @@ impl Store {
         };
         if ticket == Ticket::Granted {
             let (whole, rows) = self.resolve(pull.whole, pull.rows, pull.row_sets)?;
-            out.reserve(whole.iter().map(|(_, slice)| slice.len()).sum());
+            let ids = self.tables.resolve(self.ps, pull.ids, pull.id_sets)?;
+            let given = lengths(&whole, &rows, &ids).map(|(_, length)| length).sum();
+            if given > ANSWER_VALUES_MAX {
+                return Err(Error::TooLarge { given, max: ANSWER_VALUES_MAX });
+            }
+            out.reserve(given);
             whole.iter().for_each(|(_, slice)| slice.read_whole(out));
             rows.iter().for_each(|(_, slice, rows)| slice.read_rows(rows, out));
+            ids.iter().for_each(|(_, slice, ids)| slice.read(ids, out));
         }
         Ok(Pulled { version, global_step, ticket })
     }
@@ -257,7 +293,8 @@ impl Store {
             return Ok(self.duplicate(identity));
         }
         let (whole, rows) = self.resolve(push.whole, push.rows, push.row_sets)?;
-        self.check_gradients(identity, &whole, &rows, push.gradients)?;
+        let ids = self.tables.resolve(self.ps, push.ids, push.id_sets)?;
+        self.check_gradients(identity, lengths(&whole, &rows, &ids), push.gradients)?;
         let pushed = {
             let mut ledger = self.ledger.lock();
             // The session may have been closed, and the batch applied by another task, since it was looked at.
@@ -291,6 +328,7 @@ impl Store {
                 slice.apply_rows(pushed.version, &[], &[], &mut scratch);
             }
         }
+        self.tables.apply(self.moment(pushed.version), &ids, rest, &mut scratch);
         Ok(pushed)
     }
 
@@ -304,7 +342,7 @@ impl Store {
         if control.state == State::Empty {
             return Err(Error::NotReady("it holds no variables"));
         }
-        let _alone = self.cut.write();
+        let alone = self.cut.write();
         let mut ledger = self.ledger.lock();
         let mut slices: Vec<(u32, SnapshotSlice)> = Vec::with_capacity(self.slices.len());
         for entry in &self.slices {
@@ -326,11 +364,23 @@ impl Store {
             .positions()
             .map(|(shard, pass, batch)| ShardPosition { shard, pass, batch })
             .collect();
+        let (version, global_step) = (ledger.version, ledger.steps.global_step());
+        let frozen = self.tables.freeze(self.moment(version));
+        drop((ledger, alone));
+        // Only the copy holds training up; putting it in order does not.
+        let table = |(slice, frozen): (Arc<DynamicSlice>, Frozen)| SnapshotTable {
+            variable: control.variables[slice.variable].name.clone(),
+            part: slice.part,
+            width: slice.width,
+            slot_names: slice.optimizer.slots().iter().map(|slot| slot.name).collect(),
+            rows: frozen.into_rows(),
+        };
         Ok(Snapshot {
-            version: ledger.version,
-            global_step: ledger.steps.global_step(),
+            version,
+            global_step,
             positions,
             slices: slices.into_iter().map(|(_, slice)| slice).collect(),
+            tables: frozen.into_iter().map(table).collect(),
         })
     }
 
@@ -370,20 +420,17 @@ impl Store {
     fn check_gradients(
         &self,
         identity: &Identity,
-        whole: &[(u32, Arc<Slice>)],
-        rows: &[(u32, Arc<Slice>, &[u32])],
+        lengths: impl Iterator<Item = (u32, usize)> + Clone,
         gradients: &[f32],
     ) -> Result<(), Error> {
-        let lengths = whole.iter().map(|(number, slice)| (*number, slice.len()));
-        let row_lengths = rows.iter().map(|(number, slice, rows)| (*number, slice.width * rows.len()));
-        let expected: usize = lengths.clone().chain(row_lengths.clone()).map(|(_, length)| length).sum();
+        let expected: usize = lengths.clone().map(|(_, length)| length).sum();
         if gradients.len() != expected {
             let message =
                 format!("a push of these slices holds {expected} values, given {}", gradients.len());
             return Err(Error::BadRequest(message));
         }
         let mut rest = gradients;
-        for (slice, length) in lengths.chain(row_lengths) {
+        for (slice, length) in lengths {
             let part = take(&mut rest, length);
             if let Some(position) = part.iter().position(|value| !value.is_finite()) {
                 let mut ledger = self.ledger.lock();
@@ -394,6 +441,18 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Slice number and values of everything that a request names, in the order of its payload.
+fn lengths<'a>(
+    whole: &'a [(u32, Arc<Slice>)],
+    rows: &'a [(u32, Arc<Slice>, &[u32])],
+    ids: &'a [Named<'_>],
+) -> impl Iterator<Item = (u32, usize)> + Clone + 'a {
+    let whole = whole.iter().map(|(number, slice)| (*number, slice.len()));
+    let rows = rows.iter().map(|(number, slice, rows)| (*number, slice.width * rows.len()));
+    let ids = ids.iter().map(|(number, slice, ids)| (*number, slice.width * ids.len()));
+    whole.chain(rows).chain(ids)
 }
 
 fn take<'a>(rest: &mut &'a [f32], length: usize) -> &'a [f32] {

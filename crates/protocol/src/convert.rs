@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_variable::{Access, Slice, VariableSpec};
+use trainyard_variable::{Access, DynamicTable, Slice, VariableSpec};
 
-use crate::limits::{NAME_BYTES_MAX, VARIABLES_MAX};
+use crate::limits::{DYNAMIC_ROWS_MAX, NAME_BYTES_MAX, VARIABLES_MAX};
 use crate::v1;
 use crate::v1::parameter::Value;
 
@@ -164,13 +164,21 @@ pub fn variable_to_wire(spec: &VariableSpec) -> v1::Variable {
     let access = match spec.access {
         Access::Whole => v1::Access::Whole,
         Access::Rows => v1::Access::Rows,
+        Access::Dynamic(_) => v1::Access::Dynamic,
     };
+    let never = |after: Option<u64>| after.unwrap_or(0);
+    let dynamic = spec.dynamic().map(|table| v1::DynamicTable {
+        admit_after: table.admit_after,
+        expire_after_steps: never(table.expire_after_steps),
+        expire_after_secs: never(table.expire_after_secs),
+    });
     v1::Variable {
         name: spec.name.clone(),
         shape: spec.shape.iter().map(|&dimension| dimension as u64).collect(),
         access: access.into(),
         initializer: Some(configuration_to_wire(&spec.initializer)),
         optimizer_group: spec.optimizer_group.clone(),
+        dynamic,
     }
 }
 
@@ -192,8 +200,9 @@ fn variable_from_wire(variable: v1::Variable) -> Result<VariableSpec, Invalid> {
     let access = match variable.access() {
         v1::Access::Whole => Access::Whole,
         v1::Access::Rows => Access::Rows,
+        v1::Access::Dynamic => Access::Dynamic(dynamic_from_wire(&variable)?),
         v1::Access::Unspecified => {
-            return Err(invalid("variable.access", "must be whole or rows", variable.access));
+            return Err(invalid("variable.access", "must be whole, rows or dynamic", variable.access));
         }
     };
     let shape: Option<Vec<usize>> =
@@ -209,6 +218,23 @@ fn variable_from_wire(variable: v1::Variable) -> Result<VariableSpec, Invalid> {
         access,
         initializer: configuration_from_wire("variable.initializer", variable.initializer)?,
         optimizer_group: variable.optimizer_group,
+    })
+}
+
+fn dynamic_from_wire(variable: &v1::Variable) -> Result<DynamicTable, Invalid> {
+    let table = variable.dynamic.ok_or_else(|| invalid("variable.dynamic", "must be set", "nothing"))?;
+    if table.admit_after == 0 {
+        return Err(invalid("variable.dynamic.admit_after", "must be at least 1", table.admit_after));
+    }
+    let rows_max = variable.shape.first().copied().unwrap_or(0);
+    if rows_max == 0 || rows_max > DYNAMIC_ROWS_MAX as u64 {
+        return Err(invalid("variable.shape", "must begin with 1 to 4294967295 rows", rows_max));
+    }
+    let after = |count: u64| (count > 0).then_some(count);
+    Ok(DynamicTable {
+        admit_after: table.admit_after,
+        expire_after_steps: after(table.expire_after_steps),
+        expire_after_secs: after(table.expire_after_secs),
     })
 }
 
@@ -258,7 +284,10 @@ mod tests {
             initializer: Initializer::TruncatedNormal { stddev: 0.1 },
             optimizer_group: "dnn".into(),
         };
-        assert_eq!(variables_from_wire(vec![variable_to_wire(&spec)]), Ok(vec![spec]));
+        let table = DynamicTable { admit_after: 3, expire_after_steps: Some(9), expire_after_secs: None };
+        let dynamic = VariableSpec { access: Access::Dynamic(table), ..spec.clone() };
+        let wire = vec![variable_to_wire(&spec), variable_to_wire(&dynamic)];
+        assert_eq!(variables_from_wire(wire), Ok(vec![spec, dynamic]));
         let schedule = serde_json::json!({
             "kind": "adam", "lazy": true, "beta1": 0.5,
             "learning_rate": {"kind": "piecewise_constant", "boundaries": [10.0], "values": [0.5, 0.25]},
@@ -270,15 +299,32 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_beyond_the_address_space_is_refused() {
+    fn shapes_and_tables_out_of_range_are_refused() {
         let wire = v1::Variable {
             name: "huge".into(),
             shape: vec![u64::MAX, 2],
             access: v1::Access::Rows.into(),
             initializer: Some(configuration_to_wire(&Initializer::Zeros)),
             optimizer_group: "dnn".into(),
+            dynamic: None,
         };
-        assert_eq!(variables_from_wire(vec![wire]).unwrap_err().field, "variable.shape");
+        let table = v1::DynamicTable { admit_after: 1, ..v1::DynamicTable::default() };
+        let dynamic = |shape: Vec<u64>, admit_after| v1::Variable {
+            shape,
+            access: v1::Access::Dynamic.into(),
+            dynamic: Some(v1::DynamicTable { admit_after, ..table }),
+            ..wire.clone()
+        };
+        let lacking = v1::Variable { access: v1::Access::Dynamic.into(), shape: vec![1], ..wire.clone() };
+        for (variable, field) in [
+            (dynamic(vec![1 << 32, 2], 1), "variable.shape"),
+            (dynamic(vec![0, 2], 1), "variable.shape"),
+            (dynamic(vec![4, 2], 0), "variable.dynamic.admit_after"),
+            (lacking, "variable.dynamic"),
+            (wire, "variable.shape"),
+        ] {
+            assert_eq!(variables_from_wire(vec![variable]).unwrap_err().field, field);
+        }
     }
 
     #[test]

@@ -7,6 +7,10 @@ use std::time::Duration;
 pub const TENSOR_MESSAGE_BYTES_MAX: usize = 256 << 20;
 /// Largest message of the session service, in bytes.
 pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Most ids of one id set: 32 MiB of them.
+pub const IDS_MAX: usize = 4 << 20;
+/// Most rows of a dynamic table: places of rows are 32 bits wide.
+pub const DYNAMIC_ROWS_MAX: usize = u32::MAX as usize;
 /// Most variables of a model.
 pub const VARIABLES_MAX: usize = 100_000;
 /// Longest variable name, in bytes.

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use crate::limits::IDS_MAX;
+
 #[cfg(target_endian = "big")]
 compile_error!("payloads are the memory of a little-endian machine");
 
@@ -36,6 +38,25 @@ pub fn rows(bytes: &[u8]) -> Result<Vec<u32>, LengthError> {
     let mut rows = vec![0_u32; bytes.len() / 4];
     bytemuck::cast_slice_mut(&mut rows).copy_from_slice(bytes);
     Ok(rows)
+}
+
+/// Returns the bytes of `ids`.
+pub fn id_bytes(ids: &[u64]) -> &[u8] {
+    bytemuck::cast_slice(ids)
+}
+
+/// Returns the ids in `bytes`.
+///
+/// # Errors
+/// The length is not a multiple of 8, or there are more than [`IDS_MAX`].
+pub fn ids(bytes: &[u8]) -> Result<Vec<u64>, LengthError> {
+    let expected = (bytes.len() / 8).min(IDS_MAX) * 8;
+    if bytes.len() != expected {
+        return Err(LengthError { given: bytes.len(), expected });
+    }
+    let mut ids = vec![0_u64; bytes.len() / 8];
+    bytemuck::cast_slice_mut(&mut ids).copy_from_slice(bytes);
+    Ok(ids)
 }
 
 /// Reads floats from the front of a payload.
@@ -84,11 +105,22 @@ mod tests {
     }
 
     #[test]
+    fn ids_survive_at_an_odd_address() {
+        let values = [0, 1 << 63, u64::MAX];
+        let mut shifted = vec![7_u8];
+        shifted.extend_from_slice(id_bytes(&values));
+        assert_eq!(ids(&shifted[1..]), Ok(values.to_vec()));
+    }
+
+    #[test]
     fn a_payload_of_the_wrong_length_is_refused() {
         assert_eq!(
             Reader::new(Bytes::from_static(&[0; 9]), 2).map(|_| ()),
             Err(LengthError { given: 9, expected: 8 })
         );
         assert_eq!(rows(&[0; 6]), Err(LengthError { given: 6, expected: 4 }));
+        assert_eq!(ids(&[0; 12]), Err(LengthError { given: 12, expected: 8 }));
+        let (most, given) = (IDS_MAX * 8, IDS_MAX * 8 + 8);
+        assert_eq!(ids(&vec![0; given]), Err(LengthError { given, expected: most }));
     }
 }

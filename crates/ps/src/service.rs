@@ -49,11 +49,25 @@ fn identity(identity: Option<v1::Identity>) -> Result<Identity, Status> {
     })
 }
 
-fn targets(whole: Vec<u32>, row_sets: &[v1::RowSet], rows: &[v1::SliceRows]) -> Result<ShardReads, Status> {
-    let row_sets =
-        row_sets.iter().map(|set| payload::rows(&set.rows)).collect::<Result<_, _>>().map_err(bad)?;
-    let rows = rows.iter().map(|rows| (rows.slice, rows.row_set as usize)).collect();
-    Ok(ShardReads { whole, rows, row_sets })
+/// What a message names, by kind.
+struct Named {
+    whole: Vec<u32>,
+    row_sets: Vec<v1::RowSet>,
+    rows: Vec<v1::SliceRows>,
+    id_sets: Vec<v1::IdSet>,
+    ids: Vec<v1::SliceIds>,
+}
+
+fn targets(named: Named) -> Result<ShardReads, Status> {
+    let row_sets = named.row_sets.iter().map(|set| payload::rows(&set.rows));
+    let id_sets = named.id_sets.iter().map(|set| payload::ids(&set.ids));
+    Ok(ShardReads {
+        whole: named.whole,
+        rows: named.rows.iter().map(|rows| (rows.slice, rows.row_set as usize)).collect(),
+        row_sets: row_sets.collect::<Result<_, _>>().map_err(bad)?,
+        ids: named.ids.iter().map(|ids| (ids.slice, ids.id_set as usize)).collect(),
+        id_sets: id_sets.collect::<Result<_, _>>().map_err(bad)?,
+    })
 }
 
 impl Service {
@@ -200,10 +214,11 @@ impl ParameterService for Service {
     async fn pull(&self, request: Request<v1::PullRequest>) -> Result<Response<v1::PullReply>, Status> {
         let (request, started) = (request.into_inner(), Instant::now());
         let identity = identity(request.identity)?;
-        let reads = targets(request.whole, &request.row_sets, &request.rows)?;
-        let ShardReads { whole, rows, row_sets } = &reads;
-        let (mut floats, reserve_step) = (Vec::new(), request.reserve_step);
-        let pull = Pull { whole, rows, row_sets, reserve_step };
+        let v1::PullRequest { whole, row_sets, rows, id_sets, ids, reserve_step, .. } = request;
+        let reads = targets(Named { whole, row_sets, rows, id_sets, ids })?;
+        let ShardReads { whole, rows, row_sets, ids, id_sets } = &reads;
+        let mut floats = Vec::new();
+        let pull = Pull { whole, rows, row_sets, ids, id_sets, reserve_step };
         let pulled = self.shard.store().pull(&identity, &pull, &mut floats);
         let pulled = pulled.map_err(|error| {
             self.telemetry.refusals.increment(1);
@@ -231,10 +246,11 @@ impl ParameterService for Service {
         let floats = request.payload.len() / 4;
         let mut values = vec![0.0; floats];
         payload::Reader::new(request.payload, floats).map_err(bad)?.read(&mut values);
+        let v1::PushRequest { whole, row_sets, rows, id_sets, ids, .. } = request;
         let gradients = ShardGradients {
             batch: BatchId { pass: batch.pass, shard: batch.shard, batch: batch.batch },
             pulled_version: request.pulled_version,
-            targets: targets(request.whole, &request.row_sets, &request.rows)?,
+            targets: targets(Named { whole, row_sets, rows, id_sets, ids })?,
             values,
         };
         let pushed = self.answer(self.shard.push(identity, &gradients).await)?;

@@ -48,6 +48,15 @@ impl Telemetry {
         describe_gauge!("trainyard_global_step", "Steps applied; on ps:0.");
         describe_gauge!("trainyard_ps_value_bytes", "Bytes of values and slots held.");
         describe_gauge!("trainyard_cluster_epoch", "Incarnation of the chief.");
+        describe_gauge!("trainyard_dynamic_rows", "Rows of a dynamic table in use here, by variable.");
+        describe_counter!(
+            "trainyard_dynamic_evicted_total",
+            "Rows of a dynamic table given up, by variable and reason: to make `room`, or unused for too long (`expired`)."
+        );
+        describe_counter!(
+            "trainyard_dynamic_gradients_dropped_total",
+            "Rows of gradients dropped since their ids had no row, by variable."
+        );
         Self {
             apply_seconds: histogram!("trainyard_ps_apply_seconds"),
             read_seconds: histogram!("trainyard_ps_read_seconds"),
@@ -66,5 +75,15 @@ impl Telemetry {
         gauge!("trainyard_global_step").set(status.global_step as f64);
         gauge!("trainyard_ps_value_bytes").set(status.value_bytes as f64);
         gauge!("trainyard_cluster_epoch").set(status.epoch as f64);
+        for table in &status.dynamic {
+            let variable = || ("variable", table.variable.clone());
+            gauge!("trainyard_dynamic_rows", &[variable()]).set(table.rows as f64);
+            for (reason, count) in [("room", table.evicted), ("expired", table.expired)] {
+                let labels = [variable(), ("reason", reason.to_owned())];
+                counter!("trainyard_dynamic_evicted_total", &labels).absolute(count);
+            }
+            counter!("trainyard_dynamic_gradients_dropped_total", &[variable()])
+                .absolute(table.gradients_dropped);
+        }
     }
 }

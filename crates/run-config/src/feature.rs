@@ -105,6 +105,20 @@ pub struct Numbers {
     pub default: Option<Vec<f32>>,
 }
 
+/// When the ids of a dynamic feature get rows of its tables, and when they lose them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct DynamicConfig {
+    /// Most rows of a table, over all parameter servers, at least 1; 1000000 by default. A full table gives the row
+    /// that is unused for longest to a new id.
+    pub rows_max: u32,
+    /// Which sighting of an id gives it a row, at least 1; 1 by default.
+    pub admit_after: u32,
+    /// Steps in which an id is not seen, after which its row is forgotten; absent = never.
+    pub expire_after_steps: Option<u64>,
+    /// Seconds of training in which an id is not seen, after which its row is forgotten; absent = never.
+    pub expire_after_secs: Option<u64>,
+}
+
 /// One key of a cross.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -168,6 +182,15 @@ pub enum FeatureKind {
         buckets: u32,
         /// Stands for an id out of range; absent = such an id is a bad row.
         default: Option<u32>,
+    },
+    /// A table without buckets: each value has a row to itself, made when it is seen. TensorFlow has no such column.
+    Dynamic {
+        /// Input column.
+        column: String,
+        /// Whether fields are whole numbers: 007 and 7 are then one value, and -1 is none.
+        integers: bool,
+        /// When values get and lose rows.
+        table: DynamicConfig,
     },
     /// `crossed_column`.
     Crossed {

@@ -344,6 +344,7 @@ fn every_key_is_in_the_page_of_configuration() {
         "input.label.",
         "feature.0.",
         "feature.1.",
+        "feature.2.",
         "model.",
         "model.linear_optimizer.",
         "model.dnn_optimizer.",
@@ -352,9 +353,11 @@ fn every_key_is_in_the_page_of_configuration() {
         "exporter.0.",
         "strategy.",
     ];
+    let dynamic = "[[feature]]\ncolumn = \"user\"\nkind = \"dynamic\"\nwide = true\n[model]";
+    let job = CENSUS.replacen("[model]", dynamic, 1);
     let mut keys = 0;
     for section in sections {
-        let problems = parse(CENSUS, &[&format!("{section}qqqqqqqq=1")]).unwrap_err();
+        let problems = parse(&job, &[&format!("{section}qqqqqqqq=1")]).unwrap_err();
         let help = problems
             .iter()
             .find_map(|problem| problem.help.as_deref().and_then(|help| help.strip_prefix("known: ")));

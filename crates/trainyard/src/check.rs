@@ -108,12 +108,14 @@ fn check_space<M: Model>(
         .iter()
         .map(|spec| {
             let slots = optimizers.get(&spec.optimizer_group).map_or(0, |config| config.slots().len());
+            // A dynamic table counts with all the rows that it may come to have.
             spec.len() as u64 * 4 * (1 + slots as u64)
         })
         .sum();
+    let most = if model.variables().iter().any(|spec| spec.dynamic().is_some()) { "at most " } else { "" };
     lines.push((
         "model".to_owned(),
-        format!("{} variables, a checkpoint is {bytes} bytes", model.variables().len()),
+        format!("{} variables, a checkpoint is {most}{bytes} bytes", model.variables().len()),
     ));
     let existing = job.model_dir.ancestors().find(|folder| folder.is_dir());
     let folder = existing.map_or(std::path::Path::new("."), |folder| folder);

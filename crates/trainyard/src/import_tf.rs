@@ -86,7 +86,8 @@ fn list(bundle: &Bundle, format: Format) -> Result<(), Diagnostic> {
 fn matches<M: Model>(bundle: &Bundle, model: &M, rename: &[(String, String)]) -> Vec<Match> {
     let rules = model.optimizers();
     let mut out = Vec::new();
-    for spec in model.variables() {
+    // TensorFlow has no dynamic tables: they start without rows.
+    for spec in model.variables().iter().filter(|spec| spec.dynamic().is_none()) {
         let renamed = rename.iter().find(|(ours, _)| *ours == spec.name);
         let name = renamed.map_or(spec.name.as_str(), |(_, theirs)| theirs);
         let found = find(bundle, spec, &[name.to_owned()]);

@@ -47,9 +47,16 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
     for spec in &manifest.variables {
         let parts = manifest.shards.iter().flat_map(|shard| &shard.tensors);
         let parts = parts.filter(|tensor| tensor.variable == spec.name && tensor.slot.is_none()).count();
+        let shape = match spec.dynamic() {
+            None => format!("{:?}", spec.shape),
+            Some(_) => {
+                let (used, most) = (newest.rows_used(&spec.name), spec.rows());
+                format!("[dynamic, {}]  {used} of {most} rows", spec.width())
+            }
+        };
         text.push_str(&format!(
-            "  {:width$}  f32{:?}  {} part(s)  {}\n",
-            spec.name, spec.shape, parts, spec.optimizer_group
+            "  {:width$}  f32{shape}  {parts} part(s)  {}\n",
+            spec.name, spec.optimizer_group
         ));
     }
     print(&text)

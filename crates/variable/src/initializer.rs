@@ -46,19 +46,40 @@ impl Initializer {
     pub fn fill(&self, seed: u64, name: &str, shape: &[usize], rows: Range<usize>, out: &mut [f32]) {
         let width = shape.iter().skip(1).product::<usize>();
         assert_eq!(out.len(), rows.len() * width, "an initializer fills whole rows");
+        let streams = rows.map(|row| row as u64);
+        self.fill_streams(&mut Self::random(seed, name), shape, streams, out);
+    }
+
+    /// Returns the generator of a variable's values. Each row has a stream of it to itself.
+    pub(crate) fn random(seed: u64, name: &str) -> ChaCha8Rng {
+        let mut key = Fingerprint::new();
+        key.write_u64(seed);
+        key.write(name.as_bytes());
+        ChaCha8Rng::seed_from_u64(key.finish())
+    }
+
+    /// Writes a row for each of `streams` into `out`.
+    pub(crate) fn fill_streams(
+        &self,
+        random: &mut ChaCha8Rng,
+        shape: &[usize],
+        streams: impl Iterator<Item = u64>,
+        out: &mut [f32],
+    ) {
+        let width = shape.iter().skip(1).product::<usize>();
         match *self {
             Self::Zeros => out.fill(0.0),
             Self::Constant { value } => out.fill(value),
             Self::Uniform { low, high } => {
-                draw(seed, name, rows, width, out, |random, _| low + (high - low) * unit(random));
+                draw(random, streams, width, out, |random, _| low + (high - low) * unit(random));
             }
             Self::GlorotUniform => {
                 let limit = (6.0 / fans(shape)).sqrt();
-                draw(seed, name, rows, width, out, |random, _| limit * (2.0 * unit(random) - 1.0));
+                draw(random, streams, width, out, |random, _| limit * (2.0 * unit(random) - 1.0));
             }
             Self::TruncatedNormal { stddev } => {
                 let mut spare = None;
-                draw(seed, name, rows, width, out, |random, first| {
+                draw(random, streams, width, out, |random, first| {
                     if first {
                         spare = None;
                     }
@@ -82,9 +103,8 @@ fn fans(shape: &[usize]) -> f32 {
 }
 
 fn draw(
-    seed: u64,
-    name: &str,
-    rows: Range<usize>,
+    random: &mut ChaCha8Rng,
+    streams: impl Iterator<Item = u64>,
     width: usize,
     out: &mut [f32],
     mut value: impl FnMut(&mut ChaCha8Rng, bool) -> f32,
@@ -92,14 +112,10 @@ fn draw(
     if width == 0 {
         return;
     }
-    let mut key = Fingerprint::new();
-    key.write_u64(seed);
-    key.write(name.as_bytes());
-    let mut random = ChaCha8Rng::seed_from_u64(key.finish());
-    for (row, values) in rows.zip(out.chunks_exact_mut(width)) {
-        random.set_stream(row as u64);
+    for (stream, values) in streams.zip(out.chunks_exact_mut(width)) {
+        random.set_stream(stream);
         random.set_word_pos(0);
-        values.iter_mut().enumerate().for_each(|(place, slot)| *slot = value(&mut random, place == 0));
+        values.iter_mut().enumerate().for_each(|(place, slot)| *slot = value(random, place == 0));
     }
 }
 

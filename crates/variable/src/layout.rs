@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::Fingerprint;
 use crate::partitioner::part_rows;
-use crate::{Access, Partitioner, Placement, VariableSpec};
+use crate::{Access, DynamicTable, Partitioner, Placement, VariableSpec, ids_of_rows};
 
 /// One slice of one variable, and the server that holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct Slice {
     pub variable: usize,
     /// Which part of the variable this is, from 0.
     pub part: usize,
-    /// Rows of the variable that it holds.
+    /// Rows of the variable that it holds. Of a dynamic table: its share of the rows that there may be.
     pub rows: Range<usize>,
     /// Values in a row.
     pub width: usize,
@@ -27,6 +27,11 @@ impl Slice {
     /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.rows.len() * self.width
+    }
+
+    /// Returns the ids of a dynamic table of `rows_max` rows that it holds.
+    pub fn ids(&self, rows_max: usize) -> Range<u128> {
+        ids_of_rows(&self.rows, rows_max)
     }
 
     /// Returns whether it holds no value.
@@ -50,7 +55,7 @@ pub struct Layout {
 impl Layout {
     /// Cuts `variables` with `partitioner` and places the slices on `num_ps` servers, at least one.
     ///
-    /// Scalars (shape `[]`) are one slice. Round robin gives its first turn to the global step, as TensorFlow does,
+    /// Scalars (shape `[]`) are one slice; every server holds a slice of every dynamic table. Round robin gives its first turn to the global step, as TensorFlow does,
     /// which lives on `ps:0`.
     pub fn new(
         variables: &[VariableSpec],
@@ -63,15 +68,20 @@ impl Layout {
         let (mut load, mut turn) = (vec![0_usize; num_ps], 1_usize);
         for (variable, spec) in variables.iter().enumerate() {
             starts.push(slices.len());
-            let parts = partitioner.num_slices(spec.rows(), spec.width() * 4);
+            let parts = match spec.dynamic() {
+                Some(_) => num_ps,
+                None => partitioner.num_slices(spec.rows(), spec.width() * 4),
+            };
             for part in 0..parts {
                 let rows = part_rows(spec.rows(), parts, part);
                 let bytes = rows.len() * spec.width() * 4;
                 let ps = match placement {
+                    _ if spec.dynamic().is_some() => part,
                     Placement::RoundRobin => turn % num_ps,
                     Placement::Greedy => (0..num_ps).min_by_key(|&ps| load[ps]).unwrap_or(0),
                 };
-                (load[ps], turn) = (load[ps] + bytes, turn + 1);
+                load[ps] += bytes;
+                turn += usize::from(spec.dynamic().is_none());
                 slices.push(Slice { variable, part, rows, width: spec.width(), ps });
             }
         }
@@ -96,7 +106,15 @@ impl Layout {
         for spec in variables {
             hash.write(spec.name.as_bytes());
             hash.write(spec.optimizer_group.as_bytes());
-            hash.write_u64(u64::from(spec.access == Access::Rows));
+            match spec.access {
+                Access::Whole => hash.write_u64(0),
+                Access::Rows => hash.write_u64(1),
+                Access::Dynamic(DynamicTable { admit_after, expire_after_steps, expire_after_secs }) => {
+                    let never = |after: Option<u64>| after.unwrap_or(0);
+                    let rule = [2, admit_after.into(), never(expire_after_steps), never(expire_after_secs)];
+                    rule.into_iter().for_each(|value| hash.write_u64(value));
+                }
+            }
             spec.shape.iter().for_each(|&dimension| hash.write_u64(dimension as u64));
         }
         for slice in &self.slices {
@@ -156,6 +174,25 @@ mod tests {
     }
 
     #[test]
+    fn every_server_holds_a_slice_of_every_dynamic_table() {
+        let dynamic =
+            |rows| VariableSpec { access: Access::Dynamic(DynamicTable::KEEP_ALL), ..spec("d", &[rows, 2]) };
+        let specs = [spec("a", &[5]), dynamic(10), spec("b", &[5]), dynamic(2)];
+        for placement in [Placement::RoundRobin, Placement::Greedy] {
+            let layout = Layout::new(&specs, Partitioner::Fixed { num_shards: 1 }, placement, 3);
+            for variable in [1, 3] {
+                let slices = &layout.slices[layout.of_variable(variable)];
+                assert_eq!(slices.iter().map(|slice| slice.ps).collect::<Vec<_>>(), [0, 1, 2]);
+                let rows_max = specs[variable].rows();
+                assert_eq!(slices.iter().map(|slice| slice.rows.len()).sum::<usize>(), rows_max);
+                let ids: Vec<_> = slices.iter().map(|slice| slice.ids(rows_max)).collect();
+                assert_eq!((ids[0].start, ids[2].end), (0, 1 << 64));
+                assert!(ids.windows(2).all(|pair| pair[0].end == pair[1].start), "{ids:?}");
+            }
+        }
+    }
+
+    #[test]
     fn fingerprint_tells_other_models_and_clusters_apart() {
         let (one, two) = ([spec("a", &[4, 2])], [spec("a", &[4, 3])]);
         let print = |specs: &[VariableSpec], num_ps| {
@@ -164,5 +201,9 @@ mod tests {
         };
         assert_eq!(print(&one, 2), print(&one, 2));
         assert!(print(&one, 2) != print(&two, 2) && print(&one, 2) != print(&one, 1));
+        let table = DynamicTable { admit_after: 2, ..DynamicTable::KEEP_ALL };
+        let [keep, admit] = [DynamicTable::KEEP_ALL, table]
+            .map(|table| [VariableSpec { access: Access::Dynamic(table), ..spec("a", &[4, 2]) }]);
+        assert!(print(&keep, 2) != print(&admit, 2));
     }
 }

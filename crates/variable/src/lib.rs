@@ -3,7 +3,9 @@
 //! This crate exists so that a model, the parameter servers and a checkpoint can speak of the same variable
 //! without one of them holding the other. It has no storage and no network.
 
+mod dynamic_table;
 mod fingerprint;
+mod initial_rows;
 mod initializer;
 mod layout;
 mod partitioner;
@@ -11,6 +13,8 @@ mod placement;
 mod spec;
 mod transfer;
 
+pub use dynamic_table::{Candidate, DynamicRows, DynamicTable, Idle, ids_of_rows};
+pub use initial_rows::InitialRows;
 pub use initializer::Initializer;
 pub use layout::{Layout, Slice};
 pub use partitioner::Partitioner;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Initializer;
+use crate::{DynamicTable, Initializer};
 
 /// How a step reads a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -12,28 +12,38 @@ pub enum Access {
     Whole,
     /// A step reads and updates the rows that its batch names (an embedding table).
     Rows,
+    /// A step reads and updates the rows of the ids that its batch names; ids get and lose rows as training goes on.
+    Dynamic(DynamicTable),
 }
 
 /// Describes one variable: its name, shape, first values and the optimizer that updates it.
 ///
 /// A variable is a row-major `f32` matrix of `shape[0]` rows; a vector of `n` values has shape `[n]` and rows of
-/// width 1, a scalar has shape `[]` and one row. Names are TensorFlow's, for example `dnn/hiddenlayer_0/kernel`.
+/// width 1, a scalar has shape `[]` and one row. A dynamic table has at most `shape[0]` rows. Names are TensorFlow's, for example `dnn/hiddenlayer_0/kernel`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VariableSpec {
     /// Unique within a model; 1 to 255 characters of `[A-Za-z0-9._/-]`.
     pub name: String,
     /// Dimensions, outermost first.
     pub shape: Vec<usize>,
-    /// Whether steps read it whole or by row.
+    /// Whether steps read it whole, by row or by id.
     pub access: Access,
-    /// First values, a pure function of (seed, name, row).
+    /// First values, a pure function of (seed, name, row or id).
     pub initializer: Initializer,
     /// Names an entry of the model's optimizers, for example `linear` or `dnn`.
     pub optimizer_group: String,
 }
 
 impl VariableSpec {
-    /// Returns the number of rows: the first dimension, 1 for a scalar.
+    /// Returns the rule of a dynamic table.
+    pub fn dynamic(&self) -> Option<DynamicTable> {
+        match self.access {
+            Access::Dynamic(table) => Some(table),
+            Access::Whole | Access::Rows => None,
+        }
+    }
+
+    /// Returns the number of rows: the first dimension, 1 for a scalar. Of a dynamic table it is the most there may be.
     pub fn rows(&self) -> usize {
         self.shape.first().copied().unwrap_or(1)
     }

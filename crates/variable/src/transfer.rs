@@ -1,4 +1,4 @@
-//! What a step moves: which rows it reads, the values that come back, the gradients that go out.
+//! What a step moves: which rows and ids it reads, the values that come back, the gradients that go out.
 //!
 //! All three are parallel to the model's list of variables, so an index is the only name that travels.
 
@@ -14,6 +14,9 @@ pub enum Read {
     /// These rows, each at most once, in ascending order. Two variables that share the same `Arc` are read at the
     /// same rows, and the rows travel once.
     Rows(Arc<[u32]>),
+    /// The rows of these ids of a dynamic table, each at most once, in ascending order; shared as rows are. An id
+    /// without a row reads the first values that a row of it would have.
+    Ids(Arc<[u64]>),
 }
 
 /// What a step reads, one entry per variable of the model.

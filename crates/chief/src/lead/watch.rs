@@ -148,6 +148,7 @@ fn look_at_server<M: Model>(
         return Some(Seen::Lost(format!("{name} was restarted")));
     }
     *incarnation = Some(status.incarnation);
+    run.server_bytes[ps] = status.store.value_bytes;
     if ps == 0 {
         run.global_step = status.store.global_step;
         run.telemetry.global_step.set(run.global_step as f64);
@@ -223,7 +224,8 @@ impl<M: Model> Lead<M> {
             run: &job.run,
             telemetry: &run.telemetry,
         };
-        let step = saver.save(self.identity(run), run.global_step, run.value_bytes).await?;
+        let bytes = run.value_bytes.max(run.server_bytes.iter().sum());
+        let step = saver.save(self.identity(run), run.global_step, bytes).await?;
         (run.saved_step, run.saved_at) = (Some(step), Instant::now());
         Ok(())
     }

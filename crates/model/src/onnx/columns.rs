@@ -86,7 +86,10 @@ impl Builder<'_> {
             FeatureKind::Identity { buckets, default, .. } => {
                 self.identity(&scope, &given, *buckets, *default)
             }
-            FeatureKind::Numeric(_) | FeatureKind::Hashed { .. } | FeatureKind::Crossed { .. } => given,
+            FeatureKind::Numeric(_)
+            | FeatureKind::Hashed { .. }
+            | FeatureKind::Crossed { .. }
+            | FeatureKind::Dynamic { .. } => given,
         };
         let weights = column.weights_field().map(|field| self.given[self.inputs.fields[&field]].clone());
         let bag = self.masked(&scope, &ids, weights, single);

@@ -1,7 +1,7 @@
 //! Which features ONNX cannot say.
 
 use trainyard_feature_column::FeatureColumns;
-use trainyard_run_config::{ExportFormat, FeatureKind, Job};
+use trainyard_run_config::{ExportFormat, ExporterConfig, FeatureKind, Job};
 
 use crate::Error;
 
@@ -29,8 +29,26 @@ pub(super) fn refuse(columns: &FeatureColumns, exporter: Option<&str>) -> Result
     }
 }
 
+/// Refuses dynamic columns, also where hashed ones are taken as ids: what row an id has is not known before the
+/// checkpoint is, and changes with it.
+pub(super) fn refuse_dynamic(columns: &FeatureColumns, exporter: Option<&str>) -> Result<(), Error> {
+    let used = columns.categorical.iter().filter(|column| column.wide || column.deep.is_some());
+    let mut features: Vec<String> =
+        used.filter(|column| column.dynamic().is_some()).map(|column| column.name.clone()).collect();
+    features.dedup();
+    match features.is_empty() {
+        true => Ok(()),
+        false => Err(Error::DynamicInOnnx { features, exporter: exporter.map(str::to_owned) }),
+    }
+}
+
 /// Refuses a job with an exporter that could never write its graph: better now than after hours of training.
 pub(crate) fn check_exporters(job: &Job, columns: &FeatureColumns) -> Result<(), Error> {
+    let onnx = |exporter: &&ExporterConfig| exporter.form.formats.contains(&ExportFormat::Onnx);
+    job.exporters
+        .iter()
+        .filter(onnx)
+        .try_for_each(|exporter| refuse_dynamic(columns, Some(&exporter.name)))?;
     let exporters = job.exporters.iter().map(|exporter| (exporter, &exporter.form));
     let mut strict =
         exporters.filter(|(_, form)| form.formats.contains(&ExportFormat::Onnx) && !form.hashed_as_ids);

@@ -11,6 +11,7 @@ use crate::{Canned, Error};
 /// Returns the rows of a batch: a list of values for each input of the graph and, by `<feature>/ids`, the ids of each
 /// categorical feature that is no such input.
 pub(crate) fn rows(canned: &Canned, batch: &Batch) -> Result<Vec<GraphRow>, Error> {
+    hashing::refuse_dynamic(&canned.columns, None)?;
     let inputs = Inputs::new(canned);
     let features = canned.columns.transform(batch)?;
     let row = |row: usize| {

@@ -93,6 +93,7 @@ impl Trained {
                 |((read, spec), all)| match read {
                     Read::Whole => all.clone(),
                     Read::Nothing => Vec::new(),
+                    Read::Ids(_) => unreachable!("TensorFlow has no dynamic tables"),
                     Read::Rows(rows) => {
                         let width = spec.width();
                         rows.iter().flat_map(|row| all[*row as usize * width..][..width].to_vec()).collect()
@@ -118,7 +119,7 @@ impl Trained {
                 Read::Rows(rows) => {
                     rule.apply_rows(self.step, spec.width(), rows, values, &mut slots, gradient)
                 }
-                Read::Nothing => {}
+                Read::Nothing | Read::Ids(_) => {}
             }
         }
         outcome.loss

@@ -1,36 +1,61 @@
-//! Filling slices with their first values.
+//! Building what a store holds, from first values or from a checkpoint.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
-use trainyard_variable::VariableSpec;
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_variable::{Idle, VariableSpec};
 
 use super::Prepare;
 use crate::Error;
+use crate::dynamic::DynamicSlice;
+use crate::recency::Moment;
 use crate::slice::{Slice, SliceValues};
 
+/// Slices, by number.
+#[derive(Default)]
+pub(super) struct Built {
+    pub(super) slices: Vec<(u32, Slice)>,
+    pub(super) tables: Vec<(u32, DynamicSlice)>,
+}
+
 /// Builds every slice, on as many threads as the machine has cores: a large table takes a while to fill.
-pub(super) fn build_slices(prepare: &Prepare<'_>) -> Result<Vec<(u32, Slice)>, Error> {
+pub(super) fn build_slices(prepare: &Prepare<'_>, now: Moment) -> Result<Built, Error> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let build = || {
-        let mut built = Vec::new();
+        let mut built = Built::default();
         while let Some((number, slice)) = prepare.slices.get(next.fetch_add(1, Ordering::Relaxed)) {
-            built.push((*number, build_slice(prepare, slice)?));
+            let (spec, optimizer) = described(prepare, slice)?;
+            if spec.dynamic().is_some() {
+                built.tables.push((*number, build_table(prepare, slice, spec, optimizer, now)?));
+            } else {
+                built.slices.push((*number, build_slice(prepare, slice, spec, optimizer)?));
+            }
         }
         Ok(built)
     };
-    let parts: Vec<Result<Vec<(u32, Slice)>, Error>> = std::thread::scope(|scope| {
+    let parts: Vec<Result<Built, Error>> = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(build)).collect();
         let joined = handles.into_iter().map(|handle| handle.join());
         joined
             .map(|part| part.unwrap_or_else(|_| Err(Error::BadRequest("a slice could not be built".into()))))
             .collect()
     });
-    Ok(parts.into_iter().collect::<Result<Vec<_>, Error>>()?.into_iter().flatten().collect())
+    let mut built = Built::default();
+    for part in parts {
+        let mut part = part?;
+        built.slices.append(&mut part.slices);
+        built.tables.append(&mut part.tables);
+    }
+    Ok(built)
 }
 
-fn build_slice(prepare: &Prepare<'_>, slice: &trainyard_variable::Slice) -> Result<Slice, Error> {
+/// What a slice is of, and the rule that updates it.
+fn described<'a>(
+    prepare: &'a Prepare<'_>,
+    slice: &trainyard_variable::Slice,
+) -> Result<(&'a VariableSpec, OptimizerConfig), Error> {
     let spec: &VariableSpec = prepare.variables.get(slice.variable).ok_or_else(|| {
         Error::BadRequest(format!("slice names variable {}, which does not exist", slice.variable))
     })?;
@@ -41,13 +66,47 @@ fn build_slice(prepare: &Prepare<'_>, slice: &trainyard_variable::Slice) -> Resu
             spec.name
         ))
     })?;
+    Ok((spec, optimizer))
+}
+
+fn build_table(
+    prepare: &Prepare<'_>,
+    slice: &trainyard_variable::Slice,
+    spec: &VariableSpec,
+    optimizer: OptimizerConfig,
+    now: Moment,
+) -> Result<DynamicSlice, Error> {
+    let (slots, ids) = (optimizer.slots(), slice.ids(spec.rows()));
+    let rows = match (&prepare.restore, prepare.given(&spec.name)) {
+        (Some(restore), _) => {
+            let names: Vec<&str> = slots.iter().map(|slot| slot.name).collect();
+            Some(restore.source.read_dynamic(&spec.name, &names, ids).map_err(Error::Restore)?)
+        }
+        // Another run's rows: as if they had just been seen, with slots that have seen nothing.
+        (None, Some((source, name))) => {
+            let mut rows = source.read_dynamic(name, &[], ids).map_err(Error::Restore)?;
+            rows.slots = slots.iter().map(|slot| vec![slot.initial; rows.values.len()]).collect();
+            rows.idle.fill(Idle::default());
+            rows.candidates.clear();
+            Some(rows)
+        }
+        (None, None) => None,
+    };
+    DynamicSlice::new(spec, slice, optimizer, prepare.seed, now, rows)
+}
+
+fn build_slice(
+    prepare: &Prepare<'_>,
+    slice: &trainyard_variable::Slice,
+    spec: &VariableSpec,
+    optimizer: OptimizerConfig,
+) -> Result<Slice, Error> {
     let length = slice.rows.len() * slice.width;
     let mut values = vec![0.0; length];
     let mut slots: Vec<Vec<f32>> = Vec::new();
     match &prepare.restore {
         None => {
-            let first = prepare.first_values.as_ref();
-            match first.and_then(|first| Some((first.source, first.names.get(&spec.name)?))) {
+            match prepare.given(&spec.name) {
                 Some((source, name)) => {
                     source.read(name, None, slice.rows.clone(), &mut values).map_err(Error::Restore)?;
                 }

@@ -5,9 +5,9 @@ use std::fmt;
 use std::ops::Range;
 
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_variable::{Slice, VariableSpec};
+use trainyard_variable::{DynamicRows, Slice, VariableSpec};
 
-use crate::{BatchId, SliceValues, Ticket};
+use crate::{BatchId, DynamicStatus, SliceValues, Ticket};
 
 /// What a parameter server is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub struct Status {
     pub global_step: u64,
     /// Bytes of values and slots.
     pub value_bytes: u64,
+    /// Its slices of dynamic tables; not told on the wire.
+    pub dynamic: Vec<DynamicStatus>,
 }
 
 /// A chief's claim.
@@ -67,6 +69,12 @@ pub trait TensorSource: Sync {
         rows: Range<usize>,
         out: &mut [f32],
     ) -> Result<(), String>;
+
+    /// Reads the rows of a dynamic table whose ids lie in `ids`, with these slots, in ascending order of id.
+    ///
+    /// # Errors
+    /// Says what is missing or damaged, and in which file.
+    fn read_dynamic(&self, variable: &str, slots: &[&str], ids: Range<u128>) -> Result<DynamicRows, String>;
 }
 
 /// How far the training data of one shard has been applied.
@@ -133,8 +141,16 @@ pub struct Prepare<'a> {
     pub first_values: Option<FirstValues<'a>>,
 }
 
+impl<'a> Prepare<'a> {
+    /// Returns the checkpoint that gives a variable its first values, and the variable's name there.
+    pub(super) fn given(&self, variable: &str) -> Option<(&'a dyn TensorSource, &str)> {
+        let first = self.first_values.as_ref()?;
+        Some((first.source, first.names.get(variable)?))
+    }
+}
+
 /// A read.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Pull<'a> {
     /// Slices read whole.
     pub whole: &'a [u32],
@@ -142,6 +158,10 @@ pub struct Pull<'a> {
     pub rows: &'a [(u32, usize)],
     /// Rows of the variable, ascending, each once.
     pub row_sets: &'a [Vec<u32>],
+    /// (slice of a dynamic table, index into `id_sets`), each slice at most once.
+    pub ids: &'a [(u32, usize)],
+    /// Ids, ascending, each once.
+    pub id_sets: &'a [Vec<u64>],
     /// Whether the right to push a step is asked for.
     pub reserve_step: bool,
 }
@@ -170,7 +190,11 @@ pub struct Push<'a> {
     pub rows: &'a [(u32, usize)],
     /// Rows of the variable, ascending, each once.
     pub row_sets: &'a [Vec<u32>],
-    /// Gradients, end to end: first of the whole slices, then of the rows.
+    /// (slice of a dynamic table, index into `id_sets`), each slice at most once.
+    pub ids: &'a [(u32, usize)],
+    /// Ids, ascending, each once.
+    pub id_sets: &'a [Vec<u64>],
+    /// Gradients, end to end: first of the whole slices, then of the rows, then of the ids.
     pub gradients: &'a [f32],
 }
 
@@ -204,6 +228,21 @@ pub struct SnapshotSlice {
     pub values: SliceValues,
 }
 
+/// A copy of one slice of a dynamic table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SnapshotTable {
+    /// Name of the variable.
+    pub variable: String,
+    /// Part of the variable.
+    pub part: usize,
+    /// Values in a row.
+    pub width: usize,
+    /// Names of the slots.
+    pub slot_names: Vec<&'static str>,
+    /// Ids, values and slots.
+    pub rows: DynamicRows,
+}
+
 /// A copy of a store at one instant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
@@ -215,4 +254,6 @@ pub struct Snapshot {
     pub positions: Vec<ShardPosition>,
     /// Slices, by number.
     pub slices: Vec<SnapshotSlice>,
+    /// Slices of dynamic tables, by number.
+    pub tables: Vec<SnapshotTable>,
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_variable::{Access, Initializer, Slice, VariableSpec};
+use trainyard_variable::{Access, DynamicRows, Initializer, Slice, VariableSpec};
 
 use crate::*;
+
+mod dynamic;
 
 const CLUSTER: u128 = 7;
 const FINGERPRINT: u64 = 0xfeed;
@@ -64,19 +66,27 @@ fn open_store(global_step_max: u64) -> Store {
 
 fn read(store: &Store, identity: &Identity) -> Vec<f32> {
     let mut out = Vec::new();
-    let pull = Pull { whole: &[0], rows: &[(2, 0)], row_sets: &[vec![2, 3]], reserve_step: false };
+    let pull = Pull { whole: &[0], rows: &[(2, 0)], row_sets: &[vec![2, 3]], ..Pull::default() };
     store.pull(identity, &pull, &mut out).unwrap();
     out
 }
 
 fn reserve(store: &Store, identity: &Identity) -> Ticket {
-    let pull = Pull { whole: &[], rows: &[], row_sets: &[], reserve_step: true };
+    let pull = Pull { reserve_step: true, ..Pull::default() };
     store.pull(identity, &pull, &mut Vec::new()).unwrap().ticket
 }
 
 fn push(store: &Store, identity: &Identity, batch: BatchId, gradients: &[f32]) -> Result<Pushed, Error> {
-    let push =
-        Push { batch, pulled_version: 0, whole: &[0], rows: &[(2, 0)], row_sets: &[vec![3]], gradients };
+    let push = Push {
+        batch,
+        pulled_version: 0,
+        whole: &[0],
+        rows: &[(2, 0)],
+        row_sets: &[vec![3]],
+        ids: &[],
+        id_sets: &[],
+        gradients,
+    };
     store.push(identity, &push)
 }
 
@@ -108,8 +118,16 @@ fn a_rule_that_moves_all_rows_moves_those_of_parts_that_a_batch_does_not_name() 
     step(&store, &worker(0, 1, 1), batch(0, 0), &[0.0, 0.0, 1.0, 1.0]).unwrap();
     let before = read(&store, &worker(0, 1, 0));
     assert_eq!(reserve(&store, &worker(0, 1, 2)), Ticket::Granted);
-    let nothing =
-        Push { batch: batch(0, 1), pulled_version: 1, whole: &[], rows: &[], row_sets: &[], gradients: &[] };
+    let nothing = Push {
+        batch: batch(0, 1),
+        pulled_version: 1,
+        whole: &[],
+        rows: &[],
+        row_sets: &[],
+        ids: &[],
+        id_sets: &[],
+        gradients: &[],
+    };
     store.push(&worker(0, 1, 2), &nothing).unwrap();
     let after = read(&store, &worker(0, 1, 0));
     // Row 3 has a first moment, row 2 has none.
@@ -210,6 +228,8 @@ fn bad_rows_and_lengths_change_nothing() {
         whole: &[0],
         rows: &[(2, 0)],
         row_sets: &[vec![3]],
+        ids: &[],
+        id_sets: &[],
         gradients: &[1.0; 4],
     };
     let bad = [
@@ -289,6 +309,17 @@ impl TensorSource for Copied {
         assert_eq!((slice.rows.clone(), slot), (rows, None), "SGD has no slots");
         out.copy_from_slice(&slice.values.values);
         Ok(())
+    }
+
+    fn read_dynamic(
+        &self,
+        variable: &str,
+        slots: &[&str],
+        ids: std::ops::Range<u128>,
+    ) -> Result<DynamicRows, String> {
+        let table = self.0.tables.iter().find(|table| table.variable == variable).ok_or("no such table")?;
+        assert_eq!((table.slot_names.as_slice(), ids), (slots, 0..1 << 64));
+        Ok(table.rows.clone())
     }
 }
 

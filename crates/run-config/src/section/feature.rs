@@ -1,6 +1,7 @@
 //! `[[feature]]`: the feature columns.
 
 mod cross;
+mod dynamic;
 mod numbers;
 mod part;
 mod vocabulary;
@@ -22,15 +23,17 @@ enum Kind {
     Hashed,
     Vocabulary,
     Identity,
+    Dynamic,
     Crossed,
 }
 
-const KINDS: [(&str, Kind); 6] = [
+const KINDS: [(&str, Kind); 7] = [
     ("numeric", Kind::Numeric),
     ("bucketized", Kind::Bucketized),
     ("hashed", Kind::Hashed),
     ("vocabulary", Kind::Vocabulary),
     ("identity", Kind::Identity),
+    ("dynamic", Kind::Dynamic),
     ("crossed", Kind::Crossed),
 ];
 
@@ -117,6 +120,7 @@ fn read(path: &Path, section: &Section<'_>, model: Option<ModelKind>) -> Option<
         ]);
         section.know(&["oov_buckets", "default", "normalizer", "mean", "stddev", "shape", "separator"]);
         section.know(&["weights", "integers", "hash_key", "size"]);
+        section.know(&["rows_max", "admit_after", "expire_after_steps", "expire_after_secs"]);
         return None;
     };
     // Everything is read before anything is given up, so that every mistake is told and no key is overlooked.
@@ -162,7 +166,8 @@ fn default_name(kind: &FeatureKind, weights: Option<&str>) -> String {
         FeatureKind::Numeric(numbers) => numbers.column.clone(),
         FeatureKind::Hashed { column, .. }
         | FeatureKind::Vocabulary { column, .. }
-        | FeatureKind::Identity { column, .. } => column.clone(),
+        | FeatureKind::Identity { column, .. }
+        | FeatureKind::Dynamic { column, .. } => column.clone(),
     };
     match weights {
         Some(weights) => format!("{name}_weighted_by_{weights}"),
@@ -263,6 +268,10 @@ fn read_kinds(
             }
             let identity = |(column, buckets)| FeatureKind::Identity { column, buckets, default };
             Some(columns.zip(buckets).map(identity).collect())
+        }
+        Kind::Dynamic => {
+            let said = dynamic::read(section)?;
+            Some(columns.map(|column| said.of(column)).collect())
         }
         Kind::Crossed => {
             let hash_key = section.integer("hash_key", 0..=u64::MAX);

@@ -3,12 +3,14 @@
 use std::time::SystemTime;
 
 use trainyard_checkpoint::{
-    Manifest, ShardState, SliceView, abandon, begin, claim_epoch, cluster_id, commit, list, write_shard,
+    Manifest, ShardState, SliceView, TableView, abandon, begin, claim_epoch, cluster_id, commit, list,
+    write_shard,
 };
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Model;
 use trainyard_run_config::Job;
 use trainyard_tensor_bundle::Bundle;
+use trainyard_variable::{DynamicRows, VariableSpec};
 
 use super::{Found, Match, global_step};
 use crate::output::print;
@@ -74,6 +76,7 @@ pub(super) fn write<M: Model>(
     let slices: Vec<SliceView<'_>> = model
         .variables()
         .iter()
+        .filter(|spec| spec.dynamic().is_none())
         .map(|spec| {
             let own = || reads.iter().filter(|read| read.of.variable == spec.name);
             let values =
@@ -89,6 +92,26 @@ pub(super) fn write<M: Model>(
             }
         })
         .collect();
+    let slot_names = |group: &str| -> Vec<&'static str> {
+        rules.get(group).map(|rule| rule.slots().iter().map(|slot| slot.name).collect()).unwrap_or_default()
+    };
+    let dynamic = model.variables().iter().filter(|spec| spec.dynamic().is_some());
+    let empty: Vec<(&VariableSpec, DynamicRows)> = dynamic
+        .map(|spec| {
+            let slots = vec![Vec::new(); slot_names(&spec.optimizer_group).len()];
+            (spec, DynamicRows { slots, ..DynamicRows::default() })
+        })
+        .collect();
+    let tables: Vec<TableView<'_>> = empty
+        .iter()
+        .map(|(spec, rows)| TableView {
+            variable: &spec.name,
+            part: 0,
+            width: spec.width(),
+            slot_names: slot_names(&spec.optimizer_group),
+            rows,
+        })
+        .collect();
     let bytes = reads.iter().map(|read| read.values.len() as u64 * 4).sum();
     let temporary = begin(folder, step, "import", bytes)?;
     let written = || -> Result<_, Diagnostic> {
@@ -96,10 +119,11 @@ pub(super) fn write<M: Model>(
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let mut manifest = Manifest::new(format!("{id:032x}"), claim_epoch(folder)?, step, now);
         let state = ShardState { ps: 0, num_ps: 1, version: step, positions: Vec::new() };
-        manifest.shards.push(write_shard(&temporary, &state, &slices)?);
+        manifest.shards.push(write_shard(&temporary, &state, &slices, &tables)?);
         manifest.num_ps = 1;
         manifest.variables = model.variables().to_vec();
         manifest.optimizers = rules.clone();
+        manifest.seed = job.run.seed;
         Ok(commit(folder, &temporary, &manifest)?)
     };
     let checkpoint = written().inspect_err(|_| abandon(&temporary))?;

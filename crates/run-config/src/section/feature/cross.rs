@@ -73,6 +73,15 @@ fn settle_key(
             let problem = Diagnostic::error(Code::E1006, message);
             fail(root, name, problem.help(format!("cross its text, `{name}`: hashing twice collides more")));
         }
+        (CrossKey::Ids(_), Some(FeatureKind::Dynamic { .. })) => {
+            let message = format!("a cross cannot hold the ids of the dynamic feature `{name}`");
+            let problem = Diagnostic::error(Code::E1006, message);
+            fail(
+                root,
+                name,
+                problem.help(format!("cross its values, `{name}`: they are hashed all the same")),
+            );
+        }
         (CrossKey::Ids(_), None) => {
             let message = format!("a cross names the ids of feature `{name}`, which does not exist");
             let problem = Diagnostic::error(Code::E1006, message);
@@ -99,12 +108,17 @@ fn settle_key(
             Some(
                 FeatureKind::Identity { column, .. }
                 | FeatureKind::Hashed { column, integers: true, .. }
+                | FeatureKind::Dynamic { column, integers: true, .. }
                 | FeatureKind::Vocabulary { column, integers: true, .. },
             ),
         ) => out.push(CrossKey::Int(column.clone())),
         (
             CrossKey::Text(_),
-            Some(FeatureKind::Hashed { column, .. } | FeatureKind::Vocabulary { column, .. }),
+            Some(
+                FeatureKind::Hashed { column, .. }
+                | FeatureKind::Vocabulary { column, .. }
+                | FeatureKind::Dynamic { column, .. },
+            ),
         ) => out.push(CrossKey::Text(column.clone())),
         _ => out.push(key.clone()),
     }

@@ -4,7 +4,7 @@ use trainyard_diagnostic::{Code, Diagnostic, Section, Value};
 
 use super::super::single;
 use super::Kind;
-use crate::{Combiner, Deep, Embedding, FeatureConfig, FeatureKind, ModelKind};
+use crate::{Combiner, Deep, DynamicConfig, Embedding, FeatureConfig, FeatureKind, ModelKind};
 
 /// Widest embedding.
 const DIMENSION_MAX: u64 = 1 << 16;
@@ -61,7 +61,10 @@ pub(super) fn check_use(
             Some(section) => section.reject(Code::E1005, "kind", message),
             None => root.reject(Code::E1005, "feature", message),
         };
+        let dynamic = matches!(feature.kind, FeatureKind::Dynamic { .. });
         root.problems().push(problem.help(match (model.has_linear(), model.has_deep()) {
+            (true, true) if dynamic => "set wide = true, or deep = { embedding = 8 }",
+            (false, _) if dynamic => "set deep = { embedding = 8 }",
             (true, false) => "set wide = true, or remove the feature",
             (true, true) => "set wide = true, or deep = { embedding = 8 }, or deep = { indicator = true }",
             (false, _) => "set deep = { embedding = 8 } or deep = { indicator = true }",
@@ -86,36 +89,49 @@ fn names(section: &Section<'_>, feature: &FeatureConfig) -> bool {
 
 /// Features that share a table must agree on it.
 pub(super) fn check_tables(root: &Section<'_>, features: &[FeatureConfig]) {
-    let tables: Vec<(&str, usize, Option<u64>, &str)> = features
+    let tables: Vec<(&str, usize, &FeatureConfig)> = features
         .iter()
         .filter_map(|feature| match &feature.deep {
             Some(Deep::Embedding(Embedding { table: Some(table), dimension, .. })) => {
-                Some((table.as_str(), *dimension, buckets(&feature.kind), feature.name.as_str()))
+                Some((table.as_str(), *dimension, feature))
             }
             _ => None,
         })
         .collect();
     for (place, one) in tables.iter().enumerate() {
         let Some(other) = tables[..place].iter().find(|other| other.0 == one.0) else { continue };
-        let what = if one.1 != other.1 {
-            format!("embedding dimensions {} and {}", other.1, one.1)
-        } else if one.2 != other.2 {
-            format!("{} and {} ids", other.2.unwrap_or(0), one.2.unwrap_or(0))
+        let (one_kind, other_kind) = (&one.2.kind, &other.2.kind);
+        let (what, help) = if one.1 != other.1 {
+            let what = format!("embedding dimensions {} and {}", other.1, one.1);
+            (what, "give them the same buckets and dimension, or tables of their own")
+        } else if dynamic(one_kind) != dynamic(other_kind) {
+            let what = "other rules of a dynamic table, or only one of them has one".to_owned();
+            (what, "give them the same kind, rows_max, admit_after and expiry, or tables of their own")
+        } else if buckets(one_kind) != buckets(other_kind) {
+            let ids = |kind| buckets(kind).unwrap_or(0);
+            let what = format!("{} and {} ids", ids(other_kind), ids(one_kind));
+            (what, "give them the same buckets and dimension, or tables of their own")
         } else {
             continue;
         };
-        let message =
-            format!("features `{}` and `{}` share the table `{}`, but have {what}", other.3, one.3, one.0);
-        let problem = Diagnostic::error(Code::E1006, message);
-        root.problems()
-            .push(problem.help("give them the same buckets and dimension, or tables of their own"));
+        let (one, other, table) = (&one.2.name, &other.2.name, one.0);
+        let message = format!("features `{other}` and `{one}` share the table `{table}`, but have {what}");
+        root.problems().push(Diagnostic::error(Code::E1006, message).help(help));
     }
 }
 
-/// Number of ids of a categorical feature.
+/// The rule of a dynamic table.
+fn dynamic(kind: &FeatureKind) -> Option<&DynamicConfig> {
+    match kind {
+        FeatureKind::Dynamic { table, .. } => Some(table),
+        _ => None,
+    }
+}
+
+/// Number of ids of a categorical feature, where it is known.
 fn buckets(kind: &FeatureKind) -> Option<u64> {
     match kind {
-        FeatureKind::Numeric(_) => None,
+        FeatureKind::Numeric(_) | FeatureKind::Dynamic { .. } => None,
         FeatureKind::Bucketized { numbers, boundaries } => {
             Some((boundaries.len() as u64 + 1) * numbers.width as u64)
         }
@@ -138,12 +154,15 @@ fn read_deep(section: &Section<'_>, kind: Kind, plain: Option<Deep>) -> Option<(
         Value::Table(_) if kind != Kind::Numeric => read_table(section.section("deep")?)?,
         _ => None,
     };
+    // One position for each id would be as wide as all there are.
+    let deep = deep.filter(|deep| kind != Kind::Dynamic || *deep != Deep::Indicator);
     if deep.is_none() {
         let rule = match kind {
             Kind::Numeric => {
                 "deep of a numeric feature must be true or false; to embed numbers, bucketize them first"
             }
             Kind::Bucketized => "deep must be true, false, { indicator = true } or { embedding = 8 }",
+            Kind::Dynamic => "deep of a dynamic feature must be { embedding = 8 } or false",
             _ => "deep must be { embedding = 8 }, { indicator = true } or false",
         };
         section.fail(Code::E1002, "deep", rule);

@@ -1,0 +1,128 @@
+//! Dynamic tables in checkpoints: read by id, whatever number of servers wrote them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use proptest::prelude::*;
+use trainyard_checkpoint::*;
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_variable::{
+    Access, Candidate, DynamicRows, DynamicTable, Idle, Initializer, Layout, Partitioner, Placement,
+    VariableSpec,
+};
+
+fn table(rows_max: usize, width: usize) -> VariableSpec {
+    VariableSpec {
+        name: "dnn/user".into(),
+        shape: vec![rows_max, width],
+        access: Access::Dynamic(DynamicTable::KEEP_ALL),
+        initializer: Initializer::Zeros,
+        optimizer_group: "dnn".into(),
+    }
+}
+
+fn optimizers() -> BTreeMap<String, OptimizerConfig> {
+    BTreeMap::from([("dnn".to_owned(), OptimizerConfig::adagrad(0.1))])
+}
+
+/// Rows whose every number is told by their id.
+fn rows(ids: &[u64]) -> DynamicRows {
+    let values = |add: f32| ids.iter().flat_map(|id| [(id % 97) as f32 + add; 3]).collect();
+    DynamicRows {
+        ids: ids.to_vec(),
+        idle: ids.iter().map(|id| Idle { pushes: id % 11, secs: id % 7 }).collect(),
+        values: values(0.25),
+        slots: vec![values(0.5)],
+        candidates: ids
+            .iter()
+            .map(|id| Candidate { id: id ^ 1, idle: Idle { pushes: 1, secs: id % 5 }, sightings: id % 3 })
+            .collect(),
+    }
+}
+
+fn save(folder: &Path, ids: &[u64], num_ps: usize) -> Checkpoint {
+    let spec = table(100, 3);
+    let specs = std::slice::from_ref(&spec);
+    let layout = Layout::new(specs, Partitioner::Fixed { num_shards: 1 }, Placement::Greedy, num_ps);
+    let temporary = begin(folder, 7, "test", 1000).expect("a checkpoint begins");
+    let write = |slice: &trainyard_variable::Slice| {
+        let range = slice.ids(spec.rows());
+        let own: Vec<u64> = ids.iter().copied().filter(|id| range.contains(&u128::from(*id))).collect();
+        let (rows, state) =
+            (rows(&own), ShardState { ps: slice.ps, num_ps, version: 1, positions: Vec::new() });
+        let view = TableView {
+            variable: &spec.name,
+            part: slice.part,
+            width: 3,
+            slot_names: vec!["accumulator"],
+            rows: &rows,
+        };
+        write_shard(&temporary, &state, &[], &[view]).expect("a shard is written")
+    };
+    let shards: Vec<ShardRecord> = layout.slices.iter().map(write).collect();
+    let manifest = Manifest {
+        num_ps,
+        variables: vec![spec.clone()],
+        optimizers: optimizers(),
+        shards,
+        ..Manifest::new("c1".into(), 1, 7, 1000)
+    };
+    commit(folder, &temporary, &manifest).expect("a checkpoint is committed")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn any_range_of_ids_is_read_from_any_number_of_files(
+        ids in prop::collection::btree_set(any::<u64>(), 0..40), num_ps in 1_usize..5, bounds in any::<(u64, u64)>(),
+    ) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let ids: Vec<u64> = ids.into_iter().filter(|id| id % 2 == 0).collect();
+        let checkpoint = save(folder.path(), &ids, num_ps);
+        checkpoint.verify().expect("it is whole");
+        prop_assert_eq!(checkpoint.rows_used("dnn/user"), ids.len());
+        let all = checkpoint.read_dynamic("dnn/user", &["accumulator"], 0..1 << 64).expect("rows are read");
+        prop_assert_eq!(all, rows(&ids));
+        let range = u128::from(bounds.0.min(bounds.1))..u128::from(bounds.0.max(bounds.1));
+        let part = checkpoint.read_dynamic("dnn/user", &["accumulator"], range.clone()).expect("rows are read");
+        let inside: Vec<u64> = ids.iter().copied().filter(|id| range.contains(&u128::from(*id))).collect();
+        prop_assert_eq!((part.ids, part.values), (rows(&inside).ids, rows(&inside).values));
+        prop_assert!(part.candidates.iter().all(|candidate| range.contains(&u128::from(candidate.id))));
+    }
+}
+
+#[test]
+fn tables_are_readable_by_the_safetensors_library() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let checkpoint = save(folder.path(), &[2, 40, u64::MAX - 1], 1);
+    let bytes = std::fs::read(checkpoint.path().join("shard-0-of-1.safetensors")).expect("the shard");
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).expect("it is a safetensors file");
+    let ids = tensors.tensor("dnn/user/ids/part_0").expect("the ids are in it");
+    assert_eq!((ids.dtype(), ids.shape()), (safetensors::Dtype::U64, [3, 1].as_slice()));
+    assert_eq!(ids.data()[8..16], 40_u64.to_le_bytes());
+    assert_eq!(tensors.tensor("dnn/user/part_0").expect("values").shape(), [3, 3]);
+}
+
+#[test]
+fn what_a_checkpoint_lacks_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let checkpoint = save(folder.path(), &[2], 2);
+    let lacking = |variable, slots: &[&str]| {
+        checkpoint.read_dynamic(variable, slots, 0..1 << 64).expect_err("it is not there").to_string()
+    };
+    assert!(lacking("dnn/item", &[]).ends_with("holds no dynamic table `dnn/item`"));
+    assert!(lacking("dnn/user", &["m"]).ends_with("holds no dynamic table `dnn/user/m`"));
+}
+
+#[test]
+fn a_table_may_change_its_room_but_not_its_width() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let checkpoint = save(folder.path(), &[2], 1);
+    let misfits =
+        |spec| misfit(checkpoint.manifest(), &[spec], &optimizers()).map(|problem| problem.render());
+    assert_eq!(misfits(table(5, 3)), None);
+    let other = misfits(table(100, 4)).expect("another width");
+    assert!(other.contains("checkpoint f32[dynamic, 3]   model f32[dynamic, 4]   shape"), "{other}");
+    let plain = VariableSpec { access: Access::Rows, ..table(100, 3) };
+    assert!(misfits(plain).expect("another kind").contains("checkpoint f32[dynamic, 3]   model f32[100, 3]"));
+}

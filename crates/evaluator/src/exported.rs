@@ -1,0 +1,65 @@
+//! A variable of an export.
+
+use safetensors::tensor::{Dtype, TensorView};
+use serde_json::json;
+use trainyard_checkpoint::Checkpoint;
+use trainyard_variable::VariableSpec;
+
+use crate::parameters::ALL_IDS;
+
+/// A variable as an export holds it. Of a dynamic table, the rows in use, and beside them their ids.
+pub(crate) struct Exported<'a> {
+    spec: &'a VariableSpec,
+    pub(crate) values: Vec<f32>,
+    ids: Option<Vec<u64>>,
+}
+
+impl<'a> Exported<'a> {
+    /// Reads a variable of a checkpoint.
+    pub(crate) fn read(
+        checkpoint: &Checkpoint,
+        spec: &'a VariableSpec,
+    ) -> Result<Self, trainyard_checkpoint::Error> {
+        if spec.dynamic().is_none() {
+            return Ok(Self { spec, values: checkpoint.read(&spec.name)?, ids: None });
+        }
+        let rows = checkpoint.read_dynamic(&spec.name, &[], ALL_IDS)?;
+        Ok(Self { spec, values: rows.values, ids: Some(rows.ids) })
+    }
+
+    fn ids_name(&self) -> String {
+        format!("{}/ids", self.spec.name)
+    }
+
+    fn shape(&self) -> Vec<usize> {
+        let mut shape = self.spec.shape.clone();
+        if let (Some(ids), Some(rows)) = (&self.ids, shape.first_mut()) {
+            *rows = ids.len();
+        }
+        shape
+    }
+
+    /// Returns its tensors by name.
+    pub(crate) fn views(&self) -> Result<Vec<(String, TensorView<'_>)>, safetensors::SafeTensorError> {
+        let values = TensorView::new(Dtype::F32, self.shape(), bytemuck::cast_slice(&self.values))?;
+        let mut views = vec![(self.spec.name.clone(), values)];
+        if let Some(ids) = &self.ids {
+            let ids = TensorView::new(Dtype::U64, vec![ids.len()], bytemuck::cast_slice(ids))?;
+            views.push((self.ids_name(), ids));
+        }
+        Ok(views)
+    }
+
+    /// Returns what a stranger must know of it.
+    pub(crate) fn describe(&self, checkpoint: &Checkpoint) -> serde_json::Value {
+        let (name, shape) = (&self.spec.name, self.shape());
+        match self.ids {
+            None => json!({"name": name, "shape": shape}),
+            // What ids without a row read.
+            Some(_) => json!({
+                "name": name, "shape": shape, "ids": self.ids_name(),
+                "others": {"initializer": self.spec.initializer, "seed": checkpoint.manifest().seed},
+            }),
+        }
+    }
+}

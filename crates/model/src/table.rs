@@ -1,0 +1,56 @@
+//! The tables that categorical features look up: with a row for each bucket, or for each id that has been seen.
+
+use std::collections::BTreeMap;
+
+use trainyard_feature_column::{Categorical, Ids};
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_variable::{Access, DynamicTable, Read, VariableSpec};
+
+use crate::Error;
+
+/// Returns how a step reads the tables of a feature.
+pub(crate) fn access(column: &Categorical) -> Access {
+    match column.dynamic() {
+        None => Access::Rows,
+        Some(rules) => Access::Dynamic(DynamicTable {
+            admit_after: rules.admit_after,
+            expire_after_steps: rules.expire_after_steps,
+            expire_after_secs: rules.expire_after_secs,
+        }),
+    }
+}
+
+/// Returns what a batch reads of the table in which these ids are looked up.
+pub(crate) fn lookup(ids: &Ids) -> Read {
+    match &ids.fingerprints {
+        None => Read::Rows(ids.unique.clone()),
+        Some(fingerprints) => Read::Ids(fingerprints.clone()),
+    }
+}
+
+/// Checks that no rule moves all rows of a dynamic table: it would touch rows that are not in use, and rows that come
+/// back would have missed steps.
+///
+/// # Errors
+/// Names the first such table, the rule, and what to say instead.
+pub(crate) fn check_rules(
+    variables: &[VariableSpec],
+    optimizers: &BTreeMap<String, OptimizerConfig>,
+) -> Result<(), Error> {
+    for spec in variables.iter().filter(|spec| spec.dynamic().is_some()) {
+        let Some(rule) = optimizers.get(&spec.optimizer_group).filter(|rule| rule.moves_all_rows()) else {
+            continue;
+        };
+        let (kind, remedy) = match rule {
+            OptimizerConfig::Adam(_) => ("adam", "set lazy = true"),
+            OptimizerConfig::KerasRmsProp(_) => ("keras_rmsprop", "set a momentum, or use rmsprop"),
+            _ => ("the optimizer", "use another"),
+        };
+        let (name, group) = (&spec.name, &spec.optimizer_group);
+        return Err(Error::Invalid(format!(
+            "{kind} moves all rows at each step, which the dynamic table `{name}` cannot take: {remedy} in \
+             [model.{group}_optimizer]"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! Microseconds of a pull and a push of rows, by number and by id: `cargo bench -p trainyard-parameter-store`.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use trainyard_cluster_spec::{Role, Task};
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_parameter_store::{BatchId, Claim, Identity, Prepare, Pull, Push, Store};
+use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
+
+/// Rows of the table.
+const ROWS: usize = 1_000_000;
+/// Rows of a batch.
+const BATCH: u64 = 2_000;
+/// Values of a row.
+const WIDTH: usize = 16;
+
+fn identity(role: Role, seq: u64) -> Identity {
+    let session = u64::from(role == Role::Worker);
+    Identity { cluster_id: 1, epoch: 1, task: Task { role, index: 0 }, incarnation: 1, session, seq }
+}
+
+fn open(access: Access) -> Store {
+    let store = Store::new(0);
+    let spec = VariableSpec {
+        name: "dnn/user_embedding/embedding_weights".into(),
+        shape: vec![ROWS, WIDTH],
+        access,
+        initializer: Initializer::TruncatedNormal { stddev: 0.25 },
+        optimizer_group: "dnn".into(),
+    };
+    let prepare = Prepare {
+        variables: vec![spec],
+        slices: vec![(0, Slice { variable: 0, part: 0, rows: 0..ROWS, width: WIDTH, ps: 0 })],
+        optimizers: BTreeMap::from([("dnn".to_owned(), OptimizerConfig::adagrad(0.05))]),
+        seed: 1,
+        layout_fingerprint: 1,
+        global_step_max: 0,
+        restore: None,
+        first_values: None,
+    };
+    let chief = identity(Role::Chief, 0);
+    store.claim(&Claim { cluster_id: 1, epoch: 1 }).expect("claimed");
+    store.prepare(&chief, prepare).expect("prepared");
+    store.open(&chief).expect("open");
+    store.open_session(&identity(Role::Worker, 0), 1, 0).expect("a session");
+    store
+}
+
+/// Numbers of a batch, ascending: the same for rows and, spread out, for ids.
+fn numbers(batch: u64, all: u64) -> Vec<u64> {
+    let mut numbers: Vec<u64> = (0..BATCH).map(|row| hash(batch * BATCH + row) % all).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+fn hash(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 31)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9)
+}
+
+fn main() {
+    let shared = ROWS as u64;
+    let forgetful = DynamicTable { expire_after_steps: Some(200), ..DynamicTable::KEEP_ALL };
+    let picky = DynamicTable { admit_after: 3, ..DynamicTable::KEEP_ALL };
+    for (what, access, all) in [
+        ("rows by number", Access::Rows, shared),
+        ("ids, all with room", Access::Dynamic(DynamicTable::KEEP_ALL), shared),
+        ("ids, ten times the room", Access::Dynamic(DynamicTable::KEEP_ALL), shared * 10),
+        ("ids, third sighting", Access::Dynamic(picky), shared),
+        ("ids, expiring", Access::Dynamic(forgetful), shared),
+    ] {
+        let store = open(access);
+        let (steps, mut seconds) = (1500_u64, [0.0; 2]);
+        let mut values = Vec::new();
+        for step in 0..steps {
+            let numbers = numbers(step, all);
+            let row_sets = [numbers.iter().map(|number| *number as u32).collect::<Vec<_>>()];
+            let mut ids: Vec<u64> = numbers.iter().map(|number| hash(*number)).collect();
+            ids.sort_unstable();
+            let id_sets = [ids];
+            let named = [(0, 0)];
+            let (rows, ids) = match access {
+                Access::Dynamic(_) => (&[][..], &named[..]),
+                _ => (&named[..], &[][..]),
+            };
+            let (worker, started) = (identity(Role::Worker, step + 1), Instant::now());
+            let (row_sets, id_sets) = (&row_sets[..], &id_sets[..]);
+            let pull = Pull { whole: &[], rows, row_sets, ids, id_sets, reserve_step: true };
+            store.pull(&worker, &pull, &mut values).expect("a pull");
+            let pulled = Instant::now();
+            let batch = BatchId { pass: 0, shard: 0, batch: step };
+            let gradients = &values[..];
+            let push =
+                Push { batch, pulled_version: step, whole: &[], rows, row_sets, ids, id_sets, gradients };
+            store.push(&worker, &push).expect("a push");
+            // The first steps fill the table.
+            if step >= 1000 {
+                seconds[0] += (pulled - started).as_secs_f64();
+                seconds[1] += pulled.elapsed().as_secs_f64();
+            }
+        }
+        let [pull, push] = seconds.map(|seconds| seconds * 1e6 / (steps - 1000) as f64);
+        let rows = store.status().dynamic.first().map_or(ROWS as u64, |table| table.rows);
+        println!("{what:24} pull {pull:7.0} us, push {push:7.0} us, {rows} rows");
+    }
+}

@@ -1,0 +1,131 @@
+//! What changes in a slice of a dynamic table: rows, sightings, and the time.
+
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_variable::{DynamicTable, InitialRows};
+
+use crate::SliceValues;
+use crate::recency::{Moment, Recency};
+
+/// Whether a sighting gives an id a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    Due,
+    Later,
+}
+
+/// Rows by place, and the ids that have none yet.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(super) rows: Recency,
+    /// Values and slots, by place of the row.
+    pub(super) values: SliceValues,
+    pub(super) candidates: Recency,
+    /// By place of the candidate.
+    pub(super) sightings: Vec<u32>,
+    pub(super) now: Moment,
+}
+
+impl State {
+    /// Counts a sighting of an id without a row. At most `candidates_max` ids are counted: the one not seen for
+    /// longest is forgotten for another.
+    pub(super) fn sight(
+        &mut self,
+        id: u64,
+        now: Moment,
+        admit_after: u32,
+        candidates_max: usize,
+    ) -> Admission {
+        if admit_after <= 1 {
+            return Admission::Due;
+        }
+        let place = match self.candidates.place(id) {
+            Some(place) => {
+                self.candidates.touch(place, now);
+                place
+            }
+            None => {
+                if self.candidates.len() >= candidates_max
+                    && let Some((oldest, _)) = self.candidates.oldest()
+                {
+                    self.candidates.remove(oldest);
+                }
+                self.add_candidate(id, 0, now)
+            }
+        };
+        let sightings = &mut self.sightings[place as usize];
+        *sightings = sightings.saturating_add(1);
+        if *sightings >= admit_after { Admission::Due } else { Admission::Later }
+    }
+
+    pub(super) fn add_candidate(&mut self, id: u64, sightings: u32, now: Moment) -> u32 {
+        let place = self.candidates.insert(id, now);
+        if place as usize == self.sightings.len() {
+            self.sightings.push(sightings);
+        } else {
+            self.sightings[place as usize] = sightings;
+        }
+        place
+    }
+
+    pub(super) fn forget_candidate(&mut self, id: u64) {
+        if let Some(place) = self.candidates.place(id) {
+            self.candidates.remove(place);
+        }
+    }
+
+    /// Gives an id a row with first values and slots, and returns its place, below `capacity`.
+    pub(super) fn add_row(
+        &mut self,
+        id: u64,
+        now: Moment,
+        width: usize,
+        capacity: usize,
+        optimizer: &OptimizerConfig,
+        first: &InitialRows,
+    ) -> u32 {
+        let place = self.rows.insert(id, now);
+        let (begin, slots) = (place as usize * width, optimizer.slots());
+        let SliceValues { values, slots: slot_values } = &mut self.values;
+        let end = begin + width;
+        for buffer in std::iter::once(&mut *values).chain(slot_values.iter_mut()) {
+            if buffer.len() < end {
+                grow(buffer, end, capacity * width);
+            }
+        }
+        first.fill(id, &mut values[begin..end]);
+        for (buffer, slot) in slot_values.iter_mut().zip(&slots) {
+            buffer[begin..end].fill(slot.initial);
+        }
+        place
+    }
+
+    /// Removes the ids that have been unused for too long, and returns how many of them had rows.
+    pub(super) fn expire(&mut self, table: &DynamicTable) -> u64 {
+        let now = self.now;
+        let stale = |used: Moment| {
+            table.expire_after_steps.is_some_and(|steps| now.pushes.saturating_sub(used.pushes) >= steps)
+                || table
+                    .expire_after_secs
+                    .is_some_and(|secs| now.secs.saturating_sub(used.secs) >= secs as i64)
+        };
+        let mut expired = 0;
+        while let Some((place, _)) = self.rows.oldest().filter(|(_, used)| stale(*used)) {
+            self.rows.remove(place);
+            expired += 1;
+        }
+        while let Some((place, _)) = self.candidates.oldest().filter(|(_, used)| stale(*used)) {
+            self.candidates.remove(place);
+        }
+        expired
+    }
+}
+
+/// Makes a buffer longer, by half of itself at least and to `most` values at most, so that a full table takes no more
+/// memory than its rows.
+fn grow(buffer: &mut Vec<f32>, length: usize, most: usize) {
+    if buffer.capacity() < length {
+        let wanted = (buffer.len() + buffer.len() / 2).max(length).min(most.max(length));
+        buffer.reserve_exact(wanted - buffer.len());
+    }
+    buffer.resize(length, 0.0);
+}

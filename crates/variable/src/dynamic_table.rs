@@ -1,0 +1,93 @@
+//! Dynamic tables: a row for each id that has been seen, made at first touch; no buckets, so that no two ids share one.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+/// When an id gets a row of a dynamic table, and when it loses it. How many rows there may be is the variable's first
+/// dimension.
+///
+/// Ids are 64-bit hashes, spread evenly over their range: the fingerprints of values, not the values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DynamicTable {
+    /// Which sighting of an id gives it a row, at least 1. A push that names an id is a sighting of it; gradients of
+    /// the sightings before are dropped.
+    pub admit_after: u32,
+    /// Pushes that do not name an id, after which its row is forgotten, at least 1; absent = never.
+    pub expire_after_steps: Option<u64>,
+    /// Seconds of training in which no push names an id, after which its row is forgotten, at least 1; absent = never.
+    pub expire_after_secs: Option<u64>,
+}
+
+impl DynamicTable {
+    /// Rows at first touch, kept for good, as many as the variable has room for.
+    pub const KEEP_ALL: Self = Self { admit_after: 1, expire_after_steps: None, expire_after_secs: None };
+}
+
+/// Returns the ids that belong to `rows` of a table of `rows_max` rows: as large a share of all ids as the rows are of
+/// all rows. Slices that cover all rows cover all ids; a slice without rows has no ids.
+pub fn ids_of_rows(rows: &Range<usize>, rows_max: usize) -> Range<u128> {
+    let bound = |row: usize| match rows_max {
+        0 => 0,
+        all => ((row as u128) << 64).div_ceil(all as u128),
+    };
+    bound(rows.start)..bound(rows.end)
+}
+
+/// An id that has been seen, but not often enough for a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// The id.
+    pub id: u64,
+    /// How long ago it was seen last.
+    pub idle: Idle,
+    /// How often it has been seen.
+    pub sightings: u64,
+}
+
+/// How long an id has not been seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Idle {
+    /// Pushes since.
+    pub pushes: u64,
+    /// Seconds of training since.
+    pub secs: u64,
+}
+
+/// A part of a dynamic table at rest, as a checkpoint holds it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DynamicRows {
+    /// Ids that have a row, ascending.
+    pub ids: Vec<u64>,
+    /// How long each has not been seen.
+    pub idle: Vec<Idle>,
+    /// Row-major values, a row for each id.
+    pub values: Vec<f32>,
+    /// The optimizer's slots, as many values each.
+    pub slots: Vec<Vec<f32>>,
+    /// Ids without a row that have been seen, ascending.
+    pub candidates: Vec<Candidate>,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_id_belongs_to_one_part(id in any::<u64>(), cuts in prop::collection::vec(0_usize..1000, 0..6), rows_max in 1_usize..1000) {
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(rows_max)).chain([0, rows_max]).collect();
+            cuts.sort_unstable();
+            let parts = cuts.windows(2).filter(|pair| ids_of_rows(&(pair[0]..pair[1]), rows_max).contains(&u128::from(id)));
+            prop_assert_eq!(parts.count(), 1);
+        }
+    }
+
+    #[test]
+    fn all_rows_have_all_ids() {
+        assert_eq!(ids_of_rows(&(0..7), 7), 0..1 << 64);
+        assert_eq!(ids_of_rows(&(0..0), 7), 0..0);
+    }
+}
