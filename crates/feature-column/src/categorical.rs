@@ -133,8 +133,7 @@ impl Categorical {
         let column = &batch.columns[field];
         let dense = column.offsets.is_none();
         let weights = self.weights.map(|field| &batch.columns[field]);
-        for row in 0..batch.rows {
-            let places = column.row(row, batch.rows);
+        for (row, places) in column.rows(batch.rows).enumerate() {
             let weights = match weights {
                 Some(weights) => Some(self.row_weights(weights, row, batch.rows, places.len())?),
                 None => None,

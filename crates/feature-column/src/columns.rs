@@ -90,7 +90,7 @@ impl FeatureColumns {
         for column in &self.numeric {
             column.fill(batch, self.numbers_width, &mut numbers)?;
         }
-        let mut raw = vec![Raw::default(); self.categorical.len()];
+        let mut raw: Vec<Raw> = self.categorical.iter().map(|_| Raw::for_rows(batch.rows)).collect();
         for &place in &self.order {
             let mut out = std::mem::take(&mut raw[place]);
             self.categorical[place].ids(batch, &raw, &mut out)?;

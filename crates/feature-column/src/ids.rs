@@ -36,6 +36,11 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
+    /// Returns no ids yet, with room for one in each row.
+    pub(crate) fn for_rows(rows: usize) -> Self {
+        Self { offsets: Vec::with_capacity(rows + 1), ids: Vec::with_capacity(rows), ..Self::default() }
+    }
+
     pub(crate) fn clear(&mut self) {
         self.offsets.clear();
         self.offsets.push(0);

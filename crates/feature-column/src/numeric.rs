@@ -51,14 +51,10 @@ impl Source {
         if column.offsets.is_some() {
             return Err(wrong(format!("must hold {} numbers in every row, given any number", self.width)));
         }
-        let held = |row: usize| column.row(row, batch.rows).len();
-        match (0..batch.rows).find(|&row| held(row) != self.width) {
-            Some(row) => Err(wrong(format!(
-                "row {row} of the batch must hold {} numbers, given {}",
-                self.width,
-                held(row)
-            ))),
-            None => Ok(values),
+        // Every row holds as many.
+        match column.row(0, batch.rows).len() {
+            held if held == self.width => Ok(values),
+            held => Err(wrong(format!("each row must hold {} numbers, given {held}", self.width))),
         }
     }
 

@@ -124,7 +124,6 @@ impl Column {
     }
 
     /// Returns the places of the values of row `row` of `rows`.
-    #[inline]
     pub fn row(&self, row: usize, rows: usize) -> Range<usize> {
         match &self.offsets {
             Some(offsets) => offsets[row] as usize..offsets[row + 1] as usize,
@@ -133,6 +132,16 @@ impl Column {
                 row * width..(row + 1) * width
             }
         }
+    }
+
+    /// Returns the places of the values of each of `rows` rows.
+    pub fn rows(&self, rows: usize) -> impl ExactSizeIterator<Item = Range<usize>> + '_ {
+        // One division for the column, not one a row.
+        let width = self.cells.len() / rows.max(1);
+        (0..rows).map(move |row| match &self.offsets {
+            Some(offsets) => offsets[row] as usize..offsets[row + 1] as usize,
+            None => row * width..(row + 1) * width,
+        })
     }
 }
 

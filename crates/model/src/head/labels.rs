@@ -84,8 +84,8 @@ impl Head {
 
     fn sets(&self, column: &Column, rows: usize) -> Result<Vec<f32>, Error> {
         let mut out = vec![0.0; rows * self.size];
-        for (row, out) in out.chunks_exact_mut(self.size).enumerate() {
-            for place in column.row(row, rows) {
+        for (places, out) in column.rows(rows).zip(out.chunks_exact_mut(self.size)) {
+            for place in places {
                 let class = match &column.cells {
                     Cells::Bytes(texts) => self.named(texts.get(place))?,
                     Cells::Int(classes) => {
