@@ -13,6 +13,7 @@ pub fn channel(address: &str) -> Result<Channel, tonic::transport::Error> {
         .tcp_nodelay(true)
         .initial_stream_window_size(limits::WINDOW_BYTES)
         .initial_connection_window_size(limits::WINDOW_BYTES)
+        .max_frame_size(limits::FRAME_BYTES)
         .http2_max_header_list_size(16 << 10)
         .http2_keep_alive_interval(limits::KEEPALIVE_INTERVAL)
         .keep_alive_timeout(limits::KEEPALIVE_TIMEOUT)

@@ -151,7 +151,7 @@ impl Coordinator for RemoteCoordinator {
             started_unix_secs: join.started_unix_secs,
         };
         let mut client = self.client.clone();
-        let reply = timed(&self.name, limits::CALL_TIMEOUT, client.register(request)).await?;
+        let reply = timed(&self.name, limits::CALL_TIMEOUT, client.register(request)).await?.into_inner();
         let cluster_id = convert::cluster_id_from_wire(&reply.cluster_id)
             .map_err(|error| Error::Protocol { peer: self.name.clone(), message: error.to_string() })?;
         Ok(Joined {
@@ -178,7 +178,7 @@ impl Coordinator for RemoteCoordinator {
             loss: pulse.loss,
         };
         let mut client = self.client.clone();
-        let reply = timed(&self.name, limits::CALL_TIMEOUT, client.heartbeat(request)).await?;
+        let reply = timed(&self.name, limits::CALL_TIMEOUT, client.heartbeat(request)).await?.into_inner();
         let state = state_from_wire(reply.state());
         Ok(Beat { state, waiting_for: reply.waiting_for, global_step: reply.global_step })
     }

@@ -13,6 +13,7 @@ mod parameters;
 mod remote;
 mod shard;
 mod split;
+mod tensor_call;
 
 pub use backoff::Backoff;
 pub use channel::channel;

@@ -54,6 +54,7 @@ pub struct Parameters {
     versions: Vec<u64>,
     plans: Vec<ShardPlan>,
     buffers: Vec<Vec<f32>>,
+    gradients: Vec<Vec<f32>>,
     traffic: Traffic,
 }
 
@@ -81,8 +82,8 @@ impl Parameters {
         let next = try_join_all(opened).await?.into_iter().min().unwrap_or(0);
         let count = shards.len();
         let (versions, buffers) = (vec![0; count], vec![Vec::new(); count]);
-        let (plans, traffic) = (Vec::new(), Traffic::default());
-        Ok((Self { shards, layout, identity, deadline, versions, plans, buffers, traffic }, next))
+        let (plans, gradients, traffic) = (Vec::new(), Vec::new(), Traffic::default());
+        Ok((Self { shards, layout, identity, deadline, versions, plans, buffers, gradients, traffic }, next))
     }
 
     /// Returns the bytes moved so far.
@@ -171,15 +172,20 @@ impl Parameters {
         self.identity.seq += 1;
         let identity = self.identity;
         let plans = split(&self.layout, reads, |variable| !gradients[variable].is_empty());
+        self.gradients.resize_with(self.shards.len(), Vec::new);
         let messages: Vec<ShardGradients> = plans
             .into_iter()
             .zip(&self.versions)
-            .map(|(plan, &pulled_version)| {
-                let mut values = Vec::with_capacity(plan.floats);
+            .zip(&mut self.gradients)
+            .map(|((plan, &pulled_version), buffer)| {
+                // The memory of the step before.
+                let mut values = std::mem::take(buffer);
+                values.clear();
+                values.reserve(plan.floats);
                 plan.places.iter().for_each(|(variable, place)| {
                     values.extend_from_slice(&gradients[*variable][place.clone()]);
                 });
-                ShardGradients { batch, pulled_version, targets: plan.reads, values }
+                ShardGradients { batch, pulled_version, targets: plan.reads, values: Arc::new(values) }
             })
             .collect();
         self.traffic.pushed_bytes +=
@@ -188,6 +194,9 @@ impl Parameters {
             retry(&identity, shard.name(), self.deadline, move || shard.push(identity, message))
         });
         let pushed = try_join_all(calls).await?;
+        for (buffer, message) in self.gradients.iter_mut().zip(messages) {
+            *buffer = Arc::try_unwrap(message.values).unwrap_or_default();
+        }
         let first = pushed.first();
         Ok(PushedStep {
             duplicate: pushed.iter().all(|pushed| pushed.duplicate),

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use trainyard_parameter_store::{Identity, Pulled, Pushed, Ticket};
 use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
 use trainyard_protocol::{convert, limits, payload, v1};
 
+use crate::tensor_call;
 use crate::{Error, Plan, Saved, ShardGradients, ShardReads, ShardStatus};
 
 /// A parameter server and the channel to it.
@@ -21,15 +23,16 @@ pub struct RemoteShard {
     name: String,
     ps: usize,
     client: ParameterServiceClient<Channel>,
+    channel: Channel,
 }
 
 impl RemoteShard {
     /// Returns server `ps`, listening at `address`, behind `channel`.
     pub fn new(ps: usize, address: &str, channel: Channel) -> Self {
-        let client = ParameterServiceClient::new(channel)
+        let client = ParameterServiceClient::new(channel.clone())
             .max_decoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX);
-        Self { name: format!("ps:{ps} at {address}"), ps, client }
+        Self { name: format!("ps:{ps} at {address}"), ps, client, channel }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -118,8 +121,8 @@ impl RemoteShard {
         let (id_sets, ids) = ids_to_wire(reads);
         let (identity, whole) = (Some(identity_to_wire(&identity)), reads.whole.clone());
         let request = v1::PullRequest { identity, whole, row_sets, rows, id_sets, ids, reserve_step };
-        let mut client = self.client.clone();
-        let reply = self.call(limits::CALL_TIMEOUT, client.pull(request)).await?;
+        let call = tensor_call::call::<v1::PullReply>(&self.channel, "Pull", &request, Bytes::new());
+        let (reply, payload) = timed(&self.name, limits::CALL_TIMEOUT, call).await?;
         let ticket = match reply.ticket() {
             v1::Ticket::Wait => Ticket::Wait,
             v1::Ticket::Finished => Ticket::Finished,
@@ -128,7 +131,7 @@ impl RemoteShard {
         out.clear();
         if ticket == Ticket::Granted {
             out.resize(floats, 0.0);
-            let mut reader = payload::Reader::new(reply.payload, floats)
+            let mut reader = payload::Reader::new(payload, floats)
                 .map_err(|error| Error::Protocol { peer: self.name.clone(), message: error.to_string() })?;
             reader.read(out);
         }
@@ -148,10 +151,10 @@ impl RemoteShard {
             rows,
             id_sets,
             ids,
-            payload: Bytes::copy_from_slice(payload::float_bytes(&gradients.values)),
+            payload: Bytes::new(),
         };
-        let mut client = self.client.clone();
-        let reply = self.call(limits::CALL_TIMEOUT, client.push(request)).await?;
+        let call = tensor_call::call(&self.channel, "Push", &request, shared(&gradients.values));
+        let (reply, _) = timed(&self.name, limits::CALL_TIMEOUT, call).await?;
         let v1::PushReply { duplicate, version, global_step, staleness } = reply;
         Ok(Pushed { duplicate, version, global_step, staleness })
     }
@@ -188,7 +191,7 @@ impl RemoteShard {
         timeout: Duration,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, Error> {
-        timed(&self.name, timeout, call).await
+        timed(&self.name, timeout, call).await.map(Response::into_inner)
     }
 
     fn status_from_wire(&self, reply: &v1::StatusReply) -> Result<ShardStatus, Error> {
@@ -231,16 +234,29 @@ impl RemoteShard {
 pub(crate) async fn timed<T>(
     peer: &str,
     timeout: Duration,
-    call: impl Future<Output = Result<Response<T>, Status>>,
+    call: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Error> {
     match tokio::time::timeout(timeout, call).await {
-        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Ok(answer)) => Ok(answer),
         Ok(Err(status)) => Err(Error::from_status(peer, &status)),
         Err(_) => {
             let message = format!("no answer within {} s", timeout.as_secs_f32());
             Err(Error::Unreachable { peer: peer.to_owned(), message })
         }
     }
+}
+
+/// Floats that a call holds as long as it is under way.
+struct Shared(Arc<Vec<f32>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        payload::float_bytes(&self.0)
+    }
+}
+
+fn shared(values: &Arc<Vec<f32>>) -> Bytes {
+    if values.is_empty() { Bytes::new() } else { Bytes::from_owner(Shared(Arc::clone(values))) }
 }
 
 fn identity_to_wire(identity: &Identity) -> v1::Identity {

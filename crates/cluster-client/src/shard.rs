@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use trainyard_checkpoint::WarmStart;
 use trainyard_cluster_spec::Task;
@@ -60,7 +61,7 @@ pub struct ShardGradients {
     pub targets: ShardReads,
     /// Gradients, end to end, in the order of the targets: first the whole slices, then the rows, then
     /// the ids.
-    pub values: Vec<f32>,
+    pub values: Arc<Vec<f32>>,
 }
 
 /// What a server says of itself.

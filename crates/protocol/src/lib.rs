@@ -4,10 +4,13 @@
 //! everything else speaks the domain's own types.
 
 pub mod convert;
+pub mod framing;
 pub mod limits;
 pub mod payload;
+mod pool;
 mod status;
 
+pub use pool::{Pool, Pooled};
 pub use status::{Reason, Refusal};
 
 /// Generated messages, clients and servers of package `trainyard.v1`.

@@ -1,5 +1,7 @@
 //! Tensors as bytes: little-endian, end to end, copied once each way.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 
 use crate::limits::IDS_MAX;
@@ -59,10 +61,10 @@ pub fn ids(bytes: &[u8]) -> Result<Vec<u64>, LengthError> {
     Ok(ids)
 }
 
-/// Reads floats from the front of a payload.
+/// Reads floats from the front of a payload, in whatever pieces it came.
 #[derive(Debug)]
 pub struct Reader {
-    rest: Bytes,
+    rest: VecDeque<Bytes>,
 }
 
 impl Reader {
@@ -70,12 +72,13 @@ impl Reader {
     ///
     /// # Errors
     /// It is longer or shorter.
-    pub fn new(payload: Bytes, floats: usize) -> Result<Self, LengthError> {
+    pub fn new(payload: Vec<Bytes>, floats: usize) -> Result<Self, LengthError> {
         let expected = floats.saturating_mul(4);
-        if payload.len() != expected {
-            return Err(LengthError { given: payload.len(), expected });
+        let given = payload.iter().map(Bytes::len).sum();
+        if given != expected {
+            return Err(LengthError { given, expected });
         }
-        Ok(Self { rest: payload })
+        Ok(Self { rest: payload.into() })
     }
 
     /// Copies the next `out.len()` values into `out`.
@@ -83,8 +86,16 @@ impl Reader {
     /// # Panics
     /// Never, as long as the reads add up to the length given to [`Reader::new`].
     pub fn read(&mut self, out: &mut [f32]) {
-        let bytes = bytemuck::cast_slice_mut::<f32, u8>(out);
-        bytes.copy_from_slice(&self.rest.split_to(bytes.len()));
+        let mut bytes = bytemuck::cast_slice_mut::<f32, u8>(out);
+        while let Some(front) = self.rest.front_mut().filter(|_| !bytes.is_empty()) {
+            let (now, later) = bytes.split_at_mut(front.len().min(bytes.len()));
+            now.copy_from_slice(&front.split_to(now.len()));
+            if front.is_empty() {
+                self.rest.pop_front();
+            }
+            bytes = later;
+        }
+        assert!(bytes.is_empty(), "the payload was as long as it should be");
     }
 }
 
@@ -97,7 +108,8 @@ mod tests {
         let values = [1.5_f32, -0.0, f32::MIN_POSITIVE, 3.0e38];
         let mut shifted = vec![7_u8];
         shifted.extend_from_slice(float_bytes(&values));
-        let mut reader = Reader::new(Bytes::from(shifted).slice(1..), 4).unwrap();
+        let shifted = Bytes::from(shifted);
+        let mut reader = Reader::new(vec![shifted.slice(1..6), shifted.slice(6..17)], 4).unwrap();
         let (mut first, mut rest) = ([0.0; 1], [0.0; 3]);
         reader.read(&mut first);
         reader.read(&mut rest);
@@ -115,7 +127,7 @@ mod tests {
     #[test]
     fn a_payload_of_the_wrong_length_is_refused() {
         assert_eq!(
-            Reader::new(Bytes::from_static(&[0; 9]), 2).map(|_| ()),
+            Reader::new(vec![Bytes::from_static(&[0; 9])], 2).map(|_| ()),
             Err(LengthError { given: 9, expected: 8 })
         );
         assert_eq!(rows(&[0; 6]), Err(LengthError { given: 6, expected: 4 }));

@@ -6,5 +6,6 @@
 mod run;
 mod service;
 mod telemetry;
+mod tensor_service;
 
 pub use run::run;

@@ -9,10 +9,9 @@ use trainyard_cluster_client::LocalShard;
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, bind, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::State;
-use trainyard_protocol::limits;
-use trainyard_protocol::v1::parameter_service_server::ParameterServiceServer;
 
 use crate::service::Service;
+use crate::tensor_service::TensorService;
 
 /// Time between looks at the store's state.
 const LOOK: Duration = Duration::from_millis(20);
@@ -38,9 +37,7 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
     );
     info!(%task, %address, "serving");
     context.readiness.set("waiting", false, vec!["chief:0".to_owned()]);
-    let service = ParameterServiceServer::new(Service::new(shard.clone(), task.index, context.incarnation))
-        .max_decoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX);
+    let service = TensorService::new(Service::new(shard.clone(), task.index, context.incarnation));
     let closing = CancellationToken::new();
     let server = serve(
         listener,

@@ -1,6 +1,7 @@
 //! The parameter service: between the wire and the shard.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use trainyard_cluster_client::{Error, LocalShard, Plan, ShardGradients, ShardRea
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_parameter_store::{BatchId, Identity, Pull, State, Ticket};
 use trainyard_protocol::v1::parameter_service_server::ParameterService;
-use trainyard_protocol::{Reason, Refusal, convert, limits, payload, v1};
+use trainyard_protocol::{Pool, Pooled, Reason, Refusal, convert, limits, payload, v1};
 use trainyard_variable::{Layout, Partitioner, Placement};
 
 use crate::telemetry::Telemetry;
@@ -22,15 +23,7 @@ pub(crate) struct Service {
     task: Task,
     incarnation: u64,
     telemetry: Telemetry,
-}
-
-/// Owns the floats of an answer, so that their bytes travel without a copy.
-struct Floats(Vec<f32>);
-
-impl AsRef<[u8]> for Floats {
-    fn as_ref(&self) -> &[u8] {
-        payload::float_bytes(&self.0)
-    }
+    pool: Pool,
 }
 
 fn bad(message: impl ToString) -> Status {
@@ -72,7 +65,73 @@ fn targets(named: Named) -> Result<ShardReads, Status> {
 
 impl Service {
     pub(crate) fn new(shard: LocalShard, index: usize, incarnation: u64) -> Self {
-        Self { shard, task: Task { role: Role::Ps, index }, incarnation, telemetry: Telemetry::new() }
+        let (task, telemetry) = (Task { role: Role::Ps, index }, Telemetry::new());
+        Self { shard, task, incarnation, telemetry, pool: Pool::default() }
+    }
+
+    /// Reads what a pull asks for: the reply without its payload, and the payload.
+    pub(crate) fn read(&self, request: v1::PullRequest) -> Result<(v1::PullReply, Pooled), Status> {
+        let started = Instant::now();
+        let identity = identity(request.identity)?;
+        let v1::PullRequest { whole, row_sets, rows, id_sets, ids, reserve_step, .. } = request;
+        let reads = targets(Named { whole, row_sets, rows, id_sets, ids })?;
+        let ShardReads { whole, rows, row_sets, ids, id_sets } = &reads;
+        let mut floats = self.pool.take();
+        let pull = Pull { whole, rows, row_sets, ids, id_sets, reserve_step };
+        let pulled = self.shard.store().pull(&identity, &pull, &mut floats.values);
+        let pulled = pulled.map_err(|error| {
+            self.telemetry.refusals.increment(1);
+            Status::from(trainyard_cluster_client::refusal(&error))
+        })?;
+        self.telemetry.sent_bytes.increment(floats.values.len() as u64 * 4);
+        self.telemetry.read_seconds.record(started.elapsed());
+        let ticket = match pulled.ticket {
+            Ticket::Granted => v1::Ticket::Granted,
+            Ticket::Wait => v1::Ticket::Wait,
+            Ticket::Finished => v1::Ticket::Finished,
+        };
+        let (version, global_step) = (pulled.version, pulled.global_step);
+        Ok((v1::PullReply { version, global_step, ticket: ticket.into(), payload: Bytes::new() }, floats))
+    }
+
+    /// Applies a push, whose payload has come apart from it.
+    pub(crate) async fn apply(
+        &self,
+        request: v1::PushRequest,
+        payload: Vec<Bytes>,
+    ) -> Result<v1::PushReply, Status> {
+        let started = Instant::now();
+        let identity = identity(request.identity)?;
+        let batch = request.batch.ok_or_else(|| bad("field `batch` must be set, given nothing"))?;
+        let floats = payload.iter().map(Bytes::len).sum::<usize>() / 4;
+        let mut values = self.pool.take();
+        values.values.resize(floats, 0.0);
+        payload::Reader::new(payload, floats).map_err(bad)?.read(&mut values.values);
+        let v1::PushRequest { whole, row_sets, rows, id_sets, ids, .. } = request;
+        let gradients = ShardGradients {
+            batch: BatchId { pass: batch.pass, shard: batch.shard, batch: batch.batch },
+            pulled_version: request.pulled_version,
+            targets: targets(Named { whole, row_sets, rows, id_sets, ids })?,
+            values: Arc::new(std::mem::take(&mut values.values)),
+        };
+        let outcome = self.shard.push(identity, &gradients).await;
+        // The buffer goes back to the pool, whatever became of the push.
+        values.values = Arc::try_unwrap(gradients.values).unwrap_or_default();
+        let pushed = self.answer(outcome)?;
+        self.telemetry.received_bytes.increment(floats as u64 * 4);
+        self.telemetry.apply_seconds.record(started.elapsed());
+        if pushed.duplicate {
+            self.telemetry.duplicates.increment(1);
+        } else {
+            self.telemetry.pushes.increment(1);
+            self.telemetry.staleness_steps.record(pushed.staleness as f64);
+        }
+        Ok(v1::PushReply {
+            duplicate: pushed.duplicate,
+            version: pushed.version,
+            global_step: pushed.global_step,
+            staleness: pushed.staleness,
+        })
     }
 
     /// Turns an outcome of the shard into an answer.
@@ -212,62 +271,14 @@ impl ParameterService for Service {
     }
 
     async fn pull(&self, request: Request<v1::PullRequest>) -> Result<Response<v1::PullReply>, Status> {
-        let (request, started) = (request.into_inner(), Instant::now());
-        let identity = identity(request.identity)?;
-        let v1::PullRequest { whole, row_sets, rows, id_sets, ids, reserve_step, .. } = request;
-        let reads = targets(Named { whole, row_sets, rows, id_sets, ids })?;
-        let ShardReads { whole, rows, row_sets, ids, id_sets } = &reads;
-        let mut floats = Vec::new();
-        let pull = Pull { whole, rows, row_sets, ids, id_sets, reserve_step };
-        let pulled = self.shard.store().pull(&identity, &pull, &mut floats);
-        let pulled = pulled.map_err(|error| {
-            self.telemetry.refusals.increment(1);
-            Status::from(trainyard_cluster_client::refusal(&error))
-        })?;
-        self.telemetry.sent_bytes.increment(floats.len() as u64 * 4);
-        self.telemetry.read_seconds.record(started.elapsed());
-        let ticket = match pulled.ticket {
-            Ticket::Granted => v1::Ticket::Granted,
-            Ticket::Wait => v1::Ticket::Wait,
-            Ticket::Finished => v1::Ticket::Finished,
-        };
-        Ok(Response::new(v1::PullReply {
-            version: pulled.version,
-            global_step: pulled.global_step,
-            ticket: ticket.into(),
-            payload: Bytes::from_owner(Floats(floats)),
-        }))
+        let (reply, floats) = self.read(request.into_inner())?;
+        Ok(Response::new(v1::PullReply { payload: floats.into_bytes(), ..reply }))
     }
 
     async fn push(&self, request: Request<v1::PushRequest>) -> Result<Response<v1::PushReply>, Status> {
-        let (request, started) = (request.into_inner(), Instant::now());
-        let identity = identity(request.identity)?;
-        let batch = request.batch.ok_or_else(|| bad("field `batch` must be set, given nothing"))?;
-        let floats = request.payload.len() / 4;
-        let mut values = vec![0.0; floats];
-        payload::Reader::new(request.payload, floats).map_err(bad)?.read(&mut values);
-        let v1::PushRequest { whole, row_sets, rows, id_sets, ids, .. } = request;
-        let gradients = ShardGradients {
-            batch: BatchId { pass: batch.pass, shard: batch.shard, batch: batch.batch },
-            pulled_version: request.pulled_version,
-            targets: targets(Named { whole, row_sets, rows, id_sets, ids })?,
-            values,
-        };
-        let pushed = self.answer(self.shard.push(identity, &gradients).await)?;
-        self.telemetry.received_bytes.increment(floats as u64 * 4);
-        self.telemetry.apply_seconds.record(started.elapsed());
-        if pushed.duplicate {
-            self.telemetry.duplicates.increment(1);
-        } else {
-            self.telemetry.pushes.increment(1);
-            self.telemetry.staleness_steps.record(pushed.staleness as f64);
-        }
-        Ok(Response::new(v1::PushReply {
-            duplicate: pushed.duplicate,
-            version: pushed.version,
-            global_step: pushed.global_step,
-            staleness: pushed.staleness,
-        }))
+        let mut request = request.into_inner();
+        let payload = std::mem::take(&mut request.payload);
+        self.apply(request, vec![payload]).await.map(Response::new)
     }
 
     async fn close_session(

@@ -1,0 +1,283 @@
+//! gRPC messages that end in a tensor, without copies of the tensor.
+//!
+//! What travels is an ordinary message: five bytes of gRPC prefix, the fields, then field 15, `bytes payload`. The stock
+//! codec copies all of it into one buffer before the first byte leaves, and again on arrival. Here the payload leaves as
+//! the memory that holds it, and arrives as the list of pieces that the connection read.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use prost::Message;
+use tonic::Status;
+use tonic::codegen::http::{HeaderMap, HeaderValue};
+
+/// Tag of field 15 of length-delimited type.
+const PAYLOAD_TAG: u64 = 15 << 3 | 2;
+/// Compression flag and length.
+const PREFIX_BYTES: usize = 5;
+
+/// A message on its way out.
+#[derive(Debug)]
+pub struct Outgoing {
+    pieces: VecDeque<Bytes>,
+    /// Whether trailers are still to come, as a reply has them.
+    trailers: bool,
+}
+
+impl Outgoing {
+    /// Returns a request of these fields, whose own payload is empty, and this payload.
+    pub fn request(fields: &impl Message, payload: Bytes) -> Self {
+        Self { pieces: pieces(fields, payload), trailers: false }
+    }
+
+    /// Returns a reply, which says that all went well behind it.
+    pub fn reply(fields: &impl Message, payload: Bytes) -> Self {
+        Self { pieces: pieces(fields, payload), trailers: true }
+    }
+}
+
+fn pieces(fields: &impl Message, payload: Bytes) -> VecDeque<Bytes> {
+    let length = fields.encoded_len();
+    let tensor = match payload.len() {
+        0 => 0,
+        bytes => 1 + prost::length_delimiter_len(bytes) + bytes,
+    };
+    let mut front = BytesMut::with_capacity(PREFIX_BYTES + length + 11);
+    front.put_u8(0);
+    front.put_u32((length + tensor) as u32);
+    // The buffer grows: there is always room.
+    let _ = fields.encode(&mut front);
+    let mut out = VecDeque::with_capacity(2);
+    if payload.is_empty() {
+        // A frame without data would count against the connection for good.
+        out.push_back(front.freeze());
+    } else {
+        front.put_u8(PAYLOAD_TAG as u8);
+        let _ = prost::encode_length_delimiter(payload.len(), &mut front);
+        out.extend([front.freeze(), payload]);
+    }
+    out
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if let Some(piece) = self.pieces.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        if std::mem::take(&mut self.trailers) {
+            let trailers = HeaderMap::from_iter([(
+                tonic::codegen::http::HeaderName::from_static("grpc-status"),
+                HeaderValue::from_static("0"),
+            )]);
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+        }
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.is_empty() && !self.trailers
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.pieces.iter().map(|piece| piece.len() as u64).sum())
+    }
+}
+
+/// Reads a message: its fields, with an empty payload, and the pieces of its payload.
+///
+/// # Errors
+/// More than `bytes_max`, a peer's refusal in the trailers, or no such message.
+pub async fn read<M: Message + Default>(
+    body: tonic::body::Body,
+    bytes_max: usize,
+) -> Result<(M, Vec<Bytes>), Status> {
+    let mut body = std::pin::pin!(body);
+    let (mut pieces, mut length) = (VecDeque::new(), 0);
+    while let Some(frame) = body.frame().await {
+        match frame?.into_data() {
+            Ok(piece) => {
+                length += piece.len();
+                if length > bytes_max + PREFIX_BYTES {
+                    let message = format!("message of more than {bytes_max} bytes");
+                    return Err(Status::resource_exhausted(message));
+                }
+                pieces.push_back(piece);
+            }
+            Err(other) => {
+                if let Some(status) = other.trailers_ref().and_then(Status::from_header_map)
+                    && status.code() != tonic::Code::Ok
+                {
+                    return Err(status);
+                }
+            }
+        }
+    }
+    let (fields, payload) = split(Pieces { pieces, length })?;
+    let message = M::decode(fields.as_slice())
+        .map_err(|error| Status::invalid_argument(format!("message cannot be decoded: {error}")))?;
+    Ok((message, payload))
+}
+
+/// What has arrived, front first.
+struct Pieces {
+    pieces: VecDeque<Bytes>,
+    length: usize,
+}
+
+/// Takes the payload out of a message.
+fn split(mut from: Pieces) -> Result<(Vec<u8>, Vec<Bytes>), Status> {
+    let mut prefix = Vec::with_capacity(PREFIX_BYTES);
+    from.copy(PREFIX_BYTES, &mut prefix)?;
+    let announced = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
+    if prefix[0] != 0 {
+        return Err(Status::unimplemented("compressed messages are not taken here"));
+    }
+    if announced != from.length {
+        let message = format!("message of {announced} bytes announced, {} have come", from.length);
+        return Err(Status::invalid_argument(message));
+    }
+    let (mut fields, mut payload) = (Vec::new(), Vec::new());
+    while from.length > 0 {
+        let before = fields.len();
+        let tag = from.number(&mut fields)?;
+        if tag == PAYLOAD_TAG {
+            // As protobuf has it, the last one counts.
+            let bytes = from.number(&mut fields)? as usize;
+            fields.truncate(before);
+            payload = from.take(bytes)?;
+            continue;
+        }
+        match tag & 7 {
+            0 => drop(from.number(&mut fields)?),
+            1 => from.copy(8, &mut fields)?,
+            2 => {
+                let bytes = from.number(&mut fields)? as usize;
+                from.copy(bytes, &mut fields)?;
+            }
+            5 => from.copy(4, &mut fields)?,
+            other => return Err(Status::invalid_argument(format!("field of unknown wire type {other}"))),
+        }
+    }
+    Ok((fields, payload))
+}
+
+impl Pieces {
+    fn front(&mut self, wanted: usize) -> Result<Bytes, Status> {
+        while self.pieces.front().is_some_and(Bytes::is_empty) {
+            self.pieces.pop_front();
+        }
+        let Some(front) = self.pieces.front_mut().filter(|_| wanted <= self.length) else {
+            let message = format!("message ends {} bytes early", wanted.saturating_sub(self.length).max(1));
+            return Err(Status::invalid_argument(message));
+        };
+        let taken = front.split_to(wanted.min(front.len()));
+        self.length -= taken.len();
+        Ok(taken)
+    }
+
+    fn copy(&mut self, mut bytes: usize, out: &mut Vec<u8>) -> Result<(), Status> {
+        while bytes > 0 {
+            let piece = self.front(bytes)?;
+            bytes -= piece.len();
+            out.extend_from_slice(&piece);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, mut bytes: usize) -> Result<Vec<Bytes>, Status> {
+        let mut out = Vec::new();
+        while bytes > 0 {
+            let piece = self.front(bytes)?;
+            bytes -= piece.len();
+            out.push(piece);
+        }
+        Ok(out)
+    }
+
+    /// Reads a varint, which stays among the fields.
+    fn number(&mut self, fields: &mut Vec<u8>) -> Result<u64, Status> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            self.copy(1, fields)?;
+            let byte = fields.last().copied().unwrap_or_default();
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(Status::invalid_argument("number of more than 64 bits"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::v1;
+
+    fn reply(payload: Vec<u8>) -> v1::PullReply {
+        v1::PullReply { version: 300, global_step: 7, ticket: 1, payload: payload.into() }
+    }
+
+    /// The bytes of a message as the stock codec sends them.
+    fn stock(message: &impl Message) -> Vec<u8> {
+        let mut out = vec![0];
+        out.extend((message.encoded_len() as u32).to_be_bytes());
+        message.encode(&mut out).unwrap();
+        out
+    }
+
+    fn cut(bytes: &[u8], sizes: &[usize]) -> Pieces {
+        let (mut rest, mut pieces) = (Bytes::copy_from_slice(bytes), VecDeque::new());
+        for size in sizes.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            pieces.push_back(rest.split_to((*size).min(rest.len())));
+        }
+        Pieces { pieces, length: bytes.len() }
+    }
+
+    #[test]
+    fn what_leaves_is_what_the_stock_codec_sends() {
+        for payload in [Vec::new(), vec![1, 2, 3], vec![9; 70_000]] {
+            let whole = stock(&reply(payload.clone()));
+            let pieces = pieces(&reply(Vec::new()), payload.into());
+            assert!(pieces.iter().all(|piece| !piece.is_empty()));
+            assert_eq!(pieces.iter().flatten().copied().collect::<Vec<u8>>(), whole);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_message_in_any_pieces_is_read(
+            payload in prop::collection::vec(any::<u8>(), 0..600), sizes in prop::collection::vec(1_usize..40, 1..6),
+        ) {
+            let (fields, pieces) = split(cut(&stock(&reply(payload.clone())), &sizes)).unwrap();
+            prop_assert_eq!(v1::PullReply::decode(fields.as_slice()).unwrap(), reply(Vec::new()));
+            prop_assert_eq!(pieces.iter().flatten().copied().collect::<Vec<u8>>(), payload);
+        }
+
+        #[test]
+        fn damaged_messages_are_refused_or_read_but_never_panic(
+            at in 0_usize..90, bit in 0_u8..8, keep in 0_usize..90,
+        ) {
+            let mut bytes = stock(&reply(vec![5; 60]));
+            let place = at % bytes.len();
+            bytes[place] ^= 1 << bit;
+            bytes.truncate(keep);
+            drop(split(cut(&bytes, &[7])));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Pull and push without copies of their tensors; every other call as generated.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use prost::Message;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Service as TowerService, http};
+use tonic::server::NamedService;
+use trainyard_protocol::framing::{Outgoing, read};
+use trainyard_protocol::limits::TENSOR_MESSAGE_BYTES_MAX;
+use trainyard_protocol::v1::parameter_service_server::{ParameterServiceServer, SERVICE_NAME};
+
+use crate::service::Service;
+
+/// The parameter service as a server routes to it.
+#[derive(Debug, Clone)]
+pub(crate) struct TensorService {
+    service: Arc<Service>,
+    others: ParameterServiceServer<Service>,
+}
+
+impl TensorService {
+    pub(crate) fn new(service: Service) -> Self {
+        let service = Arc::new(service);
+        let others = ParameterServiceServer::from_arc(Arc::clone(&service))
+            .max_decoding_message_size(TENSOR_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(TENSOR_MESSAGE_BYTES_MAX);
+        Self { service, others }
+    }
+}
+
+impl NamedService for TensorService {
+    const NAME: &'static str = SERVICE_NAME;
+}
+
+impl TowerService<http::Request<Body>> for TensorService {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<http::Response<Body>, Infallible>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let service = Arc::clone(&self.service);
+        match request.uri().path().rsplit('/').next() {
+            Some("Pull") => Box::pin(async move { Ok(answer(pull(&service, request.into_body()).await)) }),
+            Some("Push") => Box::pin(async move { Ok(answer(push(&service, request.into_body()).await)) }),
+            _ => self.others.call(request),
+        }
+    }
+}
+
+async fn pull(service: &Service, body: Body) -> Result<Outgoing, Status> {
+    let (request, _) = read(body, TENSOR_MESSAGE_BYTES_MAX).await?;
+    let (reply, floats) = service.read(request)?;
+    Ok(Outgoing::reply(&reply, floats.into_bytes()))
+}
+
+async fn push(service: &Service, body: Body) -> Result<Outgoing, Status> {
+    let (request, payload) = read(body, TENSOR_MESSAGE_BYTES_MAX).await?;
+    let reply = service.apply(request, payload).await?;
+    Ok(whole(&reply))
+}
+
+fn whole(reply: &impl Message) -> Outgoing {
+    Outgoing::reply(reply, Bytes::new())
+}
+
+fn answer(outcome: Result<Outgoing, Status>) -> http::Response<Body> {
+    match outcome {
+        Ok(body) => {
+            let mut response = http::Response::new(Body::new(body));
+            let grpc = http::HeaderValue::from_static("application/grpc");
+            response.headers_mut().insert(http::header::CONTENT_TYPE, grpc);
+            response
+        }
+        Err(status) => status.into_http(),
+    }
+}
