@@ -4,6 +4,7 @@
 //! it cuts a step's reads and gradients by the layout, speaks to every server at once, and retries without ever
 //! applying twice. A [`Coordinator`] is the chief as a training task sees it.
 
+mod answer;
 mod backoff;
 mod channel;
 mod coordinator;
@@ -15,6 +16,7 @@ mod shard;
 mod split;
 mod tensor_call;
 
+pub use answer::Answer;
 pub use backoff::Backoff;
 pub use channel::channel;
 pub use coordinator::{Beat, Coordinator, JobState, Join, Joined, LeaveReason, Pulse, RemoteCoordinator};

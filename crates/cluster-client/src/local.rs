@@ -16,7 +16,7 @@ use trainyard_parameter_store::{
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_variable::{DynamicRows, Slice};
 
-use crate::{Error, Plan, Saved, ShardGradients, ShardReads, ShardStatus};
+use crate::{Answer, Error, Plan, Saved, ShardGradients, ShardReads, ShardStatus};
 
 /// A store and what it needs to know of its place in the cluster.
 #[derive(Debug, Clone)]
@@ -210,11 +210,12 @@ impl LocalShard {
         reads: &ShardReads,
         reserve_step: bool,
         _floats: usize,
-        out: &mut Vec<f32>,
+        out: &mut Answer,
     ) -> Result<Pulled, Error> {
+        out.clear();
         let ShardReads { whole, rows, row_sets, ids, id_sets } = reads;
         let pull = Pull { whole, rows, row_sets, ids, id_sets, reserve_step };
-        self.check(self.store.pull(&identity, &pull, out))
+        self.check(self.store.pull(&identity, &pull, &mut out.floats))
     }
 
     /// See [`crate::Shard::push`].

@@ -12,7 +12,7 @@ use trainyard_parameter_store::{BatchId, Identity, Ticket};
 use trainyard_variable::{Gradients, Layout, Read, Reads, Values};
 
 use crate::split::{ShardPlan, split};
-use crate::{Backoff, Error, Shard, ShardGradients};
+use crate::{Answer, Backoff, Error, Shard, ShardGradients};
 
 /// What a pull told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct Parameters {
     /// Version of each server at the latest pull.
     versions: Vec<u64>,
     plans: Vec<ShardPlan>,
-    buffers: Vec<Vec<f32>>,
+    answers: Vec<Answer>,
     gradients: Vec<Vec<f32>>,
     traffic: Traffic,
 }
@@ -81,9 +81,10 @@ impl Parameters {
         });
         let next = try_join_all(opened).await?.into_iter().min().unwrap_or(0);
         let count = shards.len();
-        let (versions, buffers) = (vec![0; count], vec![Vec::new(); count]);
+        let versions = vec![0; count];
+        let answers = std::iter::repeat_with(Answer::default).take(count).collect();
         let (plans, gradients, traffic) = (Vec::new(), Vec::new(), Traffic::default());
-        Ok((Self { shards, layout, identity, deadline, versions, plans, buffers, gradients, traffic }, next))
+        Ok((Self { shards, layout, identity, deadline, versions, plans, answers, gradients, traffic }, next))
     }
 
     /// Returns the bytes moved so far.
@@ -102,16 +103,16 @@ impl Parameters {
         let identity = Identity { seq: self.identity.seq + 1, ..self.identity };
         let deadline = self.deadline;
         // The first server gives the ticket; the others are read at the same time, in case it is granted.
-        let calls = self.shards.iter().zip(&self.plans).zip(&mut self.buffers).enumerate().map(
-            |(ps, ((shard, plan), buffer))| async move {
+        let calls = self.shards.iter().zip(&self.plans).zip(&mut self.answers).enumerate().map(
+            |(ps, ((shard, plan), answer))| async move {
                 if ps > 0 && plan.floats == 0 {
-                    buffer.clear();
+                    answer.clear();
                     return Ok(None);
                 }
                 let started = Instant::now();
                 let mut attempt = Attempt::new(&identity, shard.name(), deadline);
                 loop {
-                    match shard.pull(identity, &plan.reads, ps == 0, plan.floats, buffer).await {
+                    match shard.pull(identity, &plan.reads, ps == 0, plan.floats, answer).await {
                         Err(error) if error.may_pass() => attempt.again(started, &error).await?,
                         outcome => return outcome.map(Some),
                     }
@@ -147,14 +148,11 @@ impl Parameters {
             };
             values.resize(rows * width, 0.0);
         }
-        for (plan, buffer) in self.plans.iter().zip(&self.buffers) {
-            let mut rest = buffer.as_slice();
+        for (plan, answer) in self.plans.iter().zip(&mut self.answers) {
             for (variable, place) in &plan.places {
-                let (part, tail) = rest.split_at(place.len());
-                values[*variable][place.clone()].copy_from_slice(part);
-                rest = tail;
+                answer.read(&mut values[*variable][place.clone()]);
             }
-            self.traffic.pulled_bytes += buffer.len() as u64 * 4;
+            self.traffic.pulled_bytes += plan.floats as u64 * 4;
         }
     }
 

@@ -15,7 +15,7 @@ use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
 use trainyard_protocol::{convert, limits, payload, v1};
 
 use crate::tensor_call;
-use crate::{Error, Plan, Saved, ShardGradients, ShardReads, ShardStatus};
+use crate::{Answer, Error, Plan, Saved, ShardGradients, ShardReads, ShardStatus};
 
 /// A parameter server and the channel to it.
 #[derive(Debug, Clone)]
@@ -115,7 +115,7 @@ impl RemoteShard {
         reads: &ShardReads,
         reserve_step: bool,
         floats: usize,
-        out: &mut Vec<f32>,
+        out: &mut Answer,
     ) -> Result<Pulled, Error> {
         let (row_sets, rows) = rows_to_wire(reads);
         let (id_sets, ids) = ids_to_wire(reads);
@@ -130,10 +130,9 @@ impl RemoteShard {
         };
         out.clear();
         if ticket == Ticket::Granted {
-            out.resize(floats, 0.0);
-            let mut reader = payload::Reader::new(payload, floats)
+            let pieces = payload::Reader::new(payload, floats)
                 .map_err(|error| Error::Protocol { peer: self.name.clone(), message: error.to_string() })?;
-            reader.read(out);
+            out.pieces = Some(pieces);
         }
         Ok(Pulled { version: reply.version, global_step: reply.global_step, ticket })
     }

@@ -10,7 +10,7 @@ use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{BatchId, Identity, Pulled, Pushed, Status};
 use trainyard_variable::{Layout, VariableSpec};
 
-use crate::{Error, LocalShard, RemoteShard};
+use crate::{Answer, Error, LocalShard, RemoteShard};
 
 /// What the chief wants every parameter server to hold.
 #[derive(Debug, Clone)]
@@ -168,7 +168,7 @@ impl Shard {
         reads: &ShardReads,
         reserve_step: bool,
         floats: usize,
-        out: &mut Vec<f32>,
+        out: &mut Answer,
     ) -> Result<Pulled, Error> {
         dispatch!(self, shard => shard.pull(identity, reads, reserve_step, floats, out).await)
     }

@@ -432,7 +432,7 @@ impl Store {
         let mut rest = gradients;
         for (slice, length) in lengths {
             let part = take(&mut rest, length);
-            if let Some(position) = part.iter().position(|value| !value.is_finite()) {
+            if let Some(position) = not_finite(part) {
                 let mut ledger = self.ledger.lock();
                 ledger.sessions.consume(identity);
                 ledger.steps.give_back(identity);
@@ -453,6 +453,14 @@ fn lengths<'a>(
     let rows = rows.iter().map(|(number, slice, rows)| (*number, slice.width * rows.len()));
     let ids = ids.iter().map(|(number, slice, ids)| (*number, slice.width * ids.len()));
     whole.chain(rows).chain(ids)
+}
+
+/// Finds a value that is infinite or no number. First all together, which vectorises: there hardly ever is one.
+fn not_finite(values: &[f32]) -> Option<usize> {
+    const EXPONENT: u32 = 0x7f80_0000;
+    let bad = |value: &f32| value.to_bits() & EXPONENT == EXPONENT;
+    let found = values.iter().fold(false, |found, value| found | bad(value));
+    if found { values.iter().position(bad) } else { None }
 }
 
 fn take<'a>(rest: &mut &'a [f32], length: usize) -> &'a [f32] {
