@@ -13,6 +13,9 @@ const FILES: [(&str, usize, u64); 2] = [("train.csv", 10_000, 1), ("test.csv", 2
 
 fn main() -> Result<()> {
     let folder = std::env::args_os().nth(1).map_or(PathBuf::from("runs/digits"), PathBuf::from);
+    if folder.to_string_lossy().starts_with('-') {
+        return writeln!(std::io::stdout(), "usage: make-digits [FOLDER]   (runs/digits by default)");
+    }
     std::fs::create_dir_all(&folder)?;
     for (name, images, seed) in FILES {
         let path = folder.join(name);
