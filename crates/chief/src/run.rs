@@ -114,10 +114,7 @@ pub async fn run<M: Model>(
         return Err(Diagnostic::error(Code::E1006, message).help("add a ps address to the cluster"));
     }
     let shards = servers.iter().map(|(task, address)| {
-        let channel = channel(address).map_err(|error| {
-            Diagnostic::error(Code::E1007, format!("address `{address}` of {task} cannot be used: {error}"))
-        })?;
-        Ok(Shard::Remote(RemoteShard::new(task.index, address, channel)))
+        Ok(Shard::Remote(RemoteShard::new(task.index, address, channel(*task, address)?)))
     });
     let shards = shards.collect::<Result<Vec<_>, Diagnostic>>()?;
     let address = context.cluster.address(context.task).map(str::to_owned).ok_or_else(|| {

@@ -1,14 +1,19 @@
 //! A gRPC channel with every limit set.
 
 use tonic::transport::{Channel, Endpoint};
+use trainyard_cluster_spec::Task;
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_protocol::limits;
 
-/// Returns a channel to `address` (`host:port`). It connects when first used, and again whenever it was lost.
+/// Returns a channel to `task` at `address` (`host:port`). It connects when first used, and again whenever it was lost.
 ///
 /// # Errors
 /// The address is not one.
-pub fn channel(address: &str) -> Result<Channel, tonic::transport::Error> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}"))?
+pub fn channel(task: Task, address: &str) -> Result<Channel, Diagnostic> {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| {
+        Diagnostic::error(Code::E1007, format!("address `{address}` of {task} cannot be used: {error}"))
+    })?;
+    let endpoint = endpoint
         .connect_timeout(limits::CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .initial_stream_window_size(limits::WINDOW_BYTES)

@@ -71,7 +71,6 @@ pub struct Scratch {
     delta: Vec<f32>,
     input: Vec<f32>,
     input_delta: Vec<f32>,
-    cross_output: Vec<f32>,
     tower: tower::Workspace,
     cross: cross_layer::Workspace,
 }
@@ -150,13 +149,13 @@ impl Canned {
         if let Some(factorization) = &deep.factorization {
             factorization.forward(&scratch.input, &mut scratch.logits);
         }
-        let mut input = scratch.input.as_slice();
-        if let Some(cross) = &deep.cross {
-            let output = cross.forward(features.rows, input, values, &mut scratch.cross);
-            scratch.cross_output.clear();
-            scratch.cross_output.extend_from_slice(output);
-            input = &scratch.cross_output;
-        }
+        let input = match &deep.cross {
+            Some(cross) => {
+                cross.forward(features.rows, &scratch.input, values, &mut scratch.cross);
+                scratch.cross.output()
+            }
+            None => &scratch.input,
+        };
         if let Some(tower) = &deep.tower {
             let Position { pass, shard, batch } = example.position;
             let seed = [pass, shard, batch].into_iter().fold(self.seed, |seed, part| {
@@ -175,8 +174,7 @@ impl Canned {
         gradients: &mut Gradients,
         scratch: &mut Scratch,
     ) {
-        let Scratch { delta, input, input_delta, cross_output, tower: tower_work, cross: cross_work, .. } =
-            scratch;
+        let Scratch { delta, input, input_delta, tower: tower_work, cross: cross_work, .. } = scratch;
         if let Some(linear) = &self.linear {
             linear.backward(features, delta, gradients);
         }
@@ -188,7 +186,7 @@ impl Canned {
             input_delta.resize(input.len(), 0.0);
         }
         if let Some(tower) = &deep.tower {
-            let read = if deep.cross.is_some() { cross_output.as_slice() } else { input.as_slice() };
+            let read = if deep.cross.is_some() { cross_work.output() } else { input.as_slice() };
             let into = wanted.then_some(input_delta.as_mut_slice());
             tower.backward(rows, read, values, delta, gradients, into, tower_work);
         }

@@ -21,6 +21,13 @@ pub(crate) struct Workspace {
     through: Vec<f32>,
 }
 
+impl Workspace {
+    /// Returns what came out of the last layer.
+    pub(crate) fn output(&self) -> &[f32] {
+        self.inputs.last().map_or(&[], Vec::as_slice)
+    }
+}
+
 impl CrossLayers {
     pub(crate) fn new(count: usize, width: usize, group: &str, variables: &mut Vec<VariableSpec>) -> Self {
         let mut add = |name: String, shape: Vec<usize>, initializer: Initializer| {
@@ -38,14 +45,8 @@ impl CrossLayers {
         Self { layers, width }
     }
 
-    /// Returns what comes out of the last layer.
-    pub(crate) fn forward<'a>(
-        &self,
-        rows: usize,
-        first: &[f32],
-        values: &Values,
-        work: &'a mut Workspace,
-    ) -> &'a [f32] {
+    /// Leaves what comes out of the last layer in [`Workspace::output`].
+    pub(crate) fn forward(&self, rows: usize, first: &[f32], values: &Values, work: &mut Workspace) {
         work.inputs.resize_with(self.layers.len() + 1, Vec::new);
         work.products.resize_with(self.layers.len(), Vec::new);
         work.inputs[0].clear();
@@ -59,7 +60,6 @@ impl CrossLayers {
             output.clear();
             output.extend(first.iter().zip(product.iter()).zip(input).map(|((x0, u), x)| x0 * u + x));
         }
-        &work.inputs[self.layers.len()]
     }
 
     /// Turns the gradient of the output, in `delta`, into that of the input, and writes those of the variables.
@@ -76,11 +76,10 @@ impl CrossLayers {
         for (index, (kernel, bias)) in self.layers.iter().enumerate().rev() {
             let product = &work.products[index];
             work.inner.clear();
-            for (((inner, of_first), delta), (x0, u)) in
-                delta.iter().zip(&mut of_first).zip(delta.iter()).zip(first.iter().zip(product))
+            for ((delta, of_first), (x0, u)) in delta.iter().zip(&mut of_first).zip(first.iter().zip(product))
             {
                 *of_first += delta * u;
-                work.inner.push(inner * x0);
+                work.inner.push(delta * x0);
             }
             let sizes = [self.width, rows, self.width];
             multiply_first_transposed(&work.inputs[index], &work.inner, &mut gradients[*kernel], sizes);

@@ -81,16 +81,21 @@ impl Head {
         if self.kind.has_classes() { 1 } else { self.size }
     }
 
+    /// Returns what each loss of a batch with these labels counts in that of the batch.
+    fn share(&self, labels: &[f32]) -> f32 {
+        let rows = labels.len() / self.label_width();
+        match self.reduction {
+            LossReduction::Sum => 1.0,
+            LossReduction::SumOverBatchSize => 1.0 / (rows * self.losses()).max(1) as f32,
+        }
+    }
+
     /// Writes the gradient of the loss with respect to each logit, and returns the loss. `labels` holds
     /// [`Head::label_width`] numbers a record.
     pub fn loss(&self, logits: &[f32], labels: &[f32], weights: Option<&[f32]>, delta: &mut Vec<f32>) -> f64 {
         delta.clear();
         delta.extend_from_slice(logits);
-        let (rows, width) = (labels.len() / self.label_width(), self.label_width());
-        let share = match self.reduction {
-            LossReduction::Sum => 1.0,
-            LossReduction::SumOverBatchSize => 1.0 / (rows * self.losses()).max(1) as f32,
-        };
+        let (width, share) = (self.label_width(), self.share(labels));
         let mut sum = 0.0;
         for (row, delta) in delta.chunks_exact_mut(self.units()).enumerate() {
             let weight = weights.map_or(1.0, |weights| weights[row]);

@@ -37,8 +37,7 @@ impl LinearModel {
         optimizer_group: &str,
         variables: &mut Vec<VariableSpec>,
     ) -> Self {
-        let mut model = Self::bias_only(units, String::new(), optimizer_group, &mut Vec::new());
-        model.combiner = combiner;
+        let (mut numeric, mut categorical) = (Vec::new(), Vec::new());
         let mut add = |feature: &str, rows: usize, access: Access| {
             let name = format!("{scope}/{feature}/weights");
             variables.push(zeros(name, vec![rows, units], access, optimizer_group));
@@ -46,16 +45,14 @@ impl LinearModel {
         };
         for column in columns.numeric.iter().filter(|column| column.wide) {
             let variable = add(&column.name, column.width, Access::Whole);
-            model.numeric.push(Dense { begin: column.begin, width: column.width, variable });
+            numeric.push(Dense { begin: column.begin, width: column.width, variable });
         }
         for (place, column) in columns.categorical.iter().enumerate().filter(|(_, column)| column.wide) {
             let variable = add(&column.name, column.buckets as usize, access(column));
-            model.categorical.push((place, variable));
+            categorical.push((place, variable));
         }
         let bias = format!("{scope}/bias_weights");
-        variables.push(zeros(bias, vec![units], Access::Whole, optimizer_group));
-        model.bias = variables.len() - 1;
-        model
+        Self { combiner, numeric, categorical, ..Self::bias_only(units, bias, optimizer_group, variables) }
     }
 
     /// Adds a bias of this name, and nothing else.

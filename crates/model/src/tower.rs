@@ -103,7 +103,7 @@ impl Tower {
                 logits.iter_mut().zip(&pass.output).for_each(|(logit, value)| *logit += value);
                 continue;
             }
-            self.activate(&values[layer.bias], pass);
+            self.activate(layer, &values[layer.bias], pass);
             if let Some(seed) = seed {
                 self.drop_out(seed.wrapping_add(index as u64), pass);
             }
@@ -122,7 +122,7 @@ impl Tower {
         self.dropout == 0.0 && layer.norm.is_none()
     }
 
-    fn activate(&self, bias: &[f32], pass: &mut Pass) {
+    fn activate(&self, layer: &Layer, bias: &[f32], pass: &mut Pass) {
         if self.activation == Activation::Relu {
             add_bias_relu(&mut pass.output, bias);
         } else {
@@ -132,8 +132,7 @@ impl Tower {
             }
             activation::apply(self.activation, &mut pass.output);
         }
-        let changes = self.dropout > 0.0 || self.layers.iter().any(|layer| layer.norm.is_some());
-        if changes && !activation::needs_input(self.activation) {
+        if !self.plain(layer) && !activation::needs_input(self.activation) {
             pass.kept.clone_from(&pass.output);
         }
     }

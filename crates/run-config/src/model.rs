@@ -266,3 +266,12 @@ pub struct OptimizerSection {
     /// Hyper-parameters that were given, by TensorFlow's name: numbers, switches, and tables for schedules.
     pub values: serde_json::Map<String, serde_json::Value>,
 }
+
+impl OptimizerSection {
+    /// Returns the hyper-parameters with the name of the rule under `kind`, as the rule itself is read from JSON.
+    pub fn fields(&self) -> serde_json::Map<String, serde_json::Value> {
+        let mut fields = self.values.clone();
+        fields.insert("kind".to_owned(), self.kind.as_str().into());
+        fields
+    }
+}

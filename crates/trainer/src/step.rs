@@ -86,9 +86,7 @@ fn open_input<M: Model>(config: &Config, model: &Arc<M>, session: &Session) -> R
 
 /// The job's bound on gradients.
 fn clipping(section: &OptimizerSection) -> Result<Clipping, Diagnostic> {
-    let mut fields = section.values.clone();
-    fields.insert("kind".to_owned(), section.kind.as_str().into());
-    serde_json::from_value(fields.into())
+    serde_json::from_value(section.fields().into())
         .map_err(|error| Diagnostic::error(Code::E1006, format!("train.clip_gradients: {error}")))
 }
 

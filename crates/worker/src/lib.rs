@@ -23,19 +23,14 @@ pub async fn run<M: Model>(
     stop: CancellationToken,
 ) -> Result<(), Diagnostic> {
     let model = Arc::new(build(&context.job)?);
-    let connect = |task: Task, address: &str| {
-        channel(address).map_err(|error| {
-            Diagnostic::error(Code::E1007, format!("address `{address}` of {task} cannot be used: {error}"))
-        })
-    };
     let chief = Task { role: Role::Chief, index: 0 };
     let chief_address = context.cluster.address(chief).map(str::to_owned).ok_or_else(|| {
         Diagnostic::error(Code::E1007, "the cluster has no chief")
             .help("add chief = [\"host:2222\"] to [cluster]")
     })?;
-    let coordinator = RemoteCoordinator::new(&chief_address, connect(chief, &chief_address)?);
+    let coordinator = RemoteCoordinator::new(&chief_address, channel(chief, &chief_address)?);
     let shards = context.cluster.of_role(Role::Ps).map(|(task, address)| {
-        Ok(Shard::Remote(RemoteShard::new(task.index, address, connect(task, address)?)))
+        Ok(Shard::Remote(RemoteShard::new(task.index, address, channel(task, address)?)))
     });
     let shards = shards.collect::<Result<Vec<_>, Diagnostic>>()?;
     if shards.is_empty() {

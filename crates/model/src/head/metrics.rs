@@ -39,21 +39,23 @@ impl HeadMetrics {
         weights: Option<&[f32]>,
         groups: Option<&[u64]>,
     ) {
-        let mut scratch = Vec::new();
-        self.batches.add(head.loss(logits, labels, weights, &mut scratch), 1.0);
+        // As `Head::loss` sums it, without the gradients.
+        let (mut scratch, mut batch) = (Vec::new(), 0.0);
+        let share = f64::from(head.share(labels));
         let rows = logits.chunks_exact(head.units()).zip(labels.chunks_exact(head.label_width()));
         for (row, (logits, labels)) in rows.enumerate() {
             let weight = weights.map_or(1.0, |weights| weights[row]);
             scratch.clear();
             scratch.extend_from_slice(logits);
-            let share = head.losses() as f64;
-            let loss = f64::from(head.example(&mut scratch, labels));
-            self.loss.add(loss / share, f64::from(weight) * share);
+            let (loss, losses) = (head.example(&mut scratch, labels), head.losses() as f64);
+            batch += f64::from(weight * loss);
+            self.loss.add(f64::from(loss) / losses, f64::from(weight) * losses);
             self.example(head, logits, labels, weight);
             if let (Some(groups), HeadKind::Binary) = (groups, head.kind) {
                 self.groups.entry(groups[row]).or_default().add(logits[0], labels[0] != 0.0, weight);
             }
         }
+        self.batches.add(batch * share, 1.0);
     }
 
     fn example(&mut self, head: &Head, logits: &[f32], labels: &[f32], weight: f32) {

@@ -121,13 +121,13 @@ const CLIPPINGS: [Rule; 3] = [
     ("global_norm", &[("clip", Range::Positive)]),
 ];
 
-/// Keys that a schedule cannot do without.
-const NEEDED: [&str; 6] =
-    ["learning_rate", "decay_steps", "decay_rate", "first_decay_steps", "boundaries", "values"];
+/// Keys that a schedule cannot do without, of those that its kind has.
+const SCHEDULE_NEEDS: &[&str] =
+    &["learning_rate", "decay_steps", "decay_rate", "first_decay_steps", "boundaries", "values"];
 
 /// Reads an optimizer; without a kind it is the default one.
 pub(super) fn read(section: Section<'_>, default: &str) -> Option<OptimizerSection> {
-    read_kind(section, "optimizer", &RULES, default)
+    read_kind(section, "optimizer", &RULES, default, &[])
 }
 
 /// Reads a bound on gradients.
@@ -135,11 +135,18 @@ pub(super) fn read_clipping(section: Section<'_>) -> Option<OptimizerSection> {
     if section.node("kind").is_none() {
         section.missing("kind", "\"global_norm\"");
     }
-    let clipping = read_kind(section, "kind of clipping", &CLIPPINGS, "global_norm")?;
-    Some(clipping)
+    read_kind(section, "kind of clipping", &CLIPPINGS, "global_norm", &["clip"])
 }
 
-fn read_kind(section: Section<'_>, what: &str, rules: &[Rule], default: &str) -> Option<OptimizerSection> {
+/// Reads a kind and its parameters; without a kind it is the default one. `needed` names parameters that must be there
+/// where the kind has them.
+fn read_kind(
+    section: Section<'_>,
+    what: &str,
+    rules: &[Rule],
+    default: &str,
+    needed: &[&str],
+) -> Option<OptimizerSection> {
     let known: Vec<(&str, Rule)> = rules.iter().map(|rule| (rule.0, *rule)).collect();
     let rule = match section.node("kind") {
         Some(_) => section.choice("kind", what, &known),
@@ -158,11 +165,9 @@ fn read_kind(section: Section<'_>, what: &str, rules: &[Rule], default: &str) ->
             values.insert(name.to_owned(), value);
         }
     }
-    if rules.len() == SCHEDULES.len() && rules[0].0 == SCHEDULES[0].0 || rules.len() == CLIPPINGS.len() {
-        for &(name, _) in parameters {
-            if (NEEDED.contains(&name) || name == "clip") && section.node(name).is_none() {
-                section.missing(name, if name == "boundaries" { "[1000]" } else { "0.1" });
-            }
+    for &(name, _) in parameters {
+        if needed.contains(&name) && section.node(name).is_none() {
+            section.missing(name, if name == "boundaries" { "[1000]" } else { "0.1" });
         }
     }
     section.finish();
@@ -181,9 +186,8 @@ fn parameter(section: &Section<'_>, name: &'static str, range: Range) -> Option<
                     .for_each(|(_, keys)| inner.know(&keys.iter().map(|(key, _)| *key).collect::<Vec<_>>()));
                 return None;
             }
-            let schedule = read_kind(inner, "schedule", &SCHEDULES, "")?;
-            let mut fields = schedule.values;
-            let counts = |key: &str| fields.get(key).and_then(Json::as_array).map(Vec::len);
+            let schedule = read_kind(inner, "schedule", &SCHEDULES, "", SCHEDULE_NEEDS)?;
+            let counts = |key: &str| schedule.values.get(key).and_then(Json::as_array).map(Vec::len);
             if let (Some(boundaries), Some(values)) = (counts("boundaries"), counts("values"))
                 && values != boundaries + 1
             {
@@ -191,8 +195,7 @@ fn parameter(section: &Section<'_>, name: &'static str, range: Range) -> Option<
                     format!("values must be one more than the {boundaries} boundaries, given {values}");
                 section.fail(Code::E1002, name, message);
             }
-            fields.insert("kind".to_owned(), schedule.kind.into());
-            Some(fields.into())
+            Some(schedule.fields().into())
         }
         Range::Ascending | Range::Rates => {
             let numbers = section.numbers(name)?;

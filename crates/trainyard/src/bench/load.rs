@@ -34,6 +34,17 @@ pub(super) struct Order {
     pub(super) seconds: f64,
 }
 
+impl Order {
+    /// Returns the servers; none is spoken to yet.
+    pub(super) fn shards(&self) -> Result<Vec<Shard>, Diagnostic> {
+        let shard = |(index, address): (usize, &String)| {
+            let task = Task { role: Role::Ps, index };
+            Ok(Shard::Remote(RemoteShard::new(index, address, channel(task, address)?)))
+        };
+        self.servers.iter().enumerate().map(shard).collect()
+    }
+}
+
 /// What it has done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Outcome {
@@ -64,11 +75,7 @@ pub(super) fn run(order: &str) -> Result<(), Diagnostic> {
 }
 
 async fn load(order: &Order) -> Result<Outcome, Diagnostic> {
-    let shards = order.servers.iter().enumerate().map(|(index, address)| {
-        let channel = channel(address).map_err(|error| broken("cannot use an address", error))?;
-        Ok(Shard::Remote(RemoteShard::new(index, address, channel)))
-    });
-    let shards = shards.collect::<Result<Vec<_>, Diagnostic>>()?;
+    let shards = order.shards()?;
     let identity = Identity {
         cluster_id: u128::from_str_radix(&order.cluster_id, 16).unwrap_or(0),
         epoch: order.epoch,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use trainyard_checkpoint::{claim_epoch, cluster_id};
-use trainyard_cluster_client::{Error, Plan, RemoteShard, Shard, channel, retry};
+use trainyard_cluster_client::{Error, Plan, Shard, retry};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_optimizer::OptimizerConfig;
@@ -148,11 +148,7 @@ async fn prepare(folder: &Path, mut order: Order) -> Result<(Order, Vec<Shard>, 
     })?;
     let (task, incarnation) = (Task { role: Role::Chief, index: 0 }, u64::from(std::process::id()));
     let identity = Identity { cluster_id: id, epoch, task, incarnation, session: 0, seq: 0 };
-    let shards = order.servers.iter().enumerate().map(|(index, address)| {
-        let channel = channel(address).map_err(|error| broken("use an address", error))?;
-        Ok(Shard::Remote(RemoteShard::new(index, address, channel)))
-    });
-    let shards = shards.collect::<Result<Vec<_>, Diagnostic>>()?;
+    let shards = order.shards()?;
     let plan = Plan {
         variables: order.variables.clone(),
         layout: order.layout.clone(),
