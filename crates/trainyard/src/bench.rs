@@ -1,8 +1,12 @@
 //! `trainyard bench`: how fast the pieces of training are on this machine.
 
+mod figures;
+mod folder;
 mod load;
 mod local;
 mod plane;
+mod samples;
+mod train;
 mod usage;
 
 use trainyard_diagnostic::Diagnostic;
@@ -20,6 +24,7 @@ pub(crate) fn bench<M: Model>(
         Bench::Ps(arguments) => plane::bench(arguments).map_err(|problem| vec![problem]),
         Bench::Input(arguments) => local::input(arguments, build),
         Bench::Model(arguments) => local::model(arguments, build),
+        Bench::Train(arguments) => train::bench(arguments),
     }
 }
 

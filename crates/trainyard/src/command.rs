@@ -99,6 +99,12 @@ pub(crate) struct Train {
     /// Writes one JSON object about the run at its end.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    /// Scores no checkpoints: the job's evaluation input is not read, and nothing is exported.
+    #[arg(long)]
+    pub(crate) no_evaluation: bool,
+    /// Address of an admin port: /metrics, /healthz, /readyz. None by default.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) admin_listen: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -250,6 +256,42 @@ pub(crate) enum Bench {
     Input(BenchJob),
     /// The forward and backward pass of a job's model.
     Model(BenchJob),
+    /// Training a job on a cluster of this machine, in a temporary folder: steps, processor time and memory of each role.
+    Train(BenchTrain),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchTrain {
+    /// The job file.
+    #[arg(value_name = "JOB.toml")]
+    pub(crate) job: PathBuf,
+    /// A cluster of this machine, local:ps=2,worker=3; a cluster file with [admin] addresses; or `none`: one process,
+    /// as `trainyard train` is.
+    #[arg(long, value_name = "CLUSTER", default_value = "local:ps=1,worker=1")]
+    pub(crate) cluster: String,
+    /// Length of the measurement, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15.0, value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// Time between the first step of the last task and the measurement, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
+    pub(crate) warmup: f64,
+    /// Sets one key of the job file, for example input.train.batch_size=512. May be given more than once.
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Least severity of the tasks' log lines: error, warn, info, debug, or a filter.
+    #[arg(long, value_name = "LEVEL", env = "TRAINYARD_LOG", default_value = "warn")]
+    pub(crate) log_level: String,
+    /// Form of the result.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+/// Reads a length of time for a benchmark: more than 0, at most a day.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
+        _ => Err("must be a number of seconds, more than 0 and at most 86400".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -276,7 +318,7 @@ pub(crate) struct BenchPs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
     pub(crate) ps: usize,
     /// Length of the load.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(crate) seconds: f64,
     /// Form of the result.
     #[arg(long, value_enum, default_value = "text")]
@@ -288,7 +330,7 @@ pub(crate) struct BenchJob {
     #[command(flatten)]
     pub(crate) job: JobArguments,
     /// Length of each measurement.
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
     pub(crate) seconds: f64,
     /// Form of the result.
     #[arg(long, value_enum, default_value = "text")]
@@ -407,7 +449,10 @@ pub fn main_with<M: Model>(build: fn(&Job) -> Result<M, Error>) -> ExitCode {
         }
         Action::Inspect(arguments) => finish(one(inspect::inspect(&arguments)), LogFormat::Text),
         Action::ImportTf(arguments) => finish(import_tf::import_tf(&arguments, build), LogFormat::Text),
-        Action::Bench(arguments) => finish(bench::bench(&arguments, build), LogFormat::Text),
+        Action::Bench(arguments) => {
+            let outcome = one(start_logging(LogFormat::Text, "warn"));
+            finish(outcome.and_then(|()| bench::bench(&arguments, build)), LogFormat::Text)
+        }
         Action::BenchLoad(arguments) => finish(one(bench::load(&arguments)), LogFormat::Text),
         Action::Datagen(arguments) => finish(one(datagen::datagen(&arguments)), LogFormat::Text),
     }

@@ -24,7 +24,12 @@ pub(crate) fn run<M: Model>(run: &Run, build: fn(&Job) -> Result<M, Error>) -> E
             log_format: arguments.log_format,
             log_level: None,
         };
-        let whole = Train { job, report: arguments.report.clone() };
+        let whole = Train {
+            job,
+            report: arguments.report.clone(),
+            no_evaluation: false,
+            admin_listen: arguments.admin_listen.clone(),
+        };
         return finish(train(&whole, build, false), arguments.log_format);
     }
     let role = run.role.map(|role| match role {

@@ -19,8 +19,13 @@ pub(crate) fn train<M: Model>(
     build: fn(&Job) -> Result<M, Error>,
     terminal: bool,
 ) -> Result<(), Vec<Diagnostic>> {
-    let job = arguments.job.load()?;
-    let context = Context::alone(job, arguments.report.clone(), arguments.job.log_format);
+    let mut job = arguments.job.load()?;
+    if arguments.no_evaluation {
+        job.input.eval = None;
+    }
+    let mut context = Context::alone(job, arguments.report.clone(), arguments.job.log_format);
+    context.serves_admin = arguments.admin_listen.is_some();
+    context.admin_listen.clone_from(&arguments.admin_listen);
     supervise(context, async move |context, stop| alone(context, build, terminal, stop).await)
         .map_err(|problem| vec![problem])
 }

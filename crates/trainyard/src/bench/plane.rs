@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use trainyard_parameter_store::Identity;
 use trainyard_trainer::into_diagnostic;
 use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, VariableSpec};
 
+use super::folder::Folder;
 use super::load::{Order, Outcome};
 use super::usage;
 use crate::command::{BenchPs, Format};
@@ -26,15 +27,6 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 fn broken(what: &str, error: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::error(Code::E9002, format!("the benchmark cannot {what}: {error}"))
-}
-
-/// A folder that is removed with everything in it.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Processes that do not outlive the benchmark.
@@ -55,16 +47,16 @@ pub(super) fn bench(arguments: &BenchPs) -> Result<(), Diagnostic> {
         let problem = Diagnostic::error(Code::E1000, "nothing to move: --dense and --rows are both 0");
         return Err(problem.help("for example --dense 1000000, or --rows 4096"));
     }
-    let folder = Folder(std::env::temp_dir().join(format!("trainyard-bench-{}", std::process::id())));
-    let addresses = write_files(&folder.0, arguments.ps)?;
+    let folder = Folder::new()?;
+    let addresses = write_files(folder.path(), arguments.ps)?;
     let program = std::env::current_exe().map_err(|error| broken("find its own program", error))?;
     let mut servers = Processes(Vec::new());
     for index in 0..arguments.ps {
         let child = Command::new(&program)
             .args(["run", "--role", "ps", "--log-level", "error", "--index", &index.to_string(), "--job"])
-            .arg(folder.0.join("job.toml"))
+            .arg(folder.path().join("job.toml"))
             .arg("--cluster")
-            .arg(folder.0.join("cluster.toml"))
+            .arg(folder.path().join("cluster.toml"))
             .stdin(Stdio::null())
             .spawn();
         servers.0.push(child.map_err(|error| broken("start a server", error))?);
@@ -86,7 +78,7 @@ pub(super) fn bench(arguments: &BenchPs) -> Result<(), Diagnostic> {
         rows_per_step: arguments.rows,
         seconds: arguments.seconds,
     };
-    let (order, shards, identity) = runtime.block_on(prepare(&folder.0, order))?;
+    let (order, shards, identity) = runtime.block_on(prepare(folder.path(), order))?;
     let before: Duration = servers.0.iter().filter_map(|child| usage::of_process(child.id())).sum();
     let outcomes = run_workers(&program, &order, arguments.workers)?;
     let after: Duration = servers.0.iter().filter_map(|child| usage::of_process(child.id())).sum();
@@ -115,7 +107,6 @@ fn variables(arguments: &BenchPs) -> Vec<VariableSpec> {
 
 /// Writes a job and a cluster for the servers, and returns their addresses.
 fn write_files(folder: &Path, servers: usize) -> Result<Vec<String>, Diagnostic> {
-    std::fs::create_dir_all(folder).map_err(|error| broken("make a folder", error))?;
     let held = (0..=servers).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>();
     let held = held.map_err(|error| broken("find free ports", error))?;
     let mut addresses = held

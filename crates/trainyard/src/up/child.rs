@@ -14,7 +14,7 @@ use trainyard_daemon::LogFormat;
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use super::sibling;
-use crate::command::Up;
+use crate::command::JobArguments;
 
 /// Wait before a restart; doubled for each that follows soon.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -33,6 +33,7 @@ pub(super) struct Child {
 #[derive(Debug)]
 pub(super) struct Launch {
     program: PathBuf,
+    job: PathBuf,
     arguments: Vec<OsString>,
     cluster: PathBuf,
     report: PathBuf,
@@ -41,25 +42,35 @@ pub(super) struct Launch {
 
 impl Launch {
     /// Prepares to start tasks of a job in a cluster.
-    pub(super) fn new(up: &Up, cluster: &Path, report: &Path) -> Result<Self, Diagnostic> {
+    pub(super) fn new(job: &JobArguments, cluster: &Path, report: &Path) -> Result<Self, Diagnostic> {
         let program = std::env::current_exe().map_err(|error| {
             Diagnostic::error(Code::E9002, format!("the path of this program is not known: {error}"))
         })?;
-        let mut arguments: Vec<OsString> = vec!["--job".into(), up.job.job.clone().into()];
-        for assignment in &up.job.set {
+        let mut arguments: Vec<OsString> = Vec::new();
+        for assignment in &job.set {
             arguments.extend(["--set".into(), assignment.into()]);
         }
-        if let Some(folder) = &up.job.model_dir {
+        if let Some(folder) = &job.model_dir {
             arguments.extend(["--model-dir".into(), folder.clone().into()]);
         }
-        if let Some(level) = &up.job.log_level {
+        if let Some(level) = &job.log_level {
             arguments.extend(["--log-level".into(), level.into()]);
         }
-        if up.job.log_format == LogFormat::Json {
+        if job.log_format == LogFormat::Json {
             arguments.extend(["--log-format".into(), "json".into()]);
         }
         let (cluster, report) = (cluster.to_owned(), report.to_owned());
-        Ok(Self { program, arguments, cluster, report, starts: RefCell::default() })
+        Ok(Self { program, job: job.job.clone(), arguments, cluster, report, starts: RefCell::default() })
+    }
+
+    /// Where the chief writes its report.
+    pub(super) fn report(&self) -> &Path {
+        &self.report
+    }
+
+    /// Returns when a task was last started.
+    pub(super) fn started(&self, task: Task) -> Option<Instant> {
+        self.starts.borrow().get(&task).map(|(last, _)| *last)
     }
 
     /// Returns the wait before a task is started again.
@@ -83,6 +94,8 @@ impl Launch {
             command.args(["run", "--role", task.role.as_str()]);
         }
         command
+            .arg("--job")
+            .arg(&self.job)
             .args(&self.arguments)
             .arg("--cluster")
             .arg(&self.cluster)
@@ -90,22 +103,36 @@ impl Launch {
         if task.role == Role::Chief {
             command.arg("--report").arg(&self.report);
         }
+        self.spawn(task, command, Stdio::piped())
+    }
+
+    /// Starts the whole job as one process, which serves its metrics at `admin` and evaluates nothing.
+    pub(super) fn start_alone(&self, task: Task, admin: &str) -> Result<Child, Diagnostic> {
+        let mut command = Command::new(&self.program);
+        command.arg("train").arg(&self.job).args(&self.arguments);
+        command.args(["--no-evaluation", "--admin-listen", admin]);
+        // Its summary is of a run that nobody asked for.
+        self.spawn(task, command, Stdio::null())
+    }
+
+    fn spawn(&self, task: Task, mut command: Command, output: Stdio) -> Result<Child, Diagnostic> {
         command
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
+            .stdout(output)
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .env_remove("TF_CONFIG");
         // A process group of its own: an interrupt at the terminal reaches this program alone, which stops the tasks
         // in the right order.
         command.process_group(0);
+        let begun = Instant::now();
         let mut process = command
             .spawn()
             .map_err(|error| Diagnostic::error(Code::E9002, format!("{task} cannot be started: {error}")))?;
         let mut starts = self.starts.borrow_mut();
         let soon =
             starts.get(&task).map_or(0, |(last, soon)| if last.elapsed() > SETTLED { 0 } else { soon + 1 });
-        starts.insert(task, (Instant::now(), soon));
+        starts.insert(task, (begun, soon));
         if let Some(output) = process.stdout.take() {
             tokio::spawn(forward(task, BufReader::new(output)));
         }
@@ -126,6 +153,11 @@ async fn forward<R: tokio::io::AsyncRead + Unpin>(task: Task, output: BufReader<
 }
 
 impl Child {
+    /// Returns the process id while the process runs.
+    pub(super) fn id(&self) -> Option<u32> {
+        self.process.id()
+    }
+
     /// Returns the exit code of a process that has ended; 128 + n where signal n ended it.
     pub(super) fn try_wait(&mut self) -> Option<i32> {
         use std::os::unix::process::ExitStatusExt as _;

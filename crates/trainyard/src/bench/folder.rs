@@ -1,0 +1,35 @@
+//! A temporary folder.
+
+use std::path::{Path, PathBuf};
+
+use trainyard_diagnostic::{Code, Diagnostic};
+
+/// A folder that is removed with everything in it.
+#[derive(Debug)]
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes the folder, of this process alone.
+    ///
+    /// # Errors
+    /// It cannot be made, or is there already.
+    pub(super) fn new() -> Result<Self, Diagnostic> {
+        let name = format!("trainyard-bench-{}", uuid::Uuid::new_v4().simple());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).map_err(|error| {
+            let message = format!("the temporary folder {} cannot be made: {error}", path.display());
+            Diagnostic::error(Code::E9002, message).help("TMPDIR may name another place")
+        })?;
+        Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,212 @@
+//! The processes of a cluster: started together, watched, stopped in the right order.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
+use trainyard_cluster_spec::{ClusterSpec, Role, Task};
+use trainyard_diagnostic::{Code, Diagnostic};
+
+use super::child::{Child, Launch};
+use crate::command::JobArguments;
+
+/// Longest time for the other tasks to end after the chief has.
+const END: Duration = Duration::from_secs(5);
+/// Longest time for the evaluator to score and export the last checkpoint.
+const EVALUATOR_END: Duration = Duration::from_secs(600);
+/// Longest time for everything to stop after SIGTERM.
+const STOP: Duration = Duration::from_secs(15);
+/// Time between looks at the processes.
+const LOOK: Duration = Duration::from_millis(20);
+/// Exit codes after which a restart would end in the same way: command line, data, files, ports, versions, rights,
+/// configuration.
+const PERMANENT: [i32; 7] = [64, 65, 66, 73, 76, 77, 78];
+
+/// Running processes and how the others have ended.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    launch: Launch,
+    children: BTreeMap<Task, Child>,
+    exits: BTreeMap<Task, i32>,
+}
+
+impl Supervisor {
+    /// Starts tasks of a job. The cluster file that they read, and the chief's report, lie in `model_dir/up`.
+    ///
+    /// # Errors
+    /// The folder cannot be written, or a process not be started.
+    pub(crate) fn start(
+        job: &JobArguments,
+        model_dir: &Path,
+        cluster: &ClusterSpec,
+        tasks: &[Task],
+    ) -> Result<Self, Diagnostic> {
+        let folder = model_dir.join("up");
+        let written = |path: &Path, error: std::io::Error| {
+            Diagnostic::error(Code::E9002, format!("{} cannot be written: {error}", path.display()))
+                .help("check the folder model_dir")
+        };
+        std::fs::create_dir_all(&folder).map_err(|error| written(&folder, error))?;
+        let cluster_file = folder.join("cluster.toml");
+        std::fs::write(&cluster_file, cluster.to_toml()).map_err(|error| written(&cluster_file, error))?;
+        let report_file = folder.join("chief-report.json");
+        let _ = std::fs::remove_file(&report_file);
+        let launch = Launch::new(job, &cluster_file, &report_file)?;
+        let mut children = BTreeMap::new();
+        for task in tasks {
+            children.insert(*task, launch.start(*task)?);
+        }
+        Ok(Self { launch, children, exits: BTreeMap::new() })
+    }
+
+    /// Starts a job as one process, `chief:0`, that serves its metrics at `admin` and evaluates nothing.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub(crate) fn start_alone(job: &JobArguments, admin: &str) -> Result<Self, Diagnostic> {
+        let launch = Launch::new(job, Path::new(""), Path::new(""))?;
+        let task = Task { role: Role::Chief, index: 0 };
+        let children = [(task, launch.start_alone(task, admin)?)].into();
+        Ok(Self { launch, children, exits: BTreeMap::new() })
+    }
+
+    /// Where the chief writes its report.
+    pub(crate) fn report_file(&self) -> &Path {
+        self.launch.report()
+    }
+
+    /// Exit codes of the tasks that have ended.
+    pub(crate) fn exits(&self) -> &BTreeMap<Task, i32> {
+        &self.exits
+    }
+
+    /// Returns the process id of each running task.
+    pub(crate) fn process_ids(&self) -> BTreeMap<Task, u32> {
+        self.children.iter().filter_map(|(task, child)| Some((*task, child.id()?))).collect()
+    }
+
+    /// Returns when a task was last started.
+    pub(crate) fn started(&self, task: Task) -> Option<Instant> {
+        self.launch.started(task)
+    }
+
+    /// Returns the tasks that have ended since the last look, with their exit codes.
+    pub(crate) fn ended(&mut self) -> Vec<(Task, i32)> {
+        let ended: Vec<(Task, i32)> = self
+            .children
+            .iter_mut()
+            .filter_map(|(task, child)| child.try_wait().map(|code| (*task, code)))
+            .collect();
+        self.children.retain(|task, _| !ended.iter().any(|(gone, _)| gone == task));
+        ended
+    }
+
+    /// Watches the processes until the job has ended, and returns its exit code.
+    pub(crate) async fn watch(&mut self) -> Result<u8, Diagnostic> {
+        let signals = signal(SignalKind::terminate())
+            .and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
+        let (mut terminate, mut interrupt) = signals
+            .map_err(|error| Diagnostic::error(Code::E9002, format!("signals cannot be caught: {error}")))?;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                _ = terminate.recv() => return Ok(self.stop_all().await),
+                _ = interrupt.recv() => return Ok(self.stop_all().await),
+            }
+            for (task, code) in self.ended() {
+                if task.role == Role::Chief && code == 0 {
+                    self.exits.insert(task, code);
+                    self.wait_for_the_rest().await;
+                    return Ok(0);
+                }
+                if code == 0 {
+                    self.exits.insert(task, code);
+                } else if PERMANENT.contains(&code) {
+                    warn!(%task, code, "has failed for good: stopping the job");
+                    self.exits.insert(task, code);
+                    self.stop_all().await;
+                    return Ok(u8::try_from(code).unwrap_or(1));
+                } else {
+                    warn!(%task, code, "has died: starting it again");
+                    tokio::time::sleep(self.launch.pause(task)).await;
+                    let child = self.launch.start(task)?;
+                    self.children.insert(task, child);
+                }
+            }
+        }
+    }
+
+    /// After the chief has ended well, the others end by themselves.
+    async fn wait_for_the_rest(&mut self) {
+        let ended = Instant::now();
+        while !self.children.is_empty() {
+            tokio::time::sleep(LOOK).await;
+            let late: Vec<Task> = self
+                .children
+                .keys()
+                .copied()
+                .filter(|task| {
+                    ended.elapsed() > if task.role == Role::Evaluator { EVALUATOR_END } else { END }
+                })
+                .collect();
+            for task in late {
+                warn!(%task, "did not end by itself in time: it is killed");
+                if let Some(mut child) = self.children.remove(&task) {
+                    child.kill();
+                    self.exits.insert(task, child.wait().await);
+                }
+            }
+            self.collect();
+        }
+    }
+
+    fn collect(&mut self) {
+        let exits = &mut self.exits;
+        self.children.retain(|task, child| match child.try_wait() {
+            Some(code) => {
+                exits.insert(*task, code);
+                false
+            }
+            None => true,
+        });
+    }
+
+    /// Stops everything: those who train first, then, when the chief has written its checkpoint, the servers.
+    pub(crate) async fn stop_all(&mut self) -> u8 {
+        info!("stopping every task");
+        let until = Instant::now() + STOP;
+        for servers in [false, true] {
+            let group: Vec<Task> =
+                self.children.keys().copied().filter(|task| (task.role == Role::Ps) == servers).collect();
+            for task in &group {
+                if let Some(child) = self.children.get(task) {
+                    child.terminate();
+                }
+            }
+            while self.children.keys().any(|task| group.contains(task)) && Instant::now() < until {
+                tokio::time::sleep(LOOK).await;
+                self.collect();
+            }
+        }
+        for task in self.children.keys() {
+            warn!(%task, "did not stop in time: it is killed");
+        }
+        if self.children.is_empty() {
+            return 0;
+        }
+        self.kill_all().await;
+        Code::E9003.exit
+    }
+
+    /// Ends every process at once, without a last checkpoint.
+    pub(crate) async fn kill_all(&mut self) {
+        for child in self.children.values_mut() {
+            child.kill();
+        }
+        for (task, mut child) in std::mem::take(&mut self.children) {
+            self.exits.insert(task, child.wait().await);
+        }
+    }
+}

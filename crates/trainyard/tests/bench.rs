@@ -1,0 +1,77 @@
+//! The benchmarks from outside, on the smallest load that they take.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Runs a benchmark and returns its figures.
+fn bench(arguments: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_trainyard"))
+        .arg("bench")
+        .args(arguments)
+        .args(["--format", "json"])
+        .env_remove("TF_CONFIG")
+        .env_remove("TRAINYARD_LOG")
+        .output()
+        .expect("the program starts");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}\n{told}", String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Trains the bundled irises for a second.
+fn bench_iris(cluster: &str) -> Value {
+    let job = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/iris.toml");
+    let job = job.to_string_lossy();
+    bench(&["train", &job, "--cluster", cluster, "--seconds", "1", "--warmup", "0.2"])
+}
+
+fn positive(figures: &Value, pointer: &str) -> f64 {
+    let value = figures.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
+    assert!(value > 0.0, "{pointer} of {figures:#}");
+    value
+}
+
+#[test]
+fn a_job_on_a_cluster_is_measured_by_role() {
+    let figures = bench_iris("local:ps=1,worker=1");
+    let (steps, examples) =
+        (positive(&figures, "/steps_per_second"), positive(&figures, "/examples_per_second"));
+    assert!((examples / steps - 32.0).abs() < 3.0, "batches of 32: {figures:#}");
+    let whole = positive(&figures, "/cpu_ms_per_step");
+    let mut parts = 0.0;
+    for role in ["chief", "worker", "ps"] {
+        parts += positive(&figures, &format!("/roles/{role}/cpu_ms_per_step"));
+        positive(&figures, &format!("/roles/{role}/first_step_seconds"));
+        assert!(positive(&figures, &format!("/roles/{role}/peak_bytes")) > 1e6, "{figures:#}");
+    }
+    assert!((whole - parts).abs() < 1e-6 * whole, "{figures:#}");
+    // Two layers of 10, one of 3: 4*10+10 + 10*10+10 + 10*3+3 values, each with a slot of adagrad.
+    assert_eq!(figures["roles"]["ps"]["value_bytes"], 193 * 2 * 4, "{figures:#}");
+    for phase in ["input", "compute"] {
+        positive(&figures, &format!("/phases/{phase}/share"));
+    }
+    let shares: f64 = figures["phases"]
+        .as_object()
+        .expect("phases")
+        .values()
+        .filter_map(|phase| phase["share"].as_f64())
+        .sum();
+    assert!((shares - 1.0).abs() < 0.05, "{figures:#}");
+    for task in ["chief:0", "worker:0", "ps:0"] {
+        assert_eq!(figures["exit"][task], 0, "{figures:#}");
+    }
+    // Its 1000 steps would have been over before the measurement began.
+    assert!(figures["changed"].to_string().contains("train.max_steps is 1000"), "{figures:#}");
+}
+
+#[test]
+fn a_job_in_one_process_is_measured() {
+    let figures = bench_iris("none");
+    positive(&figures, "/steps_per_second");
+    positive(&figures, "/roles/chief/first_step_seconds");
+    assert_eq!(figures["roles"].as_object().map(serde_json::Map::len), Some(1), "{figures:#}");
+    assert_eq!(figures["exit"]["chief:0"], 0, "{figures:#}");
+}
