@@ -5,7 +5,10 @@ mod folder;
 mod load;
 mod local;
 mod plane;
+mod row_law;
 mod samples;
+mod slow_link;
+mod traffic;
 mod train;
 mod usage;
 
@@ -28,7 +31,7 @@ pub(crate) fn bench<M: Model>(
     }
 }
 
-/// Loads the parameter plane as one worker of a benchmark.
+/// Loads the parameter plane as workers of a benchmark.
 pub(crate) fn load(arguments: &BenchLoad) -> Result<(), Diagnostic> {
     load::run(&arguments.order)
 }

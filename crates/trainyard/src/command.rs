@@ -54,7 +54,7 @@ enum Action {
     /// Measures the pieces of training on this machine.
     #[command(subcommand)]
     Bench(Bench),
-    /// One worker of `bench ps`.
+    /// Workers of `bench ps`.
     #[command(hide = true)]
     BenchLoad(BenchLoad),
     /// Writes synthetic training data.
@@ -311,9 +311,21 @@ pub(crate) struct BenchPs {
     /// Values in a row.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) dim: usize,
-    /// Workers, each a process.
+    /// Workers.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
     pub(crate) workers: usize,
+    /// Workers in one process. Each has its own session and connections all the same.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
+    pub(crate) workers_per_process: usize,
+    /// Time that every worker waits between its pull and its push, as one that computes.
+    #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = milliseconds)]
+    pub(crate) compute_ms: f64,
+    /// Draws rows by Zipf's law with this exponent, 0 to 10, instead of all alike.
+    #[arg(long, value_name = "S", value_parser = exponent)]
+    pub(crate) zipf: Option<f64>,
+    /// Puts the last server behind a link that takes so much longer, each way.
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    pub(crate) slow_ps_ms: Option<f64>,
     /// Parameter servers, each a process.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
     pub(crate) ps: usize,
@@ -323,6 +335,22 @@ pub(crate) struct BenchPs {
     /// Form of the result.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
+}
+
+/// Reads a wait of a benchmark: 0 to a minute.
+fn milliseconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(wait) if (0.0..=60_000.0).contains(&wait) => Ok(wait),
+        _ => Err("must be a number of milliseconds, 0 to 60000".to_owned()),
+    }
+}
+
+/// Reads an exponent of Zipf's law.
+fn exponent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(exponent) if (0.0..=10.0).contains(&exponent) => Ok(exponent),
+        _ => Err("must be a number, 0 to 10; ids of real data have about 1".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]

@@ -75,3 +75,23 @@ fn a_job_in_one_process_is_measured() {
     assert_eq!(figures["roles"].as_object().map(serde_json::Map::len), Some(1), "{figures:#}");
     assert_eq!(figures["exit"]["chief:0"], 0, "{figures:#}");
 }
+
+#[test]
+fn workers_that_compute_share_a_process() {
+    let load = ["--dense", "100", "--rows", "10", "--table-rows", "1000", "--seconds", "1"];
+    let shape = ["--workers", "5", "--workers-per-process", "3", "--compute-ms", "20", "--zipf", "1.1"];
+    let figures = bench(&[&["ps"], &load[..], &shape[..]].concat());
+    // Five workers that wait 20 ms in every step; without the wait each would make some thousand.
+    let steps = positive(&figures, "/steps_per_second");
+    assert!(steps <= 5.0 / 0.020, "{figures:#}");
+    // The first ranks come more than once among ten draws: fewer rows than drawn.
+    assert!(positive(&figures, "/rows_per_second") < 9.9 * steps, "{figures:#}");
+    positive(&figures, "/p50_ms");
+}
+
+#[test]
+fn a_slow_server_slows_every_step() {
+    let figures = bench(&["ps", "--dense", "100", "--ps", "2", "--slow-ps-ms", "10", "--seconds", "1"]);
+    // A step asks the slow server at least once: there and back.
+    assert!(positive(&figures, "/p50_ms") >= 20.0, "{figures:#}");
+}

@@ -1,10 +1,10 @@
-//! One worker of a benchmark: pulls and pushes as fast as it is answered.
+//! Workers of a benchmark, several in a process: each pulls and pushes as fast as it is answered.
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rand::{RngExt as _, SeedableRng as _};
+use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use trainyard_cluster_client::{Parameters, RemoteShard, Shard, channel};
@@ -14,6 +14,7 @@ use trainyard_parameter_store::{BatchId, Identity, Ticket};
 use trainyard_trainer::into_diagnostic;
 use trainyard_variable::{Access, Layout, Read, Reads, VariableSpec};
 
+use super::row_law::RowLaw;
 use super::usage;
 
 /// Longest wait for a parameter server.
@@ -21,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// Latencies that are kept.
 const LATENCIES_MAX: usize = 1_000_000;
 
-/// What a worker is told.
+/// What a process is told.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) servers: Vec<String>,
@@ -29,8 +30,15 @@ pub(super) struct Order {
     pub(super) layout: Layout,
     pub(super) cluster_id: String,
     pub(super) epoch: u64,
+    /// Index of its first worker.
     pub(super) index: usize,
+    /// How many workers it has.
+    pub(super) workers: usize,
     pub(super) rows_per_step: usize,
+    /// Exponent of Zipf's law by which rows are drawn; uniform without.
+    pub(super) zipf: Option<f64>,
+    /// Wait between pull and push, in milliseconds: what a model would compute in.
+    pub(super) compute_ms: f64,
     pub(super) seconds: f64,
 }
 
@@ -45,15 +53,23 @@ impl Order {
     }
 }
 
-/// What it has done.
+/// What a process has done.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Loaded {
+    pub(super) workers: Vec<Outcome>,
+    pub(super) cpu_seconds: f64,
+}
+
+/// What one worker has done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Outcome {
     pub(super) steps: u64,
     pub(super) seconds: f64,
     pub(super) pulled_bytes: u64,
     pub(super) pushed_bytes: u64,
-    pub(super) cpu_seconds: f64,
-    /// Milliseconds of a step, ascending.
+    /// Rows read of each table, each row once a step.
+    pub(super) rows: u64,
+    /// Milliseconds of pull and push of a step together, ascending.
     pub(super) latencies: Vec<f32>,
 }
 
@@ -61,7 +77,7 @@ fn broken(what: &str, error: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::error(Code::E9002, format!("the load generator {what}: {error}"))
 }
 
-/// Opens a session, says that it is ready, waits for a line, loads, and prints its outcome.
+/// Opens its workers' sessions, says that it is ready, waits for a line, loads, and prints what came of it.
 pub(super) fn run(order: &str) -> Result<(), Diagnostic> {
     let order: Order = serde_json::from_str(order).map_err(|error| broken("was given no order", error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -74,24 +90,11 @@ pub(super) fn run(order: &str) -> Result<(), Diagnostic> {
     crate::output::print(&format!("{text}\n"))
 }
 
-async fn load(order: &Order) -> Result<Outcome, Diagnostic> {
-    let shards = order.shards()?;
-    let identity = Identity {
-        cluster_id: u128::from_str_radix(&order.cluster_id, 16).unwrap_or(0),
-        epoch: order.epoch,
-        task: Task { role: Role::Worker, index: order.index },
-        incarnation: u64::from(std::process::id()),
-        session: 1,
-        seq: 0,
-    };
-    let fingerprint = order.layout.fingerprint(&order.variables);
-    let layout = Arc::new(order.layout.clone());
-    let shard = order.index as u64;
-    let (mut parameters, _) = Parameters::open(shards, layout, identity, fingerprint, shard, DEADLINE)
-        .await
-        .map_err(|error| into_diagnostic(&error))?;
-    let (mut values, mut gradients) = (Vec::new(), Vec::new());
-    let mut random = ChaCha8Rng::seed_from_u64(order.index as u64);
+async fn load(order: &Order) -> Result<Loaded, Diagnostic> {
+    let mut workers = Vec::new();
+    for index in order.index..order.index + order.workers {
+        workers.push(Worker::open(order, index).await?);
+    }
     crate::output::print("ready\n")?;
     let _ = std::io::stdout().flush();
     std::io::stdin()
@@ -99,56 +102,94 @@ async fn load(order: &Order) -> Result<Outcome, Diagnostic> {
         .read_line(&mut String::new())
         .map_err(|error| broken("was not started", error))?;
     let own = std::process::id();
-    let (before, began) = (usage::of_process(own).unwrap_or_default(), Instant::now());
-    let (mut steps, mut latencies) = (0, Vec::new());
-    while began.elapsed().as_secs_f64() < order.seconds {
-        let reads = reads(order, &mut random);
-        let start = Instant::now();
-        let pulled = parameters.pull(&reads, &mut values).await.map_err(|error| into_diagnostic(&error))?;
-        if pulled.ticket != Ticket::Granted {
-            break;
-        }
-        gradients.resize_with(values.len(), Vec::new);
-        for (gradient, value) in gradients.iter_mut().zip(&values) {
-            gradient.clear();
-            gradient.extend(value.iter().map(|value: &f32| value * 1e-6 + 1e-6));
-        }
-        let batch = BatchId { pass: 0, shard, batch: steps };
-        parameters.push(batch, &reads, &gradients).await.map_err(|error| into_diagnostic(&error))?;
-        steps += 1;
-        if latencies.len() < LATENCIES_MAX {
-            latencies.push(start.elapsed().as_secs_f32() * 1e3);
-        }
+    let before = usage::of_process(own).unwrap_or_default();
+    let running: Vec<_> =
+        workers.into_iter().map(|worker| tokio::spawn(worker.load(order.clone()))).collect();
+    let mut workers = Vec::new();
+    for worker in running {
+        workers.push(worker.await.map_err(|error| broken("has lost a worker", error))??);
     }
-    let (seconds, traffic) = (began.elapsed().as_secs_f64(), parameters.traffic());
-    latencies.sort_unstable_by(f32::total_cmp);
     let after = usage::of_process(own).unwrap_or_default();
-    Ok(Outcome {
-        steps,
-        seconds,
-        pulled_bytes: traffic.pulled_bytes,
-        pushed_bytes: traffic.pushed_bytes,
-        cpu_seconds: after.saturating_sub(before).as_secs_f64(),
-        latencies,
-    })
+    Ok(Loaded { workers, cpu_seconds: after.saturating_sub(before).as_secs_f64() })
 }
 
-/// Dense variables whole, and of all tables the same random rows.
-fn reads(order: &Order, random: &mut ChaCha8Rng) -> Reads {
-    let table = order.variables.iter().find(|spec| spec.access == Access::Rows);
-    let rows: Arc<[u32]> = match table {
-        Some(spec) => {
-            let mut rows: Vec<u32> =
-                (0..order.rows_per_step).map(|_| random.random_range(0..spec.rows() as u32)).collect();
-            rows.sort_unstable();
-            rows.dedup();
-            rows.into()
+/// One worker: its own session and connections.
+struct Worker {
+    index: usize,
+    law: Option<RowLaw>,
+    parameters: Parameters,
+}
+
+impl Worker {
+    async fn open(order: &Order, index: usize) -> Result<Self, Diagnostic> {
+        let shards = order.shards()?;
+        let identity = Identity {
+            cluster_id: u128::from_str_radix(&order.cluster_id, 16).unwrap_or(0),
+            epoch: order.epoch,
+            task: Task { role: Role::Worker, index },
+            incarnation: u64::from(std::process::id()),
+            session: 1,
+            seq: 0,
+        };
+        let fingerprint = order.layout.fingerprint(&order.variables);
+        let layout = Arc::new(order.layout.clone());
+        let opened = Parameters::open(shards, layout, identity, fingerprint, index as u64, DEADLINE).await;
+        let (parameters, _) = opened.map_err(|error| into_diagnostic(&error))?;
+        let table = order.variables.iter().find(|spec| spec.access == Access::Rows);
+        let law = table.map(|spec| RowLaw::new(spec.rows(), order.zipf)).transpose()?;
+        Ok(Self { index, law, parameters })
+    }
+
+    async fn load(mut self, order: Order) -> Result<Outcome, Diagnostic> {
+        let (mut values, mut gradients) = (Vec::new(), Vec::new());
+        let (parameters, shard) = (&mut self.parameters, self.index as u64);
+        let mut random = ChaCha8Rng::seed_from_u64(shard);
+        let compute = Duration::from_secs_f64(order.compute_ms / 1e3);
+        let began = Instant::now();
+        let (mut steps, mut rows, mut latencies) = (0, 0, Vec::new());
+        while began.elapsed().as_secs_f64() < order.seconds {
+            let (reads, drawn) = reads(&order, self.law.as_ref(), &mut random);
+            let start = Instant::now();
+            let pulled =
+                parameters.pull(&reads, &mut values).await.map_err(|error| into_diagnostic(&error))?;
+            let pulled_in = start.elapsed();
+            if pulled.ticket != Ticket::Granted {
+                break;
+            }
+            gradients.resize_with(values.len(), Vec::new);
+            for (gradient, value) in gradients.iter_mut().zip(&values) {
+                gradient.clear();
+                gradient.extend(value.iter().map(|value: &f32| value * 1e-6 + 1e-6));
+            }
+            if !compute.is_zero() {
+                tokio::time::sleep(compute).await;
+            }
+            let start = Instant::now();
+            let batch = BatchId { pass: 0, shard, batch: steps };
+            parameters.push(batch, &reads, &gradients).await.map_err(|error| into_diagnostic(&error))?;
+            steps += 1;
+            rows += drawn as u64;
+            if latencies.len() < LATENCIES_MAX {
+                latencies.push((pulled_in + start.elapsed()).as_secs_f32() * 1e3);
+            }
         }
-        None => Arc::from([]),
-    };
+        let (seconds, traffic) = (began.elapsed().as_secs_f64(), parameters.traffic());
+        latencies.sort_unstable_by(f32::total_cmp);
+        let (pulled_bytes, pushed_bytes) = (traffic.pulled_bytes, traffic.pushed_bytes);
+        Ok(Outcome { steps, seconds, pulled_bytes, pushed_bytes, rows, latencies })
+    }
+}
+
+/// Dense variables whole, and of all tables the same random rows; and how many rows that are.
+fn reads(order: &Order, law: Option<&RowLaw>, random: &mut ChaCha8Rng) -> (Reads, usize) {
+    let mut rows: Vec<u32> =
+        law.map_or_else(Vec::new, |law| (0..order.rows_per_step).map(|_| law.draw(random)).collect());
+    rows.sort_unstable();
+    rows.dedup();
+    let rows: Arc<[u32]> = rows.into();
     let read = |spec: &VariableSpec| match spec.access {
         Access::Whole => Read::Whole,
         _ => Read::Rows(Arc::clone(&rows)),
     };
-    order.variables.iter().map(read).collect()
+    (order.variables.iter().map(read).collect(), rows.len())
 }

@@ -4,9 +4,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use serde_json::json;
 use trainyard_checkpoint::{claim_epoch, cluster_id};
 use trainyard_cluster_client::{Error, Plan, Shard, retry};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
@@ -17,7 +16,10 @@ use trainyard_trainer::into_diagnostic;
 use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, VariableSpec};
 
 use super::folder::Folder;
-use super::load::{Order, Outcome};
+use super::load::{Loaded, Order};
+use super::row_law::RowLaw;
+use super::slow_link::SlowLink;
+use super::traffic::Traffic;
 use super::usage;
 use crate::command::{BenchPs, Format};
 use crate::output::print;
@@ -41,11 +43,23 @@ impl Drop for Processes {
     }
 }
 
-/// Starts servers and workers, loads, and prints what came through.
+/// Measures the parameter plane and prints what came through.
 pub(super) fn bench(arguments: &BenchPs) -> Result<(), Diagnostic> {
+    let traffic = measure(arguments)?;
+    print(&match arguments.format {
+        Format::Json => serde_json::to_string(&traffic).unwrap_or_default() + "\n",
+        Format::Text => traffic.text(),
+    })
+}
+
+/// Starts servers and workers, and loads.
+pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
     if arguments.dense == 0 && arguments.rows == 0 {
         let problem = Diagnostic::error(Code::E1000, "nothing to move: --dense and --rows are both 0");
         return Err(problem.help("for example --dense 1000000, or --rows 4096"));
+    }
+    if arguments.rows > 0 {
+        RowLaw::new(arguments.table_rows, arguments.zipf)?;
     }
     let folder = Folder::new()?;
     let addresses = write_files(folder.path(), arguments.ps)?;
@@ -75,20 +89,32 @@ pub(super) fn bench(arguments: &BenchPs) -> Result<(), Diagnostic> {
         cluster_id: String::new(),
         epoch: 0,
         index: 0,
+        workers: 0,
         rows_per_step: arguments.rows,
+        zipf: arguments.zipf,
+        compute_ms: arguments.compute_ms,
         seconds: arguments.seconds,
     };
-    let (order, shards, identity) = runtime.block_on(prepare(folder.path(), order))?;
-    let before: Duration = servers.0.iter().filter_map(|child| usage::of_process(child.id())).sum();
-    let outcomes = run_workers(&program, &order, arguments.workers)?;
-    let after: Duration = servers.0.iter().filter_map(|child| usage::of_process(child.id())).sum();
+    let (mut order, shards, identity) = runtime.block_on(prepare(folder.path(), order))?;
+    // Only the workers go the slow way.
+    let slow_link = match (arguments.slow_ps_ms, order.servers.last_mut()) {
+        (Some(delay), Some(last)) => {
+            let link = SlowLink::start(last, Duration::from_secs_f64(delay / 1e3))
+                .map_err(|error| broken("slow a server down", error))?;
+            *last = link.address().to_string();
+            Some(link)
+        }
+        _ => None,
+    };
+    let load = run_workers(&program, &order, arguments, &servers)?;
+    drop(slow_link);
     let peak: u64 = servers.0.iter().filter_map(|child| usage::peak_bytes(child.id())).max().unwrap_or(0);
     runtime.block_on(async {
         for shard in &shards {
             let _ = shard.finish(identity, "the benchmark is over").await;
         }
     });
-    report(arguments, &outcomes, (after - before).as_secs_f64(), peak)
+    Ok(Traffic::new(arguments, &load.processes, load.seconds, &load.server_cpu, peak))
 }
 
 fn variables(arguments: &BenchPs) -> Vec<VariableSpec> {
@@ -166,12 +192,27 @@ async fn prepare(folder: &Path, mut order: Order) -> Result<(Order, Vec<Shard>, 
     Ok((order, shards, identity))
 }
 
+/// A load and what it took.
+struct Load {
+    processes: Vec<Loaded>,
+    /// From the start of the workers to the end of the last.
+    seconds: f64,
+    /// Processor time of each server in it, in seconds.
+    server_cpu: Vec<f64>,
+}
+
 /// Starts the workers, lets them go at the same time, and waits for what they have done.
-fn run_workers(program: &Path, order: &Order, workers: usize) -> Result<Vec<Outcome>, Diagnostic> {
+fn run_workers(
+    program: &Path,
+    order: &Order,
+    arguments: &BenchPs,
+    servers: &Processes,
+) -> Result<Load, Diagnostic> {
     let mut running = Processes(Vec::new());
     let mut outputs = Vec::new();
-    for index in 0..workers {
-        let order = serde_json::to_string(&Order { index, ..order.clone() })
+    for index in (0..arguments.workers).step_by(arguments.workers_per_process) {
+        let workers = arguments.workers_per_process.min(arguments.workers - index);
+        let order = serde_json::to_string(&Order { index, workers, ..order.clone() })
             .map_err(|error| broken("give orders", error))?;
         let mut child = Command::new(program)
             .args(["bench-load", &order])
@@ -195,59 +236,20 @@ fn run_workers(program: &Path, order: &Order, workers: usize) -> Result<Vec<Outc
     for output in &mut outputs {
         line(output)?;
     }
+    let cpu = || -> Vec<Duration> {
+        servers.0.iter().map(|child| usage::of_process(child.id()).unwrap_or_default()).collect()
+    };
+    let (before, began) = (cpu(), Instant::now());
     for child in &mut running.0 {
         let input = child.stdin.as_mut().map(|input| input.write_all(b"go\n"));
         input.unwrap_or(Ok(())).map_err(|error| broken("start the load", error))?;
     }
-    let read = outputs
-        .iter_mut()
-        .map(|output| serde_json::from_str(&line(output)?).map_err(|error| broken("read an outcome", error)));
-    read.collect()
-}
-
-fn report(arguments: &BenchPs, outcomes: &[Outcome], server_cpu: f64, peak: u64) -> Result<(), Diagnostic> {
-    let sum = |value: fn(&Outcome) -> f64| outcomes.iter().map(value).sum::<f64>();
-    let rate = |value: fn(&Outcome) -> f64| {
-        outcomes.iter().map(|one| value(one) / one.seconds.max(1e-9)).sum::<f64>()
-    };
-    let steps = rate(|one| one.steps as f64);
-    let (pulled, pushed) =
-        (rate(|one| one.pulled_bytes as f64) / 1e6, rate(|one| one.pushed_bytes as f64) / 1e6);
-    let rows = steps * (arguments.rows * arguments.tables) as f64;
-    let moved = sum(|one| (one.pulled_bytes + one.pushed_bytes) as f64) / 1e6;
-    let worker_cpu = sum(|one| one.cpu_seconds);
-    let cpu_per_mb = (server_cpu + worker_cpu) * 1e3 / moved.max(1e-9);
-    let cpu_per_step = (server_cpu + worker_cpu) * 1e3 / sum(|one| one.steps as f64).max(1.0);
-    let mut latencies: Vec<f32> = outcomes.iter().flat_map(|one| one.latencies.iter().copied()).collect();
-    latencies.sort_unstable_by(f32::total_cmp);
-    let at = |share: f64| {
-        let place = ((latencies.len() as f64 * share) as usize).min(latencies.len().saturating_sub(1));
-        latencies.get(place).copied().unwrap_or(0.0)
-    };
-    if arguments.format == Format::Json {
-        return print(&format!(
-            "{}\n",
-            json!({
-                "ps": arguments.ps, "workers": arguments.workers, "dense": arguments.dense, "rows": arguments.rows,
-                "tables": arguments.tables, "dim": arguments.dim, "steps_per_second": steps,
-                "pulled_mb_per_second": pulled, "pushed_mb_per_second": pushed, "rows_per_second": rows,
-                "cpu_ms_per_mb": cpu_per_mb, "cpu_ms_per_step": cpu_per_step,
-                "server_cpu_seconds": server_cpu, "worker_cpu_seconds": worker_cpu,
-                "p50_ms": at(0.5), "p99_ms": at(0.99), "server_peak_bytes": peak,
-            })
-        ));
-    }
-    let mut text =
-        format!("steps/s           {steps:.1}\nMB/s each way     {pulled:.0} pulled, {pushed:.0} pushed\n");
-    if arguments.rows > 0 {
-        text.push_str(&format!("rows/s each way   {:.2} M\n", rows / 1e6));
-    }
-    text.push_str(&format!(
-        "CPU               {cpu_per_mb:.2} ms per MB moved, {cpu_per_step:.2} ms per step (servers {server_cpu:.1} s, workers {worker_cpu:.1} s)\n\
-         step              p50 {:.2} ms, p99 {:.2} ms\nserver memory     {:.0} MB at most\n",
-        at(0.5),
-        at(0.99),
-        peak as f64 / 1e6
-    ));
-    print(&text)
+    let lines = outputs.iter_mut().map(line).collect::<Result<Vec<String>, Diagnostic>>()?;
+    let (seconds, after) = (began.elapsed().as_secs_f64(), cpu());
+    let spent = |(before, after): (&Duration, Duration)| after.saturating_sub(*before).as_secs_f64();
+    let processes = lines
+        .iter()
+        .map(|line| serde_json::from_str(line).map_err(|error| broken("read an outcome", error)))
+        .collect::<Result<Vec<Loaded>, Diagnostic>>()?;
+    Ok(Load { processes, seconds, server_cpu: before.iter().zip(after).map(spent).collect() })
 }

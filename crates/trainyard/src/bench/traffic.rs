@@ -1,0 +1,115 @@
+//! What came through the parameter plane.
+
+use serde::Serialize;
+
+use super::load::{Loaded, Outcome};
+use crate::command::BenchPs;
+
+/// What was asked for, and the figures of it. Rates are of all workers together; MB are 1e6 bytes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Traffic {
+    pub(super) ps: usize,
+    pub(super) workers: usize,
+    pub(super) dense: usize,
+    pub(super) rows: usize,
+    pub(super) tables: usize,
+    pub(super) dim: usize,
+    pub(super) compute_ms: f64,
+    pub(super) zipf: Option<f64>,
+    pub(super) slow_ps_ms: Option<f64>,
+    pub(super) steps_per_second: f64,
+    pub(super) pulled_mb_per_second: f64,
+    pub(super) pushed_mb_per_second: f64,
+    /// Rows of all tables read, and as many updated; a row that a step draws twice counts once.
+    pub(super) rows_per_second: f64,
+    /// Processor time of servers and workers.
+    pub(super) cpu_ms_per_mb: f64,
+    pub(super) cpu_ms_per_step: f64,
+    pub(super) server_cpu_seconds: f64,
+    pub(super) worker_cpu_seconds: f64,
+    /// Processors that the busiest server kept busy.
+    pub(super) busiest_ps_cores: f64,
+    /// Of a step's pull and push together, without the computing between them.
+    pub(super) p50_ms: f64,
+    pub(super) p99_ms: f64,
+    /// Most memory that one server has held.
+    pub(super) server_peak_bytes: u64,
+}
+
+impl Traffic {
+    /// Adds up what the load processes have done in `seconds`, while each server took its `server_cpu` seconds.
+    pub(super) fn new(
+        arguments: &BenchPs,
+        processes: &[Loaded],
+        seconds: f64,
+        server_cpu: &[f64],
+        server_peak_bytes: u64,
+    ) -> Self {
+        let outcomes: Vec<&Outcome> = processes.iter().flat_map(|process| &process.workers).collect();
+        let sum = |value: fn(&Outcome) -> f64| outcomes.iter().map(|one| value(one)).sum::<f64>();
+        let rate = |value: fn(&Outcome) -> f64| {
+            outcomes.iter().map(|one| value(one) / one.seconds.max(1e-9)).sum::<f64>()
+        };
+        let moved = sum(|one| (one.pulled_bytes + one.pushed_bytes) as f64) / 1e6;
+        let worker_cpu: f64 = processes.iter().map(|process| process.cpu_seconds).sum();
+        let cpu_ms = (server_cpu.iter().sum::<f64>() + worker_cpu) * 1e3;
+        let mut latencies: Vec<f32> = outcomes.iter().flat_map(|one| one.latencies.iter().copied()).collect();
+        latencies.sort_unstable_by(f32::total_cmp);
+        Self {
+            ps: arguments.ps,
+            workers: arguments.workers,
+            dense: arguments.dense,
+            rows: arguments.rows,
+            tables: arguments.tables,
+            dim: arguments.dim,
+            compute_ms: arguments.compute_ms,
+            zipf: arguments.zipf,
+            slow_ps_ms: arguments.slow_ps_ms,
+            steps_per_second: rate(|one| one.steps as f64),
+            pulled_mb_per_second: rate(|one| one.pulled_bytes as f64) / 1e6,
+            pushed_mb_per_second: rate(|one| one.pushed_bytes as f64) / 1e6,
+            rows_per_second: rate(|one| one.rows as f64) * arguments.tables as f64,
+            cpu_ms_per_mb: cpu_ms / moved.max(1e-9),
+            cpu_ms_per_step: cpu_ms / sum(|one| one.steps as f64).max(1.0),
+            server_cpu_seconds: server_cpu.iter().sum(),
+            worker_cpu_seconds: worker_cpu,
+            busiest_ps_cores: server_cpu.iter().copied().fold(0.0, f64::max) / seconds.max(1e-9),
+            p50_ms: at(&latencies, 0.5),
+            p99_ms: at(&latencies, 0.99),
+            server_peak_bytes,
+        }
+    }
+
+    /// Returns the figures for a person.
+    pub(super) fn text(&self) -> String {
+        let (pulled, pushed) = (self.pulled_mb_per_second, self.pushed_mb_per_second);
+        let mut text = format!(
+            "steps/s           {:.1}\nMB/s each way     {pulled:.0} pulled, {pushed:.0} pushed\n",
+            self.steps_per_second
+        );
+        if self.rows > 0 {
+            text.push_str(&format!("rows/s each way   {:.2} M\n", self.rows_per_second / 1e6));
+        }
+        text.push_str(&format!(
+            "CPU               {:.2} ms per MB moved, {:.2} ms per step (servers {:.1} s, workers {:.1} s)\n\
+             busiest server    {:.2} cores\n\
+             pull and push     p50 {:.2} ms, p99 {:.2} ms\n\
+             server memory     {:.0} MB at most\n",
+            self.cpu_ms_per_mb,
+            self.cpu_ms_per_step,
+            self.server_cpu_seconds,
+            self.worker_cpu_seconds,
+            self.busiest_ps_cores,
+            self.p50_ms,
+            self.p99_ms,
+            self.server_peak_bytes as f64 / 1e6
+        ));
+        text
+    }
+}
+
+/// Returns the value below which a share of ascending values lies; 0 where there are none.
+fn at(ascending: &[f32], share: f64) -> f64 {
+    let place = ((ascending.len() as f64 * share) as usize).min(ascending.len().saturating_sub(1));
+    ascending.get(place).copied().unwrap_or(0.0).into()
+}
