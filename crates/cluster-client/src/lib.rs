@@ -6,22 +6,29 @@
 
 mod answer;
 mod backoff;
+mod call;
 mod channel;
 mod coordinator;
 mod error;
+mod gradients;
+mod held;
 mod local;
 mod parameters;
 mod remote;
+mod rounding;
 mod shard;
 mod split;
 mod tensor_call;
 
 pub use answer::Answer;
 pub use backoff::Backoff;
+pub use call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
 pub use channel::channel;
 pub use coordinator::{Beat, Coordinator, JobState, Join, Joined, LeaveReason, Pulse, RemoteCoordinator};
 pub use error::{Error, refusal};
-pub use local::LocalShard;
-pub use parameters::{Parameters, PulledStep, PushedStep, Traffic, retry};
+pub use gradients::ShardGradients;
+pub use held::Held;
+pub use local::{LocalShard, Stepped};
+pub use parameters::{Parameters, PulledStep, Push, PushedStep, Returned, Step, Traffic, retry};
 pub use remote::RemoteShard;
-pub use shard::{Plan, Saved, Shard, ShardGradients, ShardReads, ShardStatus};
+pub use shard::{Plan, Saved, Shard, ShardStatus};

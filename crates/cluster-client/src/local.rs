@@ -10,13 +10,14 @@ use std::time::Instant;
 use trainyard_checkpoint::{Checkpoint, Origin, PositionRecord, ShardState, SliceView, TableView};
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
-    Claim, FirstValues, Identity, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Store,
-    TensorSource,
+    Claim, FirstValues, Gradients, Identity, Prepare, Pull, Pulled, Push, Pushed, Reading, Restore,
+    ShardPosition, Store, TensorSource, Ticket,
 };
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_variable::{DynamicRows, Slice};
 
-use crate::{Answer, Error, Plan, Saved, ShardGradients, ShardReads, ShardStatus};
+use crate::call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
+use crate::{Answer, Error, Plan, Saved, ShardStatus};
 
 /// A store and what it needs to know of its place in the cluster.
 #[derive(Debug, Clone)]
@@ -29,6 +30,15 @@ pub struct LocalShard {
     /// Seconds of training count from here. It never goes back, whatever is done to the clock on the wall.
     started: Instant,
     store: Arc<Store>,
+}
+
+/// What became of a push and a pull.
+#[derive(Debug)]
+pub struct Stepped {
+    /// The push's outcome, if there was one.
+    pub pushed: Option<Pushed>,
+    /// The pull's, and its values.
+    pub pulled: Option<(Pulled, Reading)>,
 }
 
 impl LocalShard {
@@ -204,31 +214,43 @@ impl LocalShard {
         self.check(self.store.open_session(&identity, fingerprint, data_shard))
     }
 
-    pub(crate) async fn pull(
-        &self,
-        identity: Identity,
-        reads: &ShardReads,
-        reserve_step: bool,
-        _floats: usize,
-        out: &mut Answer,
-    ) -> Result<Pulled, Error> {
-        out.clear();
-        let ShardReads { whole, rows, row_sets, ids, id_sets } = reads;
-        let pull = Pull { whole, rows, row_sets, ids, id_sets, reserve_step };
-        self.check(self.store.pull(&identity, &pull, &mut out.floats))
+    pub(crate) async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error> {
+        let push = call.push.as_ref().map(|push| {
+            let ShardPush { seq, batch, pulled_version, ref selection, ref gradients } = *push;
+            let (selection, gradients) = (selection.clone(), &**gradients);
+            (Identity { seq, ..identity }, Push { batch, pulled_version, selection, gradients })
+        });
+        let pull = call.pull.as_ref().map(|pull| {
+            let ShardPull { seq, ref selection, ref known, reserve_step, .. } = *pull;
+            let (selection, known) = (Arc::clone(selection), known.clone());
+            (Identity { seq, ..identity }, Pull { selection, known, reserve_step })
+        });
+        let Stepped { pushed, pulled } = self.apply(push, pull)?;
+        Ok(ShardAnswer { pushed, pulled: pulled.map(|(pulled, reading)| (pulled, Answer::Local(reading))) })
     }
 
-    /// See [`crate::Shard::push`].
+    /// Applies a push, then a pull.
     ///
     /// # Errors
-    /// Refused.
-    pub async fn push(&self, identity: Identity, gradients: &ShardGradients) -> Result<Pushed, Error> {
-        let ShardReads { whole, rows, row_sets, ids, id_sets } = &gradients.targets;
-        let (batch, pulled_version) = (gradients.batch, gradients.pulled_version);
-        let gradients = &gradients.values;
-        let push = Push { batch, pulled_version, whole, rows, row_sets, ids, id_sets, gradients };
+    /// The push is refused, and nothing was done; or the pull is, and the push is applied.
+    pub fn apply<G: Gradients + ?Sized>(
+        &self,
+        push: Option<(Identity, Push<'_, G>)>,
+        pull: Option<(Identity, Pull)>,
+    ) -> Result<Stepped, Error> {
         self.tell_time();
-        self.check(self.store.push(&identity, &push))
+        let pushed = push.map(|(identity, push)| self.store.push(&identity, &push));
+        let pushed = self.check(pushed.transpose())?;
+        let pulled = match pull.map(|(identity, pull)| self.store.pull(&identity, &pull)) {
+            // The job has ended with this very push, or just behind it: no refusal, since the push has counted.
+            Some(Err(trainyard_parameter_store::Error::Ended)) if pushed.is_some() => {
+                let (version, global_step) = pushed.map_or((0, 0), |pushed| (pushed.version, pushed.global_step));
+                let pulled = Pulled { version, global_step, ticket: Ticket::Finished, updates: Vec::new() };
+                Some((pulled, Reading::default()))
+            }
+            pulled => self.check(pulled.transpose())?,
+        };
+        Ok(Stepped { pushed, pulled })
     }
 
     /// See [`crate::Shard::close_session`].

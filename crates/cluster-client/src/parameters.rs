@@ -4,23 +4,40 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::try_join_all;
 use tokio::time::Instant;
 use tracing::warn;
 use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::{BatchId, Identity, Ticket};
-use trainyard_variable::{Gradients, Layout, Read, Reads, Values};
+use trainyard_protocol::payload::Encoding;
+use trainyard_variable::{Gradients, Layout, Read, Reads};
 
+use crate::rounding::Rounding;
 use crate::split::{ShardPlan, split};
-use crate::{Answer, Backoff, Error, Shard, ShardGradients};
+use crate::{Backoff, Error, Held, Shard, ShardAnswer, ShardCall, ShardGradients, ShardPull, ShardPush};
+
+/// A step that is pulled or was: what its push goes back to.
+#[derive(Debug, Clone)]
+pub struct Step {
+    seq: u64,
+    plans: Vec<Arc<ShardPlan>>,
+    /// Values of each variable, and whether they are all of it.
+    sizes: Vec<(usize, bool)>,
+    /// Version of each server at the pull.
+    versions: Vec<u64>,
+}
 
 /// What a pull told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct PulledStep {
-    /// Whether the step may be computed and pushed.
+    /// Whether the step may be computed and pushed. If it is to wait, the same pull may be made again.
     pub ticket: Ticket,
     /// Steps applied by all, at the pull.
     pub global_step: u64,
+    /// The step.
+    pub step: Step,
+    /// Its values, if it was granted.
+    pub held: Held,
 }
 
 /// What a push told.
@@ -43,19 +60,37 @@ pub struct Traffic {
     pub pushed_bytes: u64,
 }
 
+/// A computed step, to be pushed.
+#[derive(Debug)]
+pub struct Push {
+    /// What was pulled.
+    pub step: Step,
+    /// The batch that the gradients were computed from.
+    pub batch: BatchId,
+    /// The gradients, by variable.
+    pub gradients: Gradients,
+}
+
+/// What became of a push, a pull or both.
+#[derive(Debug)]
+pub struct Returned {
+    /// The push's outcome, and the memory of its gradients.
+    pub pushed: Option<(PushedStep, Gradients)>,
+    /// The pull's.
+    pub pulled: Option<PulledStep>,
+    /// What was moved.
+    pub traffic: Traffic,
+}
+
 /// One session with every parameter server.
 #[derive(Debug)]
 pub struct Parameters {
-    shards: Vec<Shard>,
+    shards: Arc<[Shard]>,
     layout: Arc<Layout>,
     identity: Identity,
     deadline: Duration,
-    /// Version of each server at the latest pull.
-    versions: Vec<u64>,
-    plans: Vec<ShardPlan>,
-    answers: Vec<Answer>,
-    gradients: Vec<Vec<f32>>,
-    traffic: Traffic,
+    encoding: Encoding,
+    rounding: Rounding,
 }
 
 impl Parameters {
@@ -80,127 +115,137 @@ impl Parameters {
             })
         });
         let next = try_join_all(opened).await?.into_iter().min().unwrap_or(0);
-        let count = shards.len();
-        let versions = vec![0; count];
-        let answers = std::iter::repeat_with(Answer::default).take(count).collect();
-        let (plans, gradients, traffic) = (Vec::new(), Vec::new(), Traffic::default());
-        Ok((Self { shards, layout, identity, deadline, versions, plans, answers, gradients, traffic }, next))
+        let (shards, encoding, rounding) = (shards.into(), Encoding::Float32, Rounding::default());
+        Ok((Self { shards, layout, identity, deadline, encoding, rounding }, next))
     }
 
-    /// Returns the bytes moved so far.
-    pub fn traffic(&self) -> Traffic {
-        self.traffic
+    /// Returns the same session, whose values travel in `encoding`; `float32` is the default. What rounding takes from
+    /// the gradients of variables that are read whole is added to their next ones, so that it is late and not lost.
+    pub fn with_encoding(self, encoding: Encoding) -> Self {
+        Self { encoding, ..self }
     }
 
-    /// Asks for the right to push one more step, and reads what it needs into `values` if it is granted.
-    ///
-    /// Asking again before the push is the same question.
-    ///
-    /// # Errors
-    /// A server refuses, or gives no answer in time.
-    pub async fn pull(&mut self, reads: &Reads, values: &mut Values) -> Result<PulledStep, Error> {
-        self.plans = split(&self.layout, reads, |_| true);
-        let identity = Identity { seq: self.identity.seq + 1, ..self.identity };
-        let deadline = self.deadline;
-        // The first server gives the ticket; the others are read at the same time, in case it is granted.
-        let calls = self.shards.iter().zip(&self.plans).zip(&mut self.answers).enumerate().map(
-            |(ps, ((shard, plan), answer))| async move {
-                if ps > 0 && plan.floats == 0 {
-                    answer.clear();
-                    return Ok(None);
-                }
-                let started = Instant::now();
-                let mut attempt = Attempt::new(&identity, shard.name(), deadline);
-                loop {
-                    match shard.pull(identity, &plan.reads, ps == 0, plan.floats, answer).await {
-                        Err(error) if error.may_pass() => attempt.again(started, &error).await?,
-                        outcome => return outcome.map(Some),
-                    }
-                }
-            },
-        );
-        let pulled = join_all(calls).await.into_iter().collect::<Result<Vec<_>, Error>>()?;
-        let first = pulled.first().copied().flatten();
-        let step = first.map_or(PulledStep { ticket: Ticket::Granted, global_step: 0 }, |first| PulledStep {
-            ticket: first.ticket,
-            global_step: first.global_step,
-        });
-        for (version, pulled) in self.versions.iter_mut().zip(&pulled) {
-            *version = pulled.map_or(*version, |pulled| pulled.version);
-        }
-        if step.ticket == Ticket::Granted {
-            self.gather(reads, values);
-        }
-        Ok(step)
-    }
-
-    /// Puts the servers' answers together.
-    fn gather(&mut self, reads: &Reads, values: &mut Values) {
-        values.resize_with(reads.len(), Vec::new);
-        for (variable, (read, values)) in reads.iter().zip(values.iter_mut()).enumerate() {
+    /// Plans the next step.
+    pub fn plan(&mut self, reads: &Reads) -> Step {
+        self.identity.seq += 1;
+        let size = |(variable, read): (usize, &Read)| {
             let slices = &self.layout.slices[self.layout.of_variable(variable)];
             let width = slices.first().map_or(0, |slice| slice.width);
-            let rows = match read {
-                Read::Nothing => 0,
-                Read::Whole => slices.last().map_or(0, |slice| slice.rows.end),
-                Read::Rows(rows) => rows.len(),
-                Read::Ids(ids) => ids.len(),
-            };
-            values.resize(rows * width, 0.0);
-        }
-        for (plan, answer) in self.plans.iter().zip(&mut self.answers) {
-            for (variable, place) in &plan.places {
-                answer.read(&mut values[*variable][place.clone()]);
+            match read {
+                Read::Nothing => (0, false),
+                Read::Whole => (slices.last().map_or(0, |slice| slice.rows.end) * width, true),
+                Read::Rows(rows) => (rows.len() * width, false),
+                Read::Ids(ids) => (ids.len() * width, false),
             }
-            self.traffic.pulled_bytes += plan.floats as u64 * 4;
-        }
+        };
+        let sizes = reads.iter().enumerate().map(size).collect();
+        let (seq, plans) = (self.identity.seq, split(&self.layout, reads));
+        Step { seq, plans, sizes, versions: vec![0; self.shards.len()] }
     }
 
-    /// Pushes the gradients of the step that was pulled last, to every server at once, each until it has answered.
+    /// Pushes a step's gradients, then asks for the right to push another and reads what it needs if it is granted: one
+    /// round trip to every server, all at once, each repeated until it is answered. The future may be spawned.
     ///
-    /// # Errors
-    /// A server refuses, or gives no answer in time. The same step may then be pushed again in a new session: what
-    /// was applied is answered as a duplicate.
-    pub async fn push(
+    /// Errors: a server refuses, or gives no answer in time. The same step may then be pushed again in a new session:
+    /// what was applied is answered as a duplicate.
+    pub fn call(
         &mut self,
-        batch: BatchId,
-        reads: &Reads,
-        gradients: &Gradients,
-    ) -> Result<PushedStep, Error> {
-        self.identity.seq += 1;
-        let identity = self.identity;
-        let plans = split(&self.layout, reads, |variable| !gradients[variable].is_empty());
-        self.gradients.resize_with(self.shards.len(), Vec::new);
-        let messages: Vec<ShardGradients> = plans
-            .into_iter()
-            .zip(&self.versions)
-            .zip(&mut self.gradients)
-            .map(|((plan, &pulled_version), buffer)| {
-                // The memory of the step before.
-                let mut values = std::mem::take(buffer);
-                values.clear();
-                values.reserve(plan.floats);
-                plan.places.iter().for_each(|(variable, place)| {
-                    values.extend_from_slice(&gradients[*variable][place.clone()]);
-                });
-                ShardGradients { batch, pulled_version, targets: plan.reads, values: Arc::new(values) }
-            })
-            .collect();
-        self.traffic.pushed_bytes +=
-            messages.iter().map(|message| message.values.len() as u64 * 4).sum::<u64>();
-        let calls = self.shards.iter().zip(&messages).map(|(shard, message)| {
-            retry(&identity, shard.name(), self.deadline, move || shard.push(identity, message))
-        });
-        let pushed = try_join_all(calls).await?;
-        for (buffer, message) in self.gradients.iter_mut().zip(messages) {
-            *buffer = Arc::try_unwrap(message.values).unwrap_or_default();
+        push: Option<Push>,
+        pull: Option<(Step, Held)>,
+    ) -> impl Future<Output = Result<Returned, Error>> + Send + use<> {
+        let mut traffic = Traffic::default();
+        let mut calls = vec![ShardCall::default(); self.shards.len()];
+        let mut shared = None;
+        if let Some(Push { step, batch, gradients }) = push {
+            let gradients = Arc::new(gradients);
+            let silent = gradients.iter().zip(&step.sizes).any(|(values, (size, _))| values.is_empty() && *size > 0);
+            for (ps, (call, plan)) in calls.iter_mut().zip(step.plans).enumerate() {
+                let plan =
+                    if silent { Arc::new(plan.only(|variable| !gradients[variable].is_empty())) } else { plan };
+                traffic.pushed_bytes += (plan.values() * self.encoding.value_bytes()) as u64;
+                let selection = silent.then(|| Arc::clone(&plan.selection));
+                let mut part = ShardGradients::new(Arc::clone(&gradients), Arc::clone(&plan));
+                if self.encoding != Encoding::Float32 && matches!(self.shards[ps], Shard::Remote(_)) {
+                    let bytes = self.rounding.encode(self.encoding, &plan, &step.sizes, &gradients);
+                    part = part.encoded(self.encoding, bytes);
+                }
+                let (seq, pulled_version, gradients) = (step.seq, step.versions[ps], Arc::new(part));
+                call.push = Some(ShardPush { seq, batch, pulled_version, selection, gradients });
+            }
+            shared = Some(gradients);
         }
+        let pull = pull.map(|(step, mut held)| {
+            held.resize(self.layout.slices.len(), &step.sizes);
+            for (variable, _) in step.sizes.iter().enumerate().filter(|(_, (_, whole))| !whole) {
+                self.layout.of_variable(variable).for_each(|slice| held.forget(slice));
+            }
+            for (ps, (call, plan)) in calls.iter_mut().zip(&step.plans).enumerate() {
+                // The first server gives the ticket; the others are read at the same time, in case it is granted.
+                if ps > 0 && plan.values() == 0 {
+                    continue;
+                }
+                let (seq, selection, reserve_step) = (step.seq, Arc::clone(&plan.selection), ps == 0);
+                let (known, encoding) = (held.known(&selection.whole), self.encoding);
+                call.pull = Some(ShardPull { seq, selection, known, reserve_step, encoding });
+            }
+            (step, held)
+        });
+        let (shards, identity, deadline) = (Arc::clone(&self.shards), self.identity, self.deadline);
+        run(shards, identity, deadline, Calls { calls, shared, pull, traffic })
+    }
+}
+
+/// Everything that a round trip needs.
+struct Calls {
+    calls: Vec<ShardCall>,
+    shared: Option<Arc<Gradients>>,
+    pull: Option<(Step, Held)>,
+    traffic: Traffic,
+}
+
+async fn run(
+    shards: Arc<[Shard]>,
+    identity: Identity,
+    deadline: Duration,
+    work: Calls,
+) -> Result<Returned, Error> {
+    let Calls { calls, shared, pull, mut traffic } = work;
+    let asked = shards.iter().zip(&calls).map(|(shard, call)| async move {
+        if call.push.is_none() && call.pull.is_none() {
+            return Ok(ShardAnswer { pushed: None, pulled: None });
+        }
+        retry(&identity, shard.name(), deadline, move || shard.step(identity, call)).await
+    });
+    let mut answers = try_join_all(asked).await?;
+    let pushed = shared.map(|gradients| {
+        let pushed: Vec<_> = answers.iter().filter_map(|answer| answer.pushed).collect();
         let first = pushed.first();
-        Ok(PushedStep {
+        PushedStep {
             duplicate: pushed.iter().all(|pushed| pushed.duplicate),
             global_step: first.map_or(0, |first| first.global_step),
             staleness: first.map_or(0, |first| first.staleness),
-        })
+        }
+        .with(gradients)
+    });
+    let Some((mut step, mut held)) = pull else { return Ok(Returned { pushed, pulled: None, traffic }) };
+    let first = answers.first().and_then(|answer| answer.pulled.as_ref());
+    let (ticket, global_step) =
+        first.map_or((Ticket::Granted, 0), |(pulled, _)| (pulled.ticket, pulled.global_step));
+    for (ps, (answer, call)) in answers.iter_mut().zip(&calls).enumerate() {
+        let (Some((pulled, answer)), Some(pull)) = (answer.pulled.take(), &call.pull) else { continue };
+        step.versions[ps] = pulled.version;
+        traffic.pulled_bytes += (answer.remaining() * pull.encoding.value_bytes()) as u64;
+        if ticket == Ticket::Granted {
+            held.take(shards[ps].name(), &step.plans[ps], pull, &pulled.updates, answer)?;
+        }
+    }
+    Ok(Returned { pushed, pulled: Some(PulledStep { ticket, global_step, step, held }), traffic })
+}
+
+impl PushedStep {
+    /// Returns it with the memory of its gradients, if the connection has let go of it.
+    fn with(self, gradients: Arc<Gradients>) -> (Self, Gradients) {
+        (self, Arc::try_unwrap(gradients).unwrap_or_default())
     }
 }
 

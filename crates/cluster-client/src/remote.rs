@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,12 +9,15 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store as store;
-use trainyard_parameter_store::{Identity, Pulled, Pushed, Ticket};
+use trainyard_parameter_store::{BatchId, Identity, Pulled, Pushed, Selection, Ticket};
 use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
-use trainyard_protocol::{convert, limits, payload, v1};
+use trainyard_protocol::payload::Payload;
+use trainyard_protocol::{Pool, convert, limits, payload, v1};
 
+use crate::call::{ShardAnswer, ShardCall};
+use crate::gradients::GradientTensor;
 use crate::tensor_call;
-use crate::{Answer, Error, Plan, Saved, ShardGradients, ShardReads, ShardStatus};
+use crate::{Answer, Error, Plan, Saved, ShardStatus};
 
 /// A parameter server and the channel to it.
 #[derive(Debug, Clone)]
@@ -24,6 +26,7 @@ pub struct RemoteShard {
     ps: usize,
     client: ParameterServiceClient<Channel>,
     channel: Channel,
+    pool: Pool,
 }
 
 impl RemoteShard {
@@ -32,7 +35,7 @@ impl RemoteShard {
         let client = ParameterServiceClient::new(channel.clone())
             .max_decoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX);
-        Self { name: format!("ps:{ps} at {address}"), ps, client, channel }
+        Self { name: format!("ps:{ps} at {address}"), ps, client, channel, pool: Pool::default() }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -109,53 +112,50 @@ impl RemoteShard {
         Ok(reply.batches_applied)
     }
 
-    pub(crate) async fn pull(
-        &self,
-        identity: Identity,
-        reads: &ShardReads,
-        reserve_step: bool,
-        floats: usize,
-        out: &mut Answer,
-    ) -> Result<Pulled, Error> {
-        let (row_sets, rows) = rows_to_wire(reads);
-        let (id_sets, ids) = ids_to_wire(reads);
-        let (identity, whole) = (Some(identity_to_wire(&identity)), reads.whole.clone());
-        let request = v1::PullRequest { identity, whole, row_sets, rows, id_sets, ids, reserve_step };
-        let call = tensor_call::call::<v1::PullReply>(&self.channel, "Pull", &request, Bytes::new());
-        let (reply, payload) = timed(&self.name, limits::CALL_TIMEOUT, call).await?;
-        let ticket = match reply.ticket() {
+    pub(crate) async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error> {
+        let push = call.push.as_ref().map(|push| v1::Push {
+            seq: push.seq,
+            batch: Some(batch_to_wire(push.batch)),
+            pulled_version: push.pulled_version,
+            selection: push.selection.as_deref().map(selection_to_wire),
+            encoding: convert::encoding_to_wire(push.gradients.encoding()).into(),
+        });
+        let pull = call.pull.as_ref().map(|pull| v1::Pull {
+            seq: pull.seq,
+            selection: Some(selection_to_wire(&pull.selection)),
+            reserve_step: pull.reserve_step,
+            known: pull.known.clone(),
+            encoding: convert::encoding_to_wire(pull.encoding).into(),
+        });
+        let identity = Some(identity_to_wire(&identity));
+        let request = v1::StepRequest { identity, push, pull, payload: Bytes::new() };
+        let outgoing = call.push.as_ref().map(|push| GradientTensor::new(&push.gradients, &self.pool));
+        let reply = tensor_call::call::<v1::StepReply>(&self.channel, "Step", &request, outgoing);
+        let (reply, payload) = timed(&self.name, limits::CALL_TIMEOUT, reply).await?;
+        let missing = |what: &str| Error::Protocol {
+            peer: self.name.clone(),
+            message: format!("the answer must say what became of the {what}, it says nothing"),
+        };
+        let pushed = match (reply.pushed, &call.push) {
+            (Some(pushed), _) => {
+                let v1::Pushed { duplicate, version, global_step, staleness } = pushed;
+                Some(Pushed { duplicate, version, global_step, staleness })
+            }
+            (None, Some(_)) => return Err(missing("push")),
+            (None, None) => None,
+        };
+        let Some(pull) = &call.pull else { return Ok(ShardAnswer { pushed, pulled: None }) };
+        let pulled = reply.pulled.ok_or_else(|| missing("pull"))?;
+        let ticket = match pulled.ticket() {
             v1::Ticket::Wait => Ticket::Wait,
             v1::Ticket::Finished => Ticket::Finished,
             v1::Ticket::Granted | v1::Ticket::Unspecified => Ticket::Granted,
         };
-        out.clear();
-        if ticket == Ticket::Granted {
-            let pieces = payload::Reader::new(payload, floats)
-                .map_err(|error| Error::Protocol { peer: self.name.clone(), message: error.to_string() })?;
-            out.pieces = Some(pieces);
-        }
-        Ok(Pulled { version: reply.version, global_step: reply.global_step, ticket })
-    }
-
-    pub(crate) async fn push(&self, identity: Identity, gradients: &ShardGradients) -> Result<Pushed, Error> {
-        let (row_sets, rows) = rows_to_wire(&gradients.targets);
-        let (id_sets, ids) = ids_to_wire(&gradients.targets);
-        let batch = gradients.batch;
-        let request = v1::PushRequest {
-            identity: Some(identity_to_wire(&identity)),
-            batch: Some(v1::BatchId { pass: batch.pass, shard: batch.shard, batch: batch.batch }),
-            pulled_version: gradients.pulled_version,
-            whole: gradients.targets.whole.clone(),
-            row_sets,
-            rows,
-            id_sets,
-            ids,
-            payload: Bytes::new(),
-        };
-        let call = tensor_call::call(&self.channel, "Push", &request, shared(&gradients.values));
-        let (reply, _) = timed(&self.name, limits::CALL_TIMEOUT, call).await?;
-        let v1::PushReply { duplicate, version, global_step, staleness } = reply;
-        Ok(Pushed { duplicate, version, global_step, staleness })
+        let payload = Payload::new(payload, pull.encoding)
+            .map_err(|error| Error::Protocol { peer: self.name.clone(), message: error.to_string() })?;
+        let v1::Pulled { version, global_step, updates, unchanged, .. } = pulled;
+        let answer = Answer::Remote { payload, read: 0, unchanged };
+        Ok(ShardAnswer { pushed, pulled: Some((Pulled { version, global_step, ticket, updates }, answer)) })
     }
 
     pub(crate) async fn close_session(
@@ -245,19 +245,6 @@ pub(crate) async fn timed<T>(
     }
 }
 
-/// Floats that a call holds as long as it is under way.
-struct Shared(Arc<Vec<f32>>);
-
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        payload::float_bytes(&self.0)
-    }
-}
-
-fn shared(values: &Arc<Vec<f32>>) -> Bytes {
-    if values.is_empty() { Bytes::new() } else { Bytes::from_owner(Shared(Arc::clone(values))) }
-}
-
 fn identity_to_wire(identity: &Identity) -> v1::Identity {
     v1::Identity {
         cluster_id: convert::cluster_id_to_wire(identity.cluster_id),
@@ -265,22 +252,24 @@ fn identity_to_wire(identity: &Identity) -> v1::Identity {
         task: Some(convert::task_to_wire(identity.task)),
         incarnation: identity.incarnation,
         session: identity.session,
-        seq: identity.seq,
     }
 }
 
-fn rows_to_wire(reads: &ShardReads) -> (Vec<v1::RowSet>, Vec<v1::SliceRows>) {
-    let row_sets = reads
-        .row_sets
-        .iter()
-        .map(|rows| v1::RowSet { rows: Bytes::copy_from_slice(payload::row_bytes(rows)) });
-    let rows = reads.rows.iter().map(|&(slice, row_set)| v1::SliceRows { slice, row_set: row_set as u32 });
-    (row_sets.collect(), rows.collect())
+fn batch_to_wire(batch: BatchId) -> v1::BatchId {
+    let BatchId { pass, shard, batch } = batch;
+    v1::BatchId { pass, shard, batch }
 }
 
-fn ids_to_wire(reads: &ShardReads) -> (Vec<v1::IdSet>, Vec<v1::SliceIds>) {
-    let id_sets =
-        reads.id_sets.iter().map(|ids| v1::IdSet { ids: Bytes::copy_from_slice(payload::id_bytes(ids)) });
-    let ids = reads.ids.iter().map(|&(slice, id_set)| v1::SliceIds { slice, id_set: id_set as u32 });
-    (id_sets.collect(), ids.collect())
+fn selection_to_wire(selection: &Selection) -> v1::Selection {
+    let row_set = |rows: &Vec<u32>| v1::RowSet { rows: Bytes::copy_from_slice(payload::row_bytes(rows)) };
+    let id_set = |ids: &Vec<u64>| v1::IdSet { ids: Bytes::copy_from_slice(payload::id_bytes(ids)) };
+    let rows = selection.rows.iter().map(|&(slice, row_set)| v1::SliceRows { slice, row_set: row_set as u32 });
+    let ids = selection.ids.iter().map(|&(slice, id_set)| v1::SliceIds { slice, id_set: id_set as u32 });
+    v1::Selection {
+        whole: selection.whole.clone(),
+        row_sets: selection.row_sets.iter().map(row_set).collect(),
+        rows: rows.collect(),
+        id_sets: selection.id_sets.iter().map(id_set).collect(),
+        ids: ids.collect(),
+    }
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use trainyard_checkpoint::WarmStart;
 use trainyard_cluster_spec::Task;
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_parameter_store::{BatchId, Identity, Pulled, Pushed, Status};
+use trainyard_parameter_store::{Identity, Status};
 use trainyard_variable::{Layout, VariableSpec};
 
-use crate::{Answer, Error, LocalShard, RemoteShard};
+use crate::call::{ShardAnswer, ShardCall};
+use crate::{Error, LocalShard, RemoteShard};
 
 /// What the chief wants every parameter server to hold.
 #[derive(Debug, Clone)]
@@ -33,35 +33,6 @@ pub struct Plan {
     pub warm_start: Option<WarmStart>,
     /// Whether the checkpoint's positions in the data mean nothing: the input is divided in another way now.
     pub forget_positions: bool,
-}
-
-/// What one step reads of one server.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ShardReads {
-    /// Slices read whole.
-    pub whole: Vec<u32>,
-    /// (slice, index into `row_sets`).
-    pub rows: Vec<(u32, usize)>,
-    /// Rows of a variable, ascending, each once.
-    pub row_sets: Vec<Vec<u32>>,
-    /// (slice of a dynamic table, index into `id_sets`).
-    pub ids: Vec<(u32, usize)>,
-    /// Ids, ascending, each once.
-    pub id_sets: Vec<Vec<u64>>,
-}
-
-/// One step's gradients for one server.
-#[derive(Debug, Clone)]
-pub struct ShardGradients {
-    /// The batch they were computed from.
-    pub batch: BatchId,
-    /// Version of this server that was pulled.
-    pub pulled_version: u64,
-    /// Slices, rows and ids that they update.
-    pub targets: ShardReads,
-    /// Gradients, end to end, in the order of the targets: first the whole slices, then the rows, then
-    /// the ids.
-    pub values: Arc<Vec<f32>>,
 }
 
 /// What a server says of itself.
@@ -158,27 +129,12 @@ impl Shard {
         dispatch!(self, shard => shard.open_session(identity, fingerprint, data_shard).await)
     }
 
-    /// Reads slices, rows and ids into `out`, end to end.
+    /// Applies one step's gradients, then reads what a later step needs.
     ///
     /// # Errors
-    /// Refused, or an answer of another length than `floats`.
-    pub async fn pull(
-        &self,
-        identity: Identity,
-        reads: &ShardReads,
-        reserve_step: bool,
-        floats: usize,
-        out: &mut Answer,
-    ) -> Result<Pulled, Error> {
-        dispatch!(self, shard => shard.pull(identity, reads, reserve_step, floats, out).await)
-    }
-
-    /// Applies one step's gradients.
-    ///
-    /// # Errors
-    /// Refused.
-    pub async fn push(&self, identity: Identity, gradients: &ShardGradients) -> Result<Pushed, Error> {
-        dispatch!(self, shard => shard.push(identity, gradients).await)
+    /// Refused, or an answer that is none.
+    pub async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error> {
+        dispatch!(self, shard => shard.step(identity, call).await)
     }
 
     /// Ends a session of `task`.

@@ -3,39 +3,67 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use trainyard_parameter_store::Selection;
 use trainyard_variable::{Layout, Read};
-
-use crate::ShardReads;
 
 /// What one server is asked in one step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ShardPlan {
-    pub(crate) reads: ShardReads,
-    /// Where the answer's values go, in its order: variable, and places in that variable's buffer.
+    pub(crate) selection: Arc<Selection>,
+    /// Where the selection's values lie, in its order: variable, and places in that variable's buffer.
     pub(crate) places: Vec<(usize, Range<usize>)>,
-    /// Values in the answer.
-    pub(crate) floats: usize,
+    /// Where each place ends in the selection's values.
+    pub(crate) ends: Vec<usize>,
 }
 
-/// Returns the plan of each server. `keep` says which variables take part.
-pub(crate) fn split(layout: &Layout, reads: &[Read], keep: impl Fn(usize) -> bool) -> Vec<ShardPlan> {
-    let mut plans = vec![ShardPlan::default(); layout.num_ps];
+impl ShardPlan {
+    fn new(selection: Selection, places: Vec<(usize, Range<usize>)>) -> Self {
+        let mut end = 0;
+        let ends = places.iter().map(|(_, place)| {
+            end += place.len();
+            end
+        });
+        let ends = ends.collect();
+        Self { selection: Arc::new(selection), places, ends }
+    }
+
+    /// Returns the number of values.
+    pub(crate) fn values(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Returns the part of the plan that is of these variables.
+    pub(crate) fn only(&self, keep: impl Fn(usize) -> bool) -> Self {
+        let Selection { whole, rows, row_sets, ids, id_sets } = Selection::clone(&self.selection);
+        let mut kept = self.places.iter().map(|(variable, _)| keep(*variable));
+        let mut next = || kept.next().unwrap_or(false);
+        let whole = whole.into_iter().filter(|_| next()).collect();
+        let rows = rows.into_iter().filter(|_| next()).collect();
+        let ids = ids.into_iter().filter(|_| next()).collect();
+        let places = self.places.iter().filter(|(variable, _)| keep(*variable)).cloned().collect();
+        Self::new(Selection { whole, rows, row_sets, ids, id_sets }, places)
+    }
+}
+
+/// Returns the plan of each server.
+pub(crate) fn split(layout: &Layout, reads: &[Read]) -> Vec<Arc<ShardPlan>> {
+    let mut selections = vec![Selection::default(); layout.num_ps];
+    let mut places: Vec<Vec<(usize, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
     let mut row_places: Vec<Vec<(usize, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
     let mut id_places = row_places.clone();
     // Row sets already sent to a server, by the identity of the shared rows: they travel once.
     let mut sent: Vec<Vec<(*const u32, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
     let mut sent_ids: Vec<Vec<(*const u64, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
-    for (variable, read) in reads.iter().enumerate().filter(|(variable, _)| keep(*variable)) {
+    for (variable, read) in reads.iter().enumerate() {
         for number in layout.of_variable(variable) {
             let slice = &layout.slices[number];
-            let plan = &mut plans[slice.ps];
+            let selection = &mut selections[slice.ps];
             match read {
                 Read::Nothing => {}
                 Read::Whole => {
-                    plan.reads.whole.push(number as u32);
+                    selection.whole.push(number as u32);
                     let place = slice.rows.start * slice.width..slice.rows.end * slice.width;
-                    plan.floats += place.len();
-                    plan.places.push((variable, place));
+                    places[slice.ps].push((variable, place));
                 }
                 Read::Rows(rows) => {
                     let begin = rows.partition_point(|row| (*row as usize) < slice.rows.start);
@@ -47,12 +75,11 @@ pub(crate) fn split(layout: &Layout, reads: &[Read], keep: impl Fn(usize) -> boo
                     let sets = &mut sent[slice.ps];
                     let set = sets.iter().position(|set| *set == key).unwrap_or_else(|| {
                         sets.push(key);
-                        plan.reads.row_sets.push(rows[begin..end].to_vec());
-                        plan.reads.row_sets.len() - 1
+                        selection.row_sets.push(rows[begin..end].to_vec());
+                        selection.row_sets.len() - 1
                     });
-                    plan.reads.rows.push((number as u32, set));
+                    selection.rows.push((number as u32, set));
                     let place = begin * slice.width..end * slice.width;
-                    plan.floats += place.len();
                     row_places[slice.ps].push((variable, place));
                 }
                 Read::Ids(ids) => {
@@ -67,22 +94,22 @@ pub(crate) fn split(layout: &Layout, reads: &[Read], keep: impl Fn(usize) -> boo
                     let sets = &mut sent_ids[slice.ps];
                     let set = sets.iter().position(|set| *set == key).unwrap_or_else(|| {
                         sets.push(key);
-                        plan.reads.id_sets.push(ids[own.clone()].to_vec());
-                        plan.reads.id_sets.len() - 1
+                        selection.id_sets.push(ids[own.clone()].to_vec());
+                        selection.id_sets.len() - 1
                     });
-                    plan.reads.ids.push((number as u32, set));
+                    selection.ids.push((number as u32, set));
                     let place = own.start * slice.width..own.end * slice.width;
-                    plan.floats += place.len();
                     id_places[slice.ps].push((variable, place));
                 }
             }
         }
     }
-    for (plan, (mut rows, mut ids)) in plans.iter_mut().zip(row_places.into_iter().zip(id_places)) {
-        plan.places.append(&mut rows);
-        plan.places.append(&mut ids);
+    for (places, (mut rows, mut ids)) in places.iter_mut().zip(row_places.into_iter().zip(id_places)) {
+        places.append(&mut rows);
+        places.append(&mut ids);
     }
-    plans
+    let plans = selections.into_iter().zip(places);
+    plans.map(|(selection, places)| Arc::new(ShardPlan::new(selection, places))).collect()
 }
 
 #[cfg(test)]
@@ -116,15 +143,23 @@ mod tests {
         let ids: Arc<[u64]> = Arc::from([0, 3, 1 << 62, u64::MAX]);
         let reads =
             [Read::Whole, Read::Rows(rows.clone()), Read::Rows(rows), Read::Ids(ids.clone()), Read::Ids(ids)];
-        let plans = split(&layout, &reads, |_| true);
+        let plans = split(&layout, &reads);
         let mut covered = [vec![0; 8], vec![0; 4], vec![0; 12], vec![0; 4], vec![0; 8]];
         for plan in &plans {
-            assert_eq!((plan.reads.row_sets.len(), plan.reads.id_sets.len()), (1, 1), "{plan:?}");
-            assert_eq!(plan.floats, plan.places.iter().map(|(_, place)| place.len()).sum::<usize>());
+            let Selection { row_sets, id_sets, .. } = &*plan.selection;
+            assert_eq!((row_sets.len(), id_sets.len()), (1, 1), "{plan:?}");
+            assert_eq!(plan.values(), plan.places.iter().map(|(_, place)| place.len()).sum::<usize>());
             for (variable, place) in &plan.places {
                 place.clone().for_each(|at| covered[*variable][at] += 1);
             }
         }
         assert!(covered.iter().flatten().all(|count| *count == 1), "{covered:?}");
+        let part = plans[0].only(|variable| variable == 0 || variable == 2 || variable == 4);
+        let kept: Vec<usize> = part.places.iter().map(|(variable, _)| *variable).collect();
+        assert_eq!(kept, [0, 2, 4]);
+        let Selection { whole, rows, ids, .. } = &*part.selection;
+        let numbers: Vec<u32> = whole.iter().chain(rows.iter().chain(ids).map(|(number, _)| number)).copied().collect();
+        let variables = numbers.iter().map(|number| layout.slices[*number as usize].variable);
+        assert!(variables.eq([0, 2, 4]), "{numbers:?}");
     }
 }

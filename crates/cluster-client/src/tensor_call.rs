@@ -7,7 +7,7 @@ use tonic::codegen::Service as _;
 use tonic::codegen::http::{Method, Request, Version, header};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
-use trainyard_protocol::framing::{Outgoing, read};
+use trainyard_protocol::framing::{Outgoing, Tensor, read};
 use trainyard_protocol::limits::TENSOR_MESSAGE_BYTES_MAX;
 
 /// Calls `/trainyard.v1.ParameterService/<method>` with these fields and this payload, and returns the reply's.
@@ -18,7 +18,7 @@ pub(crate) async fn call<R: Message + Default>(
     channel: &Channel,
     method: &str,
     fields: &impl Message,
-    payload: Bytes,
+    payload: impl Tensor,
 ) -> Result<(R, Vec<Bytes>), Status> {
     let request = Request::builder()
         .method(Method::POST)

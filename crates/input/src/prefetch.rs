@@ -74,6 +74,11 @@ impl<T: Send + 'static, E: Send + 'static> Prefetch<T, E> {
         item.or_else(|| self.ended())
     }
 
+    /// Returns whether [`Prefetch::next`] would answer at once.
+    pub fn is_ready(&self) -> bool {
+        !self.queue.is_empty() || self.queue.is_closed()
+    }
+
     /// Returns the next batch where there is no runtime.
     ///
     /// # Panics

@@ -31,6 +31,6 @@ pub use learning_rate::LearningRate;
 pub use momentum::{KerasMomentum, Momentum};
 pub use proximal::{ProximalAdagrad, ProximalSgd};
 pub use rmsprop::{KerasRmsProp, RmsProp};
-pub use rule::Slot;
+pub use rule::{SLOTS_MAX, Slot};
 pub use schedule::Schedule;
 pub use sgd::Sgd;

@@ -4,6 +4,9 @@ use pulp::Arch;
 
 use crate::Error;
 
+/// Most slots of a rule.
+pub const SLOTS_MAX: usize = 3;
+
 /// A value that an optimizer keeps beside each value of a variable.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slot {

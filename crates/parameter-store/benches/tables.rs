@@ -1,11 +1,12 @@
 //! Microseconds of a pull and a push of rows, by number and by id: `cargo bench -p trainyard-parameter-store`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_parameter_store::{BatchId, Claim, Identity, Prepare, Pull, Push, Store};
+use trainyard_parameter_store::{BatchId, Claim, Identity, Prepare, Pull, Push, Selection, Store};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
 
 /// Rows of the table.
@@ -76,24 +77,23 @@ fn main() {
         let mut values = Vec::new();
         for step in 0..steps {
             let numbers = numbers(step, all);
-            let row_sets = [numbers.iter().map(|number| *number as u32).collect::<Vec<_>>()];
-            let mut ids: Vec<u64> = numbers.iter().map(|number| hash(*number)).collect();
-            ids.sort_unstable();
-            let id_sets = [ids];
-            let named = [(0, 0)];
-            let (rows, ids) = match access {
-                Access::Dynamic(_) => (&[][..], &named[..]),
-                _ => (&named[..], &[][..]),
-            };
+            let mut selection = Selection::default();
+            if let Access::Dynamic(_) = access {
+                let mut ids: Vec<u64> = numbers.iter().map(|number| hash(*number)).collect();
+                ids.sort_unstable();
+                (selection.ids, selection.id_sets) = (vec![(0, 0)], vec![ids]);
+            } else {
+                let rows = numbers.iter().map(|number| *number as u32).collect();
+                (selection.rows, selection.row_sets) = (vec![(0, 0)], vec![rows]);
+            }
+            let pull = Pull { selection: Arc::new(selection), known: Vec::new(), reserve_step: true };
             let (worker, started) = (identity(Role::Worker, step + 1), Instant::now());
-            let (row_sets, id_sets) = (&row_sets[..], &id_sets[..]);
-            let pull = Pull { whole: &[], rows, row_sets, ids, id_sets, reserve_step: true };
-            store.pull(&worker, &pull, &mut values).expect("a pull");
+            let (_, mut reading) = store.pull(&worker, &pull).expect("a pull");
+            values.resize(reading.remaining(), 0.0);
+            reading.read(&mut values);
             let pulled = Instant::now();
             let batch = BatchId { pass: 0, shard: 0, batch: step };
-            let gradients = &values[..];
-            let push =
-                Push { batch, pulled_version: step, whole: &[], rows, row_sets, ids, id_sets, gradients };
+            let push = Push { batch, pulled_version: step, selection: None, gradients: &values[..] };
             store.push(&worker, &push).expect("a push");
             // The first steps fill the table.
             if step >= 1000 {

@@ -10,12 +10,12 @@ mod state;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{DynamicTable, InitialRows};
 
 use crate::Error;
 use crate::recency::Moment;
+use crate::sync::RwLock;
 pub(crate) use rest::Frozen;
 use state::{Admission, State};
 
@@ -107,20 +107,16 @@ impl DynamicSlice {
         }
     }
 
-    /// Appends the values of checked ids to `out`: of an id without a row, its first values.
-    pub(crate) fn read(&self, ids: &[u64], out: &mut Vec<f32>) {
+    /// Copies the values of checked ids: of an id without a row, its first values. `out` is as long as they are.
+    pub(crate) fn read(&self, ids: &[u64], out: &mut [f32]) {
         let state = self.state.read();
-        for &id in ids {
+        for (&id, out) in ids.iter().zip(out.chunks_exact_mut(self.width.max(1))) {
             match state.rows.place(id) {
                 Some(place) => {
                     let begin = place as usize * self.width;
-                    out.extend_from_slice(&state.values.values[begin..begin + self.width]);
+                    out.copy_from_slice(&state.values.values[begin..begin + self.width]);
                 }
-                None => {
-                    let begin = out.len();
-                    out.resize(begin + self.width, 0.0);
-                    self.first.fill(id, &mut out[begin..]);
-                }
+                None => self.first.fill(id, out),
             }
         }
     }

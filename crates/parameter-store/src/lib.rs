@@ -6,17 +6,25 @@
 
 mod dynamic;
 mod error;
+mod gradients;
 mod identity;
+mod reading;
 mod recency;
+mod selection;
 mod sessions;
 mod slice;
 mod steps;
 mod store;
+mod sync;
+mod turn;
 mod window;
 
 pub use dynamic::DynamicStatus;
 pub use error::Error;
+pub use gradients::{Gradients, not_finite};
 pub use identity::{BatchId, Identity};
+pub use reading::Reading;
+pub use selection::Selection;
 pub use slice::SliceValues;
 pub use steps::Ticket;
 pub use store::{

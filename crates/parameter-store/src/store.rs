@@ -8,22 +8,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
-use parking_lot::{Mutex, RwLock};
 use trainyard_cluster_spec::Task;
 use trainyard_variable::{Access, VariableSpec};
 
 use crate::dynamic::{DynamicSlice, Frozen};
 use crate::recency::Moment;
+use crate::selection::Resolved;
 use crate::sessions::{Admission, Sessions};
-use crate::slice::Slice;
+use crate::slice::{Scratch, Slice};
 use crate::steps::Steps;
-use crate::{Error, Identity, Ticket};
+use crate::sync::{Mutex, RwLock};
+use crate::turn::Turn;
+use crate::{Error, Gradients, Identity, Reading, Selection, Ticket};
 use build::build_slices;
 pub use request::{
     Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Snapshot, SnapshotSlice,
     SnapshotTable, State, Status, TensorSource,
 };
-use tables::{Named, Tables};
+use tables::Tables;
 
 /// Most values of one answer: what fits a message of 256 MiB. Rows of a dynamic table may be asked for that are not
 /// there, so that not the store's own size bounds what is asked.
@@ -53,14 +55,14 @@ struct Ledger {
 /// The slices, sessions and steps of one parameter server.
 ///
 /// A push is checked whole before anything of it is applied. Lock order: `control`, `cut`, a task's turn, `ledger`,
-/// one slice at a time.
+/// one stripe at a time.
 #[derive(Debug)]
 pub struct Store {
     ps: usize,
     control: RwLock<Control>,
     /// Pushes share it; a snapshot takes it alone, so that it sees each push whole or not at all.
     cut: RwLock<()>,
-    turns: DashMap<Task, Arc<Mutex<()>>>,
+    turns: DashMap<Task, Arc<Mutex<Turn>>>,
     ledger: Mutex<Ledger>,
     slices: DashMap<u32, Arc<Slice>>,
     /// Parts of tables whose rule moves all rows at each step.
@@ -250,33 +252,40 @@ impl Store {
         Ok(())
     }
 
-    /// Reads slices and rows into `out`, which is cleared first. With `reserve_step`, nothing is read unless the
-    /// ticket for `identity.seq` is granted.
+    /// Reads slices and rows. With `reserve_step`, there is nothing to read unless the ticket for `identity.seq` is
+    /// granted.
     ///
     /// # Errors
     /// Not open, not the open session, or slices and rows that do not exist.
-    pub fn pull(&self, identity: &Identity, pull: &Pull<'_>, out: &mut Vec<f32>) -> Result<Pulled, Error> {
+    pub fn pull(&self, identity: &Identity, pull: &Pull) -> Result<(Pulled, Reading), Error> {
         check_worker(&self.control.read(), identity)?;
-        out.clear();
         let (version, global_step, ticket) = {
             let mut ledger = self.ledger.lock();
             ledger.sessions.check(identity)?;
             let ticket = if pull.reserve_step { ledger.steps.reserve(identity) } else { Ticket::Granted };
             (ledger.version, ledger.steps.global_step(), ticket)
         };
-        if ticket == Ticket::Granted {
-            let (whole, rows) = self.resolve(pull.whole, pull.rows, pull.row_sets)?;
-            let ids = self.tables.resolve(self.ps, pull.ids, pull.id_sets)?;
-            let given = lengths(&whole, &rows, &ids).map(|(_, length)| length).sum();
-            if given > ANSWER_VALUES_MAX {
-                return Err(Error::TooLarge { given, max: ANSWER_VALUES_MAX });
-            }
-            out.reserve(given);
-            whole.iter().for_each(|(_, slice)| slice.read_whole(out));
-            rows.iter().for_each(|(_, slice, rows)| slice.read_rows(rows, out));
-            ids.iter().for_each(|(_, slice, ids)| slice.read(ids, out));
+        let mut pulled = Pulled { version, global_step, ticket, updates: Vec::new() };
+        if ticket != Ticket::Granted {
+            return Ok((pulled, Reading::default()));
         }
-        Ok(Pulled { version, global_step, ticket })
+        let resolved = Arc::new(self.resolve(&pull.selection)?);
+        let given = resolved.lengths().map(|(_, length)| length).sum();
+        if given > ANSWER_VALUES_MAX {
+            return Err(Error::TooLarge { given, max: ANSWER_VALUES_MAX });
+        }
+        if identity.seq > 0 {
+            self.turn(identity.task).lock().remember(identity, Arc::clone(&resolved));
+        }
+        pulled.updates = resolved.whole.iter().map(|slice| slice.updates()).collect();
+        let known = pull.known.iter().zip(&pulled.updates).zip(0_u32..);
+        let unchanged = known.filter(|((known, updates), _)| known == updates).map(|(_, place)| place);
+        let unchanged = unchanged.collect();
+        Ok((pulled, Reading::new(resolved, unchanged)))
+    }
+
+    fn turn(&self, task: Task) -> Arc<Mutex<Turn>> {
+        Arc::clone(&self.turns.entry(task).or_default())
     }
 
     /// Applies one step's gradients: all of them, once, or none.
@@ -284,17 +293,22 @@ impl Store {
     /// # Errors
     /// Refused by epoch, session, sequence or ticket; slices, rows or lengths that do not fit; values that are not
     /// finite. The sequence number of a push with non-finite values is used up, so that it is not tried again.
-    pub fn push(&self, identity: &Identity, push: &Push<'_>) -> Result<Pushed, Error> {
+    pub fn push<G: Gradients + ?Sized>(&self, identity: &Identity, push: &Push<'_, G>) -> Result<Pushed, Error> {
         check_worker(&self.control.read(), identity)?;
         let _shared = self.cut.read();
-        let turn = self.turns.entry(identity.task).or_default().clone();
-        let _turn = turn.lock();
+        let turn = self.turn(identity.task);
+        let mut turn = turn.lock();
         if self.ledger.lock().sessions.admit(identity, &push.batch)? == Admission::Duplicate {
             return Ok(self.duplicate(identity));
         }
-        let (whole, rows) = self.resolve(push.whole, push.rows, push.row_sets)?;
-        let ids = self.tables.resolve(self.ps, push.ids, push.id_sets)?;
-        self.check_gradients(identity, lengths(&whole, &rows, &ids), push.gradients)?;
+        let resolved = match &push.selection {
+            Some(selection) => Arc::new(self.resolve(selection)?),
+            None => turn.recall(identity).ok_or_else(|| {
+                let seq = identity.seq;
+                Error::BadRequest(format!("a push that names nothing must follow the pull of its seq, given {seq}"))
+            })?,
+        };
+        self.check_gradients(identity, &resolved, push.gradients)?;
         let pushed = {
             let mut ledger = self.ledger.lock();
             // The session may have been closed, and the batch applied by another task, since it was looked at.
@@ -315,21 +329,28 @@ impl Store {
             let global_step = ledger.steps.global_step();
             Pushed { duplicate: false, version: ledger.version, global_step, staleness }
         };
-        let (mut rest, mut scratch) = (push.gradients, Vec::new());
-        for (_, slice) in &whole {
-            slice.apply_whole(pushed.version, take(&mut rest, slice.len()));
+        self.apply(pushed.version, &resolved, push.gradients);
+        turn.forget(identity);
+        Ok(pushed)
+    }
+
+    fn apply<G: Gradients + ?Sized>(&self, version: u64, resolved: &Resolved, gradients: &G) {
+        let (mut begin, mut scratch) = (0, Scratch::default());
+        for slice in &resolved.whole {
+            slice.apply_whole(version, gradients, begin);
+            begin += slice.len();
         }
-        for (_, slice, rows) in &rows {
-            slice.apply_rows(pushed.version, rows, take(&mut rest, rows.len() * slice.width), &mut scratch);
+        for (_, slice, rows) in resolved.rows() {
+            slice.apply_rows(version, rows, gradients, begin, &mut scratch);
+            begin += rows.len() * slice.width;
         }
         // Of tables whose rule moves all rows at each step, the parts that this batch names no row of.
         for (number, slice) in self.restless.read().iter() {
-            if !rows.iter().any(|(named, ..)| named == number) {
-                slice.apply_rows(pushed.version, &[], &[], &mut scratch);
+            if !resolved.selection.rows.iter().any(|(named, _)| named == number) {
+                slice.apply_rows(version, &[], gradients, begin, &mut scratch);
             }
         }
-        self.tables.apply(self.moment(pushed.version), &ids, rest, &mut scratch);
-        Ok(pushed)
+        self.tables.apply(self.moment(version), resolved, gradients, begin, &mut scratch);
     }
 
     /// Copies everything that a checkpoint holds of this store, at one instant between pushes.
@@ -353,7 +374,7 @@ impl Store {
                 rows: slice.rows.clone(),
                 width: slice.width,
                 slot_names: slice.optimizer.slots().iter().map(|slot| slot.name).collect(),
-                values: slice.state.read().clone(),
+                values: slice.copy(),
             };
             slices.push((*entry.key(), copy));
         }
@@ -393,80 +414,53 @@ impl Store {
         Pushed { duplicate: true, version, global_step, staleness: 0 }
     }
 
-    #[allow(clippy::type_complexity)]
-    fn resolve<'a>(
-        &self,
-        whole: &[u32],
-        rows: &[(u32, usize)],
-        row_sets: &'a [Vec<u32>],
-    ) -> Result<(Vec<(u32, Arc<Slice>)>, Vec<(u32, Arc<Slice>, &'a [u32])>), Error> {
+    /// Finds everything that a request names, and checks its rows and ids.
+    fn resolve(&self, selection: &Arc<Selection>) -> Result<Resolved, Error> {
         let find = |number: u32| {
             let slice = self.slices.get(&number).map(|slice| Arc::clone(slice.value()));
             slice.ok_or_else(|| Error::BadRequest(format!("ps:{} does not hold slice {number}", self.ps)))
         };
-        let whole = whole.iter().map(|&number| Ok((number, find(number)?))).collect::<Result<_, Error>>()?;
-        let mut found = Vec::with_capacity(rows.len());
-        for &(number, set) in rows {
-            let slice = find(number)?;
+        let of_rows = |&(number, set): &(u32, usize)| {
+            let (slice, row_sets) = (find(number)?, &selection.row_sets);
             let rows = row_sets.get(set).ok_or_else(|| {
                 Error::BadRequest(format!("row_set must be below {}, given {set}", row_sets.len()))
             })?;
             slice.check_rows(number, rows)?;
-            found.push((number, slice, rows.as_slice()));
-        }
-        Ok((whole, found))
+            Ok(slice)
+        };
+        Ok(Resolved {
+            whole: selection.whole.iter().map(|&number| find(number)).collect::<Result<_, _>>()?,
+            rows: selection.rows.iter().map(of_rows).collect::<Result<_, _>>()?,
+            ids: self.tables.resolve(self.ps, selection)?,
+            selection: Arc::clone(selection),
+        })
     }
 
-    fn check_gradients(
+    fn check_gradients<G: Gradients + ?Sized>(
         &self,
         identity: &Identity,
-        lengths: impl Iterator<Item = (u32, usize)> + Clone,
-        gradients: &[f32],
+        resolved: &Resolved,
+        gradients: &G,
     ) -> Result<(), Error> {
-        let expected: usize = lengths.clone().map(|(_, length)| length).sum();
-        if gradients.len() != expected {
-            let message =
-                format!("a push of these slices holds {expected} values, given {}", gradients.len());
+        let expected: usize = resolved.lengths().map(|(_, length)| length).sum();
+        if gradients.values() != expected {
+            let given = gradients.values();
+            let message = format!("a push of these slices holds {expected} values, given {given}");
             return Err(Error::BadRequest(message));
         }
-        let mut rest = gradients;
-        for (slice, length) in lengths {
-            let part = take(&mut rest, length);
-            if let Some(position) = not_finite(part) {
-                let mut ledger = self.ledger.lock();
-                ledger.sessions.consume(identity);
-                ledger.steps.give_back(identity);
-                return Err(Error::NotFinite { slice, position, value: part[position].to_string() });
+        let Some(mut position) = gradients.not_finite() else { return Ok(()) };
+        let mut ledger = self.ledger.lock();
+        ledger.sessions.consume(identity);
+        ledger.steps.give_back(identity);
+        let value = gradients.get(position..position + 1, &mut Vec::new())[0].to_string();
+        for (slice, length) in resolved.lengths() {
+            if position < length {
+                return Err(Error::NotFinite { slice, position, value });
             }
+            position -= length;
         }
         Ok(())
     }
-}
-
-/// Slice number and values of everything that a request names, in the order of its payload.
-fn lengths<'a>(
-    whole: &'a [(u32, Arc<Slice>)],
-    rows: &'a [(u32, Arc<Slice>, &[u32])],
-    ids: &'a [Named<'_>],
-) -> impl Iterator<Item = (u32, usize)> + Clone + 'a {
-    let whole = whole.iter().map(|(number, slice)| (*number, slice.len()));
-    let rows = rows.iter().map(|(number, slice, rows)| (*number, slice.width * rows.len()));
-    let ids = ids.iter().map(|(number, slice, ids)| (*number, slice.width * ids.len()));
-    whole.chain(rows).chain(ids)
-}
-
-/// Finds a value that is infinite or no number. First all together, which vectorises: there hardly ever is one.
-fn not_finite(values: &[f32]) -> Option<usize> {
-    const EXPONENT: u32 = 0x7f80_0000;
-    let bad = |value: &f32| value.to_bits() & EXPONENT == EXPONENT;
-    let found = values.iter().fold(false, |found, value| found | bad(value));
-    if found { values.iter().position(bad) } else { None }
-}
-
-fn take<'a>(rest: &mut &'a [f32], length: usize) -> &'a [f32] {
-    let (part, tail) = rest.split_at(length);
-    *rest = tail;
-    part
 }
 
 fn check_control(control: &Control, identity: &Identity) -> Result<(), Error> {

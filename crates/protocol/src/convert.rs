@@ -9,6 +9,7 @@ use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{Access, DynamicTable, Slice, VariableSpec};
 
 use crate::limits::{DYNAMIC_ROWS_MAX, NAME_BYTES_MAX, VARIABLES_MAX};
+use crate::payload::Encoding;
 use crate::v1;
 use crate::v1::parameter::Value;
 
@@ -55,6 +56,28 @@ pub fn task_from_wire(task: Option<v1::Task>) -> Result<Task, Invalid> {
         }
     };
     Ok(Task { role, index: task.index as usize })
+}
+
+/// Returns the wire form of an encoding.
+pub fn encoding_to_wire(encoding: Encoding) -> v1::Encoding {
+    match encoding {
+        Encoding::Float32 => v1::Encoding::Float32,
+        Encoding::Bfloat16 => v1::Encoding::Bfloat16,
+        Encoding::Float16 => v1::Encoding::Float16,
+    }
+}
+
+/// Returns the encoding that a message names.
+///
+/// # Errors
+/// It is unknown here.
+pub fn encoding_from_wire(encoding: i32) -> Result<Encoding, Invalid> {
+    match v1::Encoding::try_from(encoding) {
+        Ok(v1::Encoding::Unspecified | v1::Encoding::Float32) => Ok(Encoding::Float32),
+        Ok(v1::Encoding::Bfloat16) => Ok(Encoding::Bfloat16),
+        Ok(v1::Encoding::Float16) => Ok(Encoding::Float16),
+        Err(_) => Err(invalid("encoding", "must be float32, bfloat16 or float16", encoding)),
+    }
 }
 
 /// Returns the 128-bit cluster id in a message.

@@ -20,47 +20,85 @@ const PAYLOAD_TAG: u64 = 15 << 3 | 2;
 /// Compression flag and length.
 const PREFIX_BYTES: usize = 5;
 
+/// A tensor that is written while it leaves, piece by piece, so that no more of it is in memory than the connection
+/// takes.
+pub trait Tensor: Send + 'static {
+    /// Returns the bytes of all pieces together.
+    fn bytes(&self) -> usize;
+
+    /// Returns the next piece, never an empty one: a frame without data would count against the connection for good.
+    /// Nothing when there are no more.
+    fn next(&mut self) -> Option<Bytes>;
+}
+
+/// A tensor that lies in memory as it travels.
+impl Tensor for VecDeque<Bytes> {
+    fn bytes(&self) -> usize {
+        self.iter().map(Bytes::len).sum()
+    }
+
+    fn next(&mut self) -> Option<Bytes> {
+        std::iter::from_fn(|| self.pop_front()).find(|piece| !piece.is_empty())
+    }
+}
+
+/// A tensor or none.
+impl<T: Tensor> Tensor for Option<T> {
+    fn bytes(&self) -> usize {
+        self.as_ref().map_or(0, Tensor::bytes)
+    }
+
+    fn next(&mut self) -> Option<Bytes> {
+        self.as_mut()?.next()
+    }
+}
+
 /// A message on its way out.
-#[derive(Debug)]
 pub struct Outgoing {
-    pieces: VecDeque<Bytes>,
+    front: Option<Bytes>,
+    tensor: Option<Box<dyn Tensor>>,
+    /// Bytes still to come.
+    left: usize,
     /// Whether trailers are still to come, as a reply has them.
     trailers: bool,
 }
 
-impl Outgoing {
-    /// Returns a request of these fields, whose own payload is empty, and this payload.
-    pub fn request(fields: &impl Message, payload: Bytes) -> Self {
-        Self { pieces: pieces(fields, payload), trailers: false }
-    }
-
-    /// Returns a reply, which says that all went well behind it.
-    pub fn reply(fields: &impl Message, payload: Bytes) -> Self {
-        Self { pieces: pieces(fields, payload), trailers: true }
+impl std::fmt::Debug for Outgoing {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Outgoing {{ left: {} }}", self.left)
     }
 }
 
-fn pieces(fields: &impl Message, payload: Bytes) -> VecDeque<Bytes> {
-    let length = fields.encoded_len();
-    let tensor = match payload.len() {
-        0 => 0,
-        bytes => 1 + prost::length_delimiter_len(bytes) + bytes,
-    };
-    let mut front = BytesMut::with_capacity(PREFIX_BYTES + length + 11);
-    front.put_u8(0);
-    front.put_u32((length + tensor) as u32);
-    // The buffer grows: there is always room.
-    let _ = fields.encode(&mut front);
-    let mut out = VecDeque::with_capacity(2);
-    if payload.is_empty() {
-        // A frame without data would count against the connection for good.
-        out.push_back(front.freeze());
-    } else {
-        front.put_u8(PAYLOAD_TAG as u8);
-        let _ = prost::encode_length_delimiter(payload.len(), &mut front);
-        out.extend([front.freeze(), payload]);
+impl Outgoing {
+    /// Returns a request of these fields, whose own payload is empty, and this payload.
+    pub fn request(fields: &impl Message, payload: impl Tensor) -> Self {
+        Self::new(fields, payload, false)
     }
-    out
+
+    /// Returns a reply, which says that all went well behind it.
+    pub fn reply(fields: &impl Message, payload: impl Tensor) -> Self {
+        Self::new(fields, payload, true)
+    }
+
+    fn new(fields: &impl Message, payload: impl Tensor, trailers: bool) -> Self {
+        let (length, bytes) = (fields.encoded_len(), payload.bytes());
+        let tensor = match bytes {
+            0 => 0,
+            bytes => 1 + prost::length_delimiter_len(bytes) + bytes,
+        };
+        let mut front = BytesMut::with_capacity(PREFIX_BYTES + length + 11);
+        front.put_u8(0);
+        front.put_u32((length + tensor) as u32);
+        // The buffer grows: there is always room.
+        let _ = fields.encode(&mut front);
+        if bytes > 0 {
+            front.put_u8(PAYLOAD_TAG as u8);
+            let _ = prost::encode_length_delimiter(bytes, &mut front);
+        }
+        let left = front.len() + bytes;
+        let tensor: Option<Box<dyn Tensor>> = if bytes > 0 { Some(Box::new(payload)) } else { None };
+        Self { front: Some(front.freeze()), tensor, left, trailers }
+    }
 }
 
 impl Body for Outgoing {
@@ -71,8 +109,13 @@ impl Body for Outgoing {
         mut self: Pin<&mut Self>,
         _context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if let Some(piece) = self.pieces.pop_front() {
+        let piece = self.front.take().or_else(|| self.tensor.as_mut()?.next());
+        if let Some(piece) = piece {
+            self.left -= piece.len().min(self.left);
             return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        if self.left > 0 {
+            return Poll::Ready(Some(Err(Status::internal("a tensor ended early"))));
         }
         if std::mem::take(&mut self.trailers) {
             let trailers = HeaderMap::from_iter([(
@@ -85,11 +128,11 @@ impl Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.pieces.is_empty() && !self.trailers
+        self.left == 0 && !self.trailers
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.pieces.iter().map(|piece| piece.len() as u64).sum())
+        SizeHint::with_exact(self.left as u64)
     }
 }
 
@@ -226,8 +269,9 @@ mod tests {
     use super::*;
     use crate::v1;
 
-    fn reply(payload: Vec<u8>) -> v1::PullReply {
-        v1::PullReply { version: 300, global_step: 7, ticket: 1, payload: payload.into() }
+    fn reply(payload: Vec<u8>) -> v1::StepReply {
+        let pulled = v1::Pulled { version: 300, global_step: 7, ticket: 1, ..Default::default() };
+        v1::StepReply { pushed: None, pulled: Some(pulled), payload: payload.into() }
     }
 
     /// The bytes of a message as the stock codec sends them.
@@ -253,9 +297,24 @@ mod tests {
     fn what_leaves_is_what_the_stock_codec_sends() {
         for payload in [Vec::new(), vec![1, 2, 3], vec![9; 70_000]] {
             let whole = stock(&reply(payload.clone()));
-            let pieces = pieces(&reply(Vec::new()), payload.into());
-            assert!(pieces.iter().all(|piece| !piece.is_empty()));
-            assert_eq!(pieces.iter().flatten().copied().collect::<Vec<u8>>(), whole);
+            let (front, back) = payload.split_at(payload.len() / 3);
+            let tensor: VecDeque<Bytes> =
+                [front, &[], back].map(Bytes::copy_from_slice).into_iter().collect();
+            let mut body = Outgoing::reply(&reply(Vec::new()), tensor);
+            assert_eq!(body.size_hint().exact(), Some(whole.len() as u64));
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            let mut sent = Vec::new();
+            while let Poll::Ready(Some(frame)) = Pin::new(&mut body).poll_frame(&mut context) {
+                match frame.unwrap().into_data() {
+                    Ok(piece) => {
+                        assert!(!piece.is_empty());
+                        sent.extend_from_slice(&piece);
+                    }
+                    Err(trailers) => assert_eq!(trailers.trailers_ref().unwrap()["grpc-status"], "0"),
+                }
+            }
+            assert!(body.is_end_stream());
+            assert_eq!(sent, whole);
         }
     }
 
@@ -265,7 +324,7 @@ mod tests {
             payload in prop::collection::vec(any::<u8>(), 0..600), sizes in prop::collection::vec(1_usize..40, 1..6),
         ) {
             let (fields, pieces) = split(cut(&stock(&reply(payload.clone())), &sizes)).unwrap();
-            prop_assert_eq!(v1::PullReply::decode(fields.as_slice()).unwrap(), reply(Vec::new()));
+            prop_assert_eq!(v1::StepReply::decode(fields.as_slice()).unwrap(), reply(Vec::new()));
             prop_assert_eq!(pieces.iter().flatten().copied().collect::<Vec<u8>>(), payload);
         }
 

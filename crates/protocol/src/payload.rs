@@ -1,8 +1,7 @@
 //! Tensors as bytes: little-endian, end to end, copied once each way.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
+use half::slice::HalfFloatSliceExt as _;
 
 use crate::limits::IDS_MAX;
 
@@ -15,13 +14,18 @@ compile_error!("payloads are the memory of a little-endian machine");
 pub struct LengthError {
     /// Bytes in the message.
     pub given: usize,
-    /// Bytes that its slices and rows call for.
+    /// Bytes that it should be.
     pub expected: usize,
 }
 
 /// Returns the bytes of `values`.
 pub fn float_bytes(values: &[f32]) -> &[u8] {
     bytemuck::cast_slice(values)
+}
+
+/// Returns the memory of `bytes` as values, if it lies where values may and holds whole ones.
+pub fn float_bytes_mut(bytes: &mut [u8]) -> Option<&mut [f32]> {
+    bytemuck::try_cast_slice_mut(bytes).ok()
 }
 
 /// Returns the bytes of `rows`.
@@ -61,59 +65,301 @@ pub fn ids(bytes: &[u8]) -> Result<Vec<u64>, LengthError> {
     Ok(ids)
 }
 
-/// Reads floats from the front of a payload, in whatever pieces it came.
-#[derive(Debug)]
-pub struct Reader {
-    rest: VecDeque<Bytes>,
+/// How the values of a payload are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Encoding {
+    /// `float32`: exact.
+    #[default]
+    Float32,
+    /// `bfloat16`: the range of `float32` with 8 bits of precision.
+    Bfloat16,
+    /// `float16`: 11 bits of precision, nothing above 65504.
+    Float16,
 }
 
-impl Reader {
-    /// Starts at the front, once the payload is known to hold `floats` values and nothing else.
-    ///
-    /// # Errors
-    /// It is longer or shorter.
-    pub fn new(payload: Vec<Bytes>, floats: usize) -> Result<Self, LengthError> {
-        let expected = floats.saturating_mul(4);
-        let given = payload.iter().map(Bytes::len).sum();
-        if given != expected {
-            return Err(LengthError { given, expected });
+impl Encoding {
+    /// Returns the bytes of a value.
+    pub fn value_bytes(self) -> usize {
+        match self {
+            Self::Float32 => 4,
+            Self::Bfloat16 | Self::Float16 => 2,
         }
-        Ok(Self { rest: payload.into() })
     }
 
-    /// Copies the next `out.len()` values into `out`.
+    /// Writes `values`, rounded to the nearest value there is, ties to even, into the front of `out`. A finite value
+    /// stays finite: what is too large becomes the largest there is.
     ///
     /// # Panics
-    /// Never, as long as the reads add up to the length given to [`Reader::new`].
-    pub fn read(&mut self, out: &mut [f32]) {
-        let mut bytes = bytemuck::cast_slice_mut::<f32, u8>(out);
-        while let Some(front) = self.rest.front_mut().filter(|_| !bytes.is_empty()) {
-            let (now, later) = bytes.split_at_mut(front.len().min(bytes.len()));
-            now.copy_from_slice(&front.split_to(now.len()));
-            if front.is_empty() {
-                self.rest.pop_front();
+    /// `out` is shorter than the values.
+    pub fn write(self, values: &[f32], out: &mut [u8]) {
+        let out = &mut out[..values.len() * self.value_bytes()];
+        match self {
+            Self::Float32 => out.copy_from_slice(float_bytes(values)),
+            Self::Bfloat16 => {
+                for (bytes, value) in out.chunks_exact_mut(2).zip(values) {
+                    bytes.copy_from_slice(&bfloat16(*value).to_le_bytes());
+                }
             }
-            bytes = later;
+            Self::Float16 => {
+                for (bytes, values) in out.chunks_mut(2 * LANES).zip(values.chunks(LANES)) {
+                    let (mut near, mut halves) = ([0.0; LANES], [half::f16::ZERO; LANES]);
+                    for (near, value) in near.iter_mut().zip(values) {
+                        let most = f32::from(half::f16::MAX);
+                        *near = if value.is_finite() { value.clamp(-most, most) } else { *value };
+                    }
+                    halves.convert_from_f32_slice(&near);
+                    for (bytes, half) in bytes.chunks_exact_mut(2).zip(halves) {
+                        bytes.copy_from_slice(&half.to_bits().to_le_bytes());
+                    }
+                }
+            }
         }
-        assert!(bytes.is_empty(), "the payload was as long as it should be");
     }
+
+    /// Takes from `values` what `bytes`, written from them, hold.
+    pub fn take(self, values: &mut [f32], bytes: &[u8]) {
+        let width = self.value_bytes();
+        for (values, bytes) in values.chunks_mut(LANES).zip(bytes.chunks(width * LANES)) {
+            let mut written = [0.0; LANES];
+            self.read(bytes, &mut written[..values.len()]);
+            values.iter_mut().zip(written).for_each(|(value, written)| *value -= written);
+        }
+    }
+
+    /// Reads values from `bytes`, as many as `out` holds.
+    fn read(self, bytes: &[u8], out: &mut [f32]) {
+        match self {
+            Self::Float32 => bytemuck::cast_slice_mut(out).copy_from_slice(bytes),
+            Self::Bfloat16 => {
+                for (out, bytes) in out.iter_mut().zip(bytes.chunks_exact(2)) {
+                    *out = f32::from_bits(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) << 16);
+                }
+            }
+            Self::Float16 => {
+                for (out, bytes) in out.chunks_mut(LANES).zip(bytes.chunks(2 * LANES)) {
+                    let mut halves = [half::f16::ZERO; LANES];
+                    for (half, bytes) in halves.iter_mut().zip(bytes.chunks_exact(2)) {
+                        *half = half::f16::from_bits(u16::from_le_bytes([bytes[0], bytes[1]]));
+                    }
+                    halves[..out.len()].convert_to_f32_slice(out);
+                }
+            }
+        }
+    }
+}
+
+/// Values that are converted at once.
+const LANES: usize = 64;
+
+/// Returns the upper half of a value, rounded to the nearest, ties to even. No finite value becomes infinite.
+fn bfloat16(value: f32) -> u16 {
+    const INFINITE: u32 = 0x7f80;
+    let bits = value.to_bits();
+    let near = (bits.wrapping_add(0x7fff + (bits >> 16 & 1))) >> 16;
+    let kept = if near & 0x7fff == INFINITE { near - 1 } else { near };
+    // Infinities and what is no number are not rounded; of the latter, a bit that is cut off might be the only one.
+    let special = bits >> 16 | u32::from(bits & 0x007f_ffff != 0) << 6;
+    (if bits >> 16 & INFINITE == INFINITE { special } else { kept }) as u16
+}
+
+/// The values of a message, in the pieces that a connection brought.
+#[derive(Debug, Default)]
+pub struct Payload {
+    pieces: Vec<Bytes>,
+    /// Where each piece ends, in bytes from the front.
+    ends: Vec<usize>,
+    encoding: Encoding,
+}
+
+/// Bytes of a value that lies in two pieces, or of values that are converted at once.
+const BRIDGE_BYTES: usize = 2048;
+
+impl Payload {
+    /// Returns the values of `pieces`.
+    ///
+    /// # Errors
+    /// They end within a value.
+    pub fn new(mut pieces: Vec<Bytes>, encoding: Encoding) -> Result<Self, LengthError> {
+        pieces.retain(|piece| !piece.is_empty());
+        let mut given = 0;
+        let ends = pieces.iter().map(|piece| {
+            given += piece.len();
+            given
+        });
+        let ends = ends.collect();
+        let width = encoding.value_bytes();
+        if !given.is_multiple_of(width) {
+            return Err(LengthError { given, expected: given / width * width });
+        }
+        Ok(Self { pieces, ends, encoding })
+    }
+
+    /// Returns the number of values.
+    pub fn values(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0) / self.encoding.value_bytes()
+    }
+
+    /// Returns the number of bytes.
+    pub fn bytes(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Copies the values from place `begin` on into `out`.
+    ///
+    /// # Panics
+    /// Never, as long as they lie within the payload.
+    pub fn read(&self, begin: usize, out: &mut [f32]) {
+        let width = self.encoding.value_bytes();
+        let (mut at, mut out) = (begin * width, out);
+        let mut piece = self.ends.partition_point(|end| *end <= at);
+        let mut bridge = [0_u8; BRIDGE_BYTES];
+        while !out.is_empty() {
+            let (bytes, end) = (&self.pieces[piece], self.ends[piece]);
+            let rest = &bytes[bytes.len() - (end - at)..];
+            let here = (rest.len() / width).min(out.len());
+            if here > 0 {
+                let (now, later) = out.split_at_mut(here);
+                self.encoding.read(&rest[..here * width], now);
+                (out, at) = (later, at + here * width);
+            } else {
+                // One value of which only the front lies here.
+                let (now, later) = out.split_at_mut(1);
+                self.copy_bytes(at, &mut bridge[..width]);
+                self.encoding.read(&bridge[..width], now);
+                (out, at) = (later, at + width);
+            }
+            while self.ends.get(piece).is_some_and(|end| *end <= at) {
+                piece += 1;
+            }
+        }
+    }
+
+    fn copy_bytes(&self, begin: usize, out: &mut [u8]) {
+        let (mut at, mut done) = (begin, 0);
+        while done < out.len() {
+            let piece = self.ends.partition_point(|end| *end <= at);
+            let (bytes, end) = (&self.pieces[piece], self.ends[piece]);
+            let rest = &bytes[bytes.len() - (end - at)..];
+            let count = rest.len().min(out.len() - done);
+            out[done..done + count].copy_from_slice(&rest[..count]);
+            (at, done) = (at + count, done + count);
+        }
+    }
+
+    /// Returns the place of the first value that is infinite or no number. First it looks at all together, which
+    /// vectorises: there hardly ever is one.
+    pub fn not_finite(&self) -> Option<usize> {
+        let width = self.encoding.value_bytes();
+        let mut suspect = false;
+        let mut begin = 0;
+        for (piece, &end) in self.pieces.iter().zip(&self.ends) {
+            // Whole values of the piece; one that lies in two is looked at by itself.
+            let skip = (width - begin % width) % width;
+            if skip > 0 {
+                let mut value = [0.0];
+                self.read(begin / width, &mut value);
+                suspect |= !value[0].is_finite();
+            }
+            let whole = piece.get(skip..).unwrap_or_default();
+            suspect |= match self.encoding {
+                Encoding::Float32 => whole.chunks_exact(4).fold(false, |found, bytes| {
+                    let bits = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                    found | (bits & 0x7f80_0000 == 0x7f80_0000)
+                }),
+                Encoding::Bfloat16 => halves_suspect(whole, 0x7f80),
+                Encoding::Float16 => halves_suspect(whole, 0x7c00),
+            };
+            begin = end;
+        }
+        let mut block = [0.0_f32; BRIDGE_BYTES / 4];
+        let mut places = (0..self.values()).step_by(block.len()).filter(|_| suspect);
+        places.find_map(|begin| {
+            let count = block.len().min(self.values() - begin);
+            self.read(begin, &mut block[..count]);
+            block[..count].iter().position(|value| !value.is_finite()).map(|place| begin + place)
+        })
+    }
+}
+
+/// Returns whether a half has all bits of its exponent set.
+fn halves_suspect(bytes: &[u8], exponent: u16) -> bool {
+    let halves = bytes.chunks_exact(2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+    halves.fold(false, |found, half| found | (half & exponent == exponent))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    #[test]
-    fn floats_survive_at_an_odd_address() {
-        let values = [1.5_f32, -0.0, f32::MIN_POSITIVE, 3.0e38];
-        let mut shifted = vec![7_u8];
-        shifted.extend_from_slice(float_bytes(&values));
-        let shifted = Bytes::from(shifted);
-        let mut reader = Reader::new(vec![shifted.slice(1..6), shifted.slice(6..17)], 4).unwrap();
-        let (mut first, mut rest) = ([0.0; 1], [0.0; 3]);
-        reader.read(&mut first);
-        reader.read(&mut rest);
-        assert_eq!([first[0], rest[0], rest[1], rest[2]].map(f32::to_bits), values.map(f32::to_bits));
+    /// The bytes of `values`, in pieces of these sizes.
+    fn payload(values: &[f32], encoding: Encoding, sizes: &[usize]) -> Payload {
+        let mut bytes = vec![0; values.len() * encoding.value_bytes()];
+        encoding.write(values, &mut bytes);
+        let (mut rest, mut pieces) = (Bytes::from(bytes), Vec::new());
+        for size in sizes.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            pieces.push(rest.split_to((*size).min(rest.len())));
+        }
+        Payload::new(pieces, encoding).unwrap()
+    }
+
+    fn encoding() -> impl Strategy<Value = Encoding> {
+        prop::sample::select(vec![Encoding::Float32, Encoding::Bfloat16, Encoding::Float16])
+    }
+
+    proptest! {
+        #[test]
+        fn values_are_read_from_any_place_in_any_pieces(
+            values in prop::collection::vec(-512_i16..512, 1..3000), encoding in encoding(),
+            sizes in prop::collection::vec(1_usize..700, 1..6), begin in 0_usize..3000, count in 0_usize..3000,
+        ) {
+            // Powers of two: every encoding has them exactly.
+            let values: Vec<f32> = values.iter().map(|value| f32::from(value / 64) * 0.5).collect();
+            let payload = payload(&values, encoding, &sizes);
+            prop_assert_eq!(payload.values(), values.len());
+            let begin = begin % values.len();
+            let count = count.min(values.len() - begin);
+            let mut out = vec![0.0; count];
+            payload.read(begin, &mut out);
+            prop_assert_eq!(&out[..], &values[begin..begin + count]);
+            prop_assert_eq!(payload.not_finite(), None);
+        }
+
+        #[test]
+        fn the_first_value_that_is_not_finite_is_found(
+            length in 1_usize..2000, encoding in encoding(), sizes in prop::collection::vec(1_usize..700, 1..6),
+            bad in prop::collection::vec(0_usize..2000, 1..4), value in 0_usize..3,
+        ) {
+            let mut values = vec![1.0; length];
+            let bad: Vec<usize> = bad.iter().map(|place| place % length).collect();
+            bad.iter().for_each(|place| values[*place] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][value]);
+            prop_assert_eq!(payload(&values, encoding, &sizes).not_finite(), bad.iter().min().copied());
+        }
+
+        #[test]
+        fn halves_are_the_nearest_there_are(value in -60000.0_f32..60000.0) {
+            for (encoding, precision) in [(Encoding::Bfloat16, 1.0 / 256.0), (Encoding::Float16, 1.0 / 2048.0)] {
+                let mut out = [0.0];
+                payload(&[value], encoding, &[1]).read(0, &mut out);
+                prop_assert!((out[0] - value).abs() <= (value.abs() * precision).max(1e-7), "{value} {out:?}");
+            }
+        }
+
+        #[test]
+        fn a_bfloat16_is_what_the_half_crate_makes_it_unless_that_is_infinite(bits in any::<u32>()) {
+            let value = f32::from_bits(bits);
+            let (ours, theirs) = (half::bf16::from_bits(bfloat16(value)), half::bf16::from_f32(value));
+            prop_assert_eq!(ours.is_nan(), value.is_nan());
+            if theirs.is_infinite() && value.is_finite() {
+                prop_assert_eq!(f32::from(ours).abs(), f32::from(half::bf16::MAX));
+            } else if !value.is_nan() {
+                prop_assert_eq!(ours.to_bits(), theirs.to_bits());
+            }
+        }
     }
 
     #[test]
@@ -126,10 +372,8 @@ mod tests {
 
     #[test]
     fn a_payload_of_the_wrong_length_is_refused() {
-        assert_eq!(
-            Reader::new(vec![Bytes::from_static(&[0; 9])], 2).map(|_| ()),
-            Err(LengthError { given: 9, expected: 8 })
-        );
+        let short = Payload::new(vec![Bytes::from_static(&[0; 9])], Encoding::Float32).map(|_| ());
+        assert_eq!(short, Err(LengthError { given: 9, expected: 8 }));
         assert_eq!(rows(&[0; 6]), Err(LengthError { given: 6, expected: 4 }));
         assert_eq!(ids(&[0; 12]), Err(LengthError { given: 12, expected: 8 }));
         let (most, given) = (IDS_MAX * 8, IDS_MAX * 8 + 8);

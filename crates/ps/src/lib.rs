@@ -3,6 +3,8 @@
 //! It stores numbers and applies rules; it knows nothing of models, features or data. All decisions are the store's
 //! (`trainyard-parameter-store`); here they meet the network and the end of the job.
 
+mod answer;
+mod gradients;
 mod run;
 mod service;
 mod telemetry;

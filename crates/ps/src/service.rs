@@ -7,13 +7,17 @@ use std::time::Instant;
 use bytes::Bytes;
 use tonic::{Request, Response, Status};
 use trainyard_checkpoint::WarmStart;
-use trainyard_cluster_client::{Error, LocalShard, Plan, ShardGradients, ShardReads};
+use trainyard_cluster_client::{Error, LocalShard, Plan, Stepped};
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_parameter_store::{BatchId, Identity, Pull, State, Ticket};
+use trainyard_parameter_store::{BatchId, Identity, Pull, Push, Selection, State, Ticket};
+use trainyard_protocol::framing::Tensor as _;
+use trainyard_protocol::payload::{Encoding, Payload};
 use trainyard_protocol::v1::parameter_service_server::ParameterService;
-use trainyard_protocol::{Pool, Pooled, Reason, Refusal, convert, limits, payload, v1};
+use trainyard_protocol::{Pool, Reason, Refusal, convert, limits, payload, v1};
 use trainyard_variable::{Layout, Partitioner, Placement};
 
+use crate::answer::AnswerTensor;
+use crate::gradients::WireGradients;
 use crate::telemetry::Telemetry;
 
 /// The service of one shard.
@@ -38,29 +42,20 @@ fn identity(identity: Option<v1::Identity>) -> Result<Identity, Status> {
         task: convert::task_from_wire(identity.task).map_err(bad)?,
         incarnation: identity.incarnation,
         session: identity.session,
-        seq: identity.seq,
+        seq: 0,
     })
 }
 
-/// What a message names, by kind.
-struct Named {
-    whole: Vec<u32>,
-    row_sets: Vec<v1::RowSet>,
-    rows: Vec<v1::SliceRows>,
-    id_sets: Vec<v1::IdSet>,
-    ids: Vec<v1::SliceIds>,
-}
-
-fn targets(named: Named) -> Result<ShardReads, Status> {
+fn selection(named: &v1::Selection) -> Result<Arc<Selection>, Status> {
     let row_sets = named.row_sets.iter().map(|set| payload::rows(&set.rows));
     let id_sets = named.id_sets.iter().map(|set| payload::ids(&set.ids));
-    Ok(ShardReads {
-        whole: named.whole,
+    Ok(Arc::new(Selection {
+        whole: named.whole.clone(),
         rows: named.rows.iter().map(|rows| (rows.slice, rows.row_set as usize)).collect(),
         row_sets: row_sets.collect::<Result<_, _>>().map_err(bad)?,
         ids: named.ids.iter().map(|ids| (ids.slice, ids.id_set as usize)).collect(),
         id_sets: id_sets.collect::<Result<_, _>>().map_err(bad)?,
-    })
+    }))
 }
 
 impl Service {
@@ -69,69 +64,72 @@ impl Service {
         Self { shard, task, incarnation, telemetry, pool: Pool::default() }
     }
 
-    /// Reads what a pull asks for: the reply without its payload, and the payload.
-    pub(crate) fn read(&self, request: v1::PullRequest) -> Result<(v1::PullReply, Pooled), Status> {
+    /// Applies a step's push, whose payload has come apart from it, and begins to answer its pull: the reply without
+    /// its payload, and the payload.
+    pub(crate) fn apply(
+        &self,
+        request: v1::StepRequest,
+        payload: Vec<Bytes>,
+    ) -> Result<(v1::StepReply, Option<AnswerTensor>), Status> {
         let started = Instant::now();
         let identity = identity(request.identity)?;
-        let v1::PullRequest { whole, row_sets, rows, id_sets, ids, reserve_step, .. } = request;
-        let reads = targets(Named { whole, row_sets, rows, id_sets, ids })?;
-        let ShardReads { whole, rows, row_sets, ids, id_sets } = &reads;
-        let mut floats = self.pool.take();
-        let pull = Pull { whole, rows, row_sets, ids, id_sets, reserve_step };
-        let pulled = self.shard.store().pull(&identity, &pull, &mut floats.values);
-        let pulled = pulled.map_err(|error| {
-            self.telemetry.refusals.increment(1);
-            Status::from(trainyard_cluster_client::refusal(&error))
-        })?;
-        self.telemetry.sent_bytes.increment(floats.values.len() as u64 * 4);
-        self.telemetry.read_seconds.record(started.elapsed());
+        let encoding = request.push.as_ref().map_or(0, |push| push.encoding);
+        let payload = Payload::new(payload, convert::encoding_from_wire(encoding).map_err(bad)?).map_err(bad)?;
+        let (received, gradients) = (payload.bytes(), WireGradients(payload));
+        let push = request.push.map(|push| -> Result<_, Status> {
+            let batch = push.batch.ok_or_else(|| bad("field `batch` must be set, given nothing"))?;
+            let batch = BatchId { pass: batch.pass, shard: batch.shard, batch: batch.batch };
+            let (pulled_version, gradients) = (push.pulled_version, &gradients);
+            let selection = push.selection.as_ref().map(selection).transpose()?;
+            let identity = Identity { seq: push.seq, ..identity };
+            Ok((identity, Push { batch, pulled_version, selection, gradients }))
+        });
+        let mut encoding = Encoding::Float32;
+        let pull = request.pull.map(|pull| -> Result<_, Status> {
+            encoding = convert::encoding_from_wire(pull.encoding).map_err(bad)?;
+            let selection = pull.selection.as_ref().map(selection).transpose()?.unwrap_or_default();
+            let (known, reserve_step) = (pull.known, pull.reserve_step);
+            Ok((Identity { seq: pull.seq, ..identity }, Pull { selection, known, reserve_step }))
+        });
+        let (push, pull) = (push.transpose()?, pull.transpose()?);
+        let pushes = push.is_some();
+        let Stepped { pushed, pulled } = self.answer(self.shard.apply(push, pull))?;
+        if let Some(pushed) = pushed {
+            self.telemetry.received_bytes.increment(received as u64);
+            self.telemetry.apply_seconds.record(started.elapsed());
+            if pushed.duplicate {
+                self.telemetry.duplicates.increment(1);
+            } else {
+                self.telemetry.pushes.increment(1);
+                self.telemetry.staleness_steps.record(pushed.staleness as f64);
+            }
+        }
+        let applied = if pushes { Instant::now() } else { started };
+        let pushed = pushed.map(|pushed| v1::Pushed {
+            duplicate: pushed.duplicate,
+            version: pushed.version,
+            global_step: pushed.global_step,
+            staleness: pushed.staleness,
+        });
+        let Some((pulled, reading)) = pulled else {
+            return Ok((v1::StepReply { pushed, pulled: None, payload: Bytes::new() }, None));
+        };
         let ticket = match pulled.ticket {
             Ticket::Granted => v1::Ticket::Granted,
             Ticket::Wait => v1::Ticket::Wait,
             Ticket::Finished => v1::Ticket::Finished,
         };
-        let (version, global_step) = (pulled.version, pulled.global_step);
-        Ok((v1::PullReply { version, global_step, ticket: ticket.into(), payload: Bytes::new() }, floats))
-    }
-
-    /// Applies a push, whose payload has come apart from it.
-    pub(crate) async fn apply(
-        &self,
-        request: v1::PushRequest,
-        payload: Vec<Bytes>,
-    ) -> Result<v1::PushReply, Status> {
-        let started = Instant::now();
-        let identity = identity(request.identity)?;
-        let batch = request.batch.ok_or_else(|| bad("field `batch` must be set, given nothing"))?;
-        let floats = payload.iter().map(Bytes::len).sum::<usize>() / 4;
-        let mut values = self.pool.take();
-        values.values.resize(floats, 0.0);
-        payload::Reader::new(payload, floats).map_err(bad)?.read(&mut values.values);
-        let v1::PushRequest { whole, row_sets, rows, id_sets, ids, .. } = request;
-        let gradients = ShardGradients {
-            batch: BatchId { pass: batch.pass, shard: batch.shard, batch: batch.batch },
-            pulled_version: request.pulled_version,
-            targets: targets(Named { whole, row_sets, rows, id_sets, ids })?,
-            values: Arc::new(std::mem::take(&mut values.values)),
+        let pulled = v1::Pulled {
+            version: pulled.version,
+            global_step: pulled.global_step,
+            ticket: ticket.into(),
+            updates: pulled.updates,
+            unchanged: reading.unchanged().to_vec(),
         };
-        let outcome = self.shard.push(identity, &gradients).await;
-        // The buffer goes back to the pool, whatever became of the push.
-        values.values = Arc::try_unwrap(gradients.values).unwrap_or_default();
-        let pushed = self.answer(outcome)?;
-        self.telemetry.received_bytes.increment(floats as u64 * 4);
-        self.telemetry.apply_seconds.record(started.elapsed());
-        if pushed.duplicate {
-            self.telemetry.duplicates.increment(1);
-        } else {
-            self.telemetry.pushes.increment(1);
-            self.telemetry.staleness_steps.record(pushed.staleness as f64);
-        }
-        Ok(v1::PushReply {
-            duplicate: pushed.duplicate,
-            version: pushed.version,
-            global_step: pushed.global_step,
-            staleness: pushed.staleness,
-        })
+        let (pool, seconds) = (self.pool.clone(), self.telemetry.read_seconds.clone());
+        let tensor = AnswerTensor::new(reading, encoding, pool, applied, seconds);
+        self.telemetry.sent_bytes.increment(tensor.bytes() as u64);
+        Ok((v1::StepReply { pushed, pulled: Some(pulled), payload: Bytes::new() }, Some(tensor)))
     }
 
     /// Turns an outcome of the shard into an answer.
@@ -270,15 +268,17 @@ impl ParameterService for Service {
         Ok(Response::new(v1::OpenSessionReply { version, global_step, batches_applied }))
     }
 
-    async fn pull(&self, request: Request<v1::PullRequest>) -> Result<Response<v1::PullReply>, Status> {
-        let (reply, floats) = self.read(request.into_inner())?;
-        Ok(Response::new(v1::PullReply { payload: floats.into_bytes(), ..reply }))
-    }
-
-    async fn push(&self, request: Request<v1::PushRequest>) -> Result<Response<v1::PushReply>, Status> {
+    /// For those who route by the generated service; ours routes past it, see `tensor_service`.
+    async fn step(&self, request: Request<v1::StepRequest>) -> Result<Response<v1::StepReply>, Status> {
         let mut request = request.into_inner();
         let payload = std::mem::take(&mut request.payload);
-        self.apply(request, vec![payload]).await.map(Response::new)
+        let (reply, tensor) = self.apply(request, vec![payload])?;
+        let mut payload = Vec::with_capacity(tensor.bytes());
+        let mut tensor = tensor;
+        while let Some(piece) = tensor.next() {
+            payload.extend_from_slice(&piece);
+        }
+        Ok(Response::new(v1::StepReply { payload: payload.into(), ..reply }))
     }
 
     async fn close_session(

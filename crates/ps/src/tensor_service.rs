@@ -1,11 +1,9 @@
-//! Pull and push without copies of their tensors; every other call as generated.
+//! Steps without copies of their tensors; every other call as generated.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use prost::Message;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service as TowerService, http};
@@ -49,27 +47,16 @@ impl TowerService<http::Request<Body>> for TensorService {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let service = Arc::clone(&self.service);
         match request.uri().path().rsplit('/').next() {
-            Some("Pull") => Box::pin(async move { Ok(answer(pull(&service, request.into_body()).await)) }),
-            Some("Push") => Box::pin(async move { Ok(answer(push(&service, request.into_body()).await)) }),
+            Some("Step") => Box::pin(async move { Ok(answer(step(&service, request.into_body()).await)) }),
             _ => self.others.call(request),
         }
     }
 }
 
-async fn pull(service: &Service, body: Body) -> Result<Outgoing, Status> {
-    let (request, _) = read(body, TENSOR_MESSAGE_BYTES_MAX).await?;
-    let (reply, floats) = service.read(request)?;
-    Ok(Outgoing::reply(&reply, floats.into_bytes()))
-}
-
-async fn push(service: &Service, body: Body) -> Result<Outgoing, Status> {
+async fn step(service: &Service, body: Body) -> Result<Outgoing, Status> {
     let (request, payload) = read(body, TENSOR_MESSAGE_BYTES_MAX).await?;
-    let reply = service.apply(request, payload).await?;
-    Ok(whole(&reply))
-}
-
-fn whole(reply: &impl Message) -> Outgoing {
-    Outgoing::reply(reply, Bytes::new())
+    let (reply, tensor) = service.apply(request, payload)?;
+    Ok(Outgoing::reply(&reply, tensor))
 }
 
 fn answer(outcome: Result<Outgoing, Status>) -> http::Response<Body> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{FeatureConfig, ModelConfig, OptimizerSection};
 
@@ -243,6 +243,22 @@ pub struct StrategyConfig {
     pub placement: PlacementConfig,
     /// Whether the chief trains too; true by default.
     pub chief_trains: bool,
+    /// Steps whose parameters a task reads ahead, while it computes; 0 by default, as TensorFlow does it.
+    pub pipeline_depth: usize,
+    /// How values travel; `float32` by default.
+    pub payload: PayloadType,
+}
+
+/// The type of values on the wire. On the servers and in the model they are `float32`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PayloadType {
+    /// As they are.
+    Float32,
+    /// 8 bits of precision, the range of `float32`.
+    Bfloat16,
+    /// 11 bits of precision, at most 65504.
+    Float16,
 }
 
 /// Where parameters live.

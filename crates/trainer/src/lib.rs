@@ -6,6 +6,7 @@
 mod heartbeat;
 mod layout;
 mod outcome;
+mod pipeline;
 mod session;
 mod step;
 mod telemetry;
@@ -24,7 +25,9 @@ use trainyard_run_config::Job;
 
 pub use layout::plan_layout;
 pub use outcome::{Outcome, Progress, into_diagnostic};
+pub use pipeline::{Ahead, Call, Pipeline};
 use session::Session;
+pub use session::encoding;
 
 /// Told how a loop stands: a word, whether it trains, what it waits for.
 pub type OnStanding = Arc<dyn Fn(&str, bool, Vec<String>) + Send + Sync>;

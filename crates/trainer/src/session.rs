@@ -12,6 +12,8 @@ use trainyard_cluster_client::{
 use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::Identity;
 use trainyard_protocol::Reason;
+use trainyard_protocol::payload::Encoding;
+use trainyard_run_config::PayloadType;
 use trainyard_variable::Layout;
 
 use crate::Config;
@@ -23,6 +25,15 @@ const READY_POLL: Duration = Duration::from_millis(20);
 const TAKEN_PATIENCE: Duration = Duration::from_secs(4);
 /// Longest time to take leave in.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Returns how values of this type travel.
+pub fn encoding(payload: PayloadType) -> Encoding {
+    match payload {
+        PayloadType::Float32 => Encoding::Float32,
+        PayloadType::Bfloat16 => Encoding::Bfloat16,
+        PayloadType::Float16 => Encoding::Float16,
+    }
+}
 
 /// A session that may pull and push.
 #[derive(Debug)]
@@ -76,6 +87,7 @@ impl Session {
             opened = opening => opened?,
             () = stop.cancelled() => return Ok(None),
         };
+        let parameters = parameters.with_encoding(encoding(config.job.strategy.payload));
         let heartbeat = Heartbeat::start(coordinator.clone(), pulse.clone(), joined.heartbeat_interval);
         info!(task = %config.task, session = joined.session, epoch = joined.epoch, next_batch, "joined");
         Ok(Some(Self { parameters, heartbeat, next_batch, joined, pulse }))

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use tracing::info;
-use trainyard_cluster_client::{Error, LeaveReason, Traffic};
+use trainyard_cluster_client::{Error, Held, LeaveReason, Push, PulledStep, PushedStep, Step};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Dataset, Position, Prefetch, PrefetchError};
 use trainyard_model::{Model, Part, Shard, input_options};
@@ -18,6 +18,7 @@ use trainyard_variable::MOVING_AVERAGE;
 use crate::Config;
 use crate::heartbeat::Directive;
 use crate::outcome::{Outcome, Progress, into_diagnostic};
+use crate::pipeline::{Ahead, Computed, Pipeline};
 use crate::session::Session;
 use crate::telemetry::Telemetry;
 
@@ -99,22 +100,101 @@ pub(crate) async fn train<M: Model>(
     outcome: &mut Outcome,
     stop: &CancellationToken,
 ) -> Result<LeaveReason, Failure> {
-    let mut input = open_input(config, &shared, session)?;
+    let input = open_input(config, &shared, session)?;
     let clipping = config.job.train.clip_gradients.as_ref().map(clipping).transpose()?;
-    let variables = model.variables();
-    let telemetry = Telemetry::new();
     (config.standing)("training", true, Vec::new());
-    let (mut values, mut gradients, mut scratch) = (Vec::new(), Vec::new(), M::Scratch::default());
-    let mut traffic = Traffic::default();
-    let (session_start, before) = (Instant::now(), outcome.train_seconds);
-    let mut interval = (Instant::now(), outcome.steps, outcome.examples);
+    let now = Instant::now();
+    let mut steps = Steps {
+        config,
+        before: outcome.train_seconds,
+        interval: (now, outcome.steps, outcome.examples),
+        session,
+        outcome,
+        input,
+        telemetry: Telemetry::new(),
+        session_start: now,
+        pipeline: Pipeline::new(config.job.strategy.pipeline_depth),
+        computed: None,
+        end: None,
+    };
+    let mut scratch = M::Scratch::default();
     loop {
-        if stop.is_cancelled() {
-            return Ok(LeaveReason::Shutdown);
+        steps.look_around(stop)?;
+        steps.read_ahead(model, stop).await?;
+        let Some(ahead) = steps.pipeline.pop() else {
+            match steps.computed.take() {
+                Some(computed) => steps.send(Some(computed), None),
+                None if steps.end.is_some() => return Ok(steps.end.take().unwrap_or(LeaveReason::Finished)),
+                None => {}
+            }
+            continue;
+        };
+        let Some((position, features, pulled)) = steps.receive(ahead).await? else { continue };
+        match pulled.ticket {
+            Ticket::Granted => {}
+            Ticket::Finished => {
+                steps.end.get_or_insert(LeaveReason::Finished);
+                continue;
+            }
+            Ticket::Wait => {
+                steps.ask_again(position, features, pulled, stop).await;
+                continue;
+            }
         }
-        match session.heartbeat.directive() {
+        // What was read ahead is another's to compute, or comes again, unless all that is left is to be computed.
+        if steps.end.as_ref().is_some_and(|end| *end != LeaveReason::InputExhausted) {
+            continue;
+        }
+        let began = Instant::now();
+        let mut gradients = steps.pipeline.spare_gradients();
+        let compute = || model.train(&features, &pulled.held.values, &mut gradients, &mut scratch);
+        let computed = steps.pipeline.compute(compute).map_err(Diagnostic::from)?;
+        if let Some(clipping) = &clipping {
+            // Moving averages have no gradients: what is pushed for them is how far they move.
+            let variables = model.variables();
+            clipping.apply(&mut gradients, |place| variables[place].optimizer_group != MOVING_AVERAGE);
+        }
+        if !computed.loss.is_finite() {
+            return Err(Failure::Local(not_finite(config, position, computed.loss, steps.outcome)));
+        }
+        steps.telemetry.compute_seconds.record(began.elapsed());
+        let batch = BatchId { pass: position.pass, shard: position.shard, batch: position.batch };
+        steps.pipeline.keep(pulled.held);
+        let push = Push { step: pulled.step, batch, gradients };
+        steps.computed = Some(Computed { push, examples: computed.examples as u64, loss: computed.loss });
+    }
+}
+
+/// A session's steps: what is read ahead, what is computed, what is known of the rest.
+struct Steps<'a, M: Model> {
+    config: &'a Config,
+    session: &'a mut Session,
+    outcome: &'a mut Outcome,
+    input: Input<M>,
+    telemetry: Telemetry,
+    session_start: Instant,
+    /// Seconds of training before this session.
+    before: f64,
+    /// Time, steps and examples of the latest log line.
+    interval: (Instant, u64, u64),
+    pipeline: Pipeline<(Position, M::Features)>,
+    /// The latest step, which has not been sent.
+    computed: Option<Computed>,
+    /// Why no further batch is begun.
+    end: Option<LeaveReason>,
+}
+
+impl<M: Model> Steps<'_, M> {
+    /// Looks for a reason to begin no further batch.
+    fn look_around(&mut self, stop: &CancellationToken) -> Result<(), Failure> {
+        if stop.is_cancelled() {
+            self.end.get_or_insert(LeaveReason::Shutdown);
+        }
+        match self.session.heartbeat.directive() {
             Directive::Train => {}
-            Directive::End => return Ok(LeaveReason::Finished),
+            Directive::End => {
+                self.end.get_or_insert(LeaveReason::Finished);
+            }
             Directive::Rejoin => {
                 let refusal = trainyard_protocol::Refusal::new(
                     trainyard_protocol::Reason::Fenced,
@@ -123,76 +203,125 @@ pub(crate) async fn train<M: Model>(
                 return Err(Failure::Cluster(Error::Refused { peer: "chief:0".to_owned(), refusal }));
             }
         }
+        Ok(())
+    }
+
+    /// Asks for the parameters of as many batches as the pipeline holds. A computed step goes with the first of them;
+    /// where no batch is ready, it goes alone.
+    async fn read_ahead(&mut self, model: &M, stop: &CancellationToken) -> Result<(), Failure> {
+        while self.end.is_none() && self.pipeline.has_room() {
+            let idle = self.pipeline.is_empty() && self.computed.is_none();
+            if !idle && !self.input.is_ready() {
+                if let Some(computed) = self.computed.take() {
+                    self.send(Some(computed), None);
+                }
+                break;
+            }
+            let began = Instant::now();
+            self.telemetry.input_queue.set(self.input.fill().0 as f64);
+            let item = tokio::select! {
+                item = self.input.next() => item,
+                () = stop.cancelled() => {
+                    self.end = Some(LeaveReason::Shutdown);
+                    break;
+                }
+            };
+            let Some(item) = item else {
+                self.end = Some(LeaveReason::InputExhausted);
+                break;
+            };
+            self.telemetry.input_seconds.record(began.elapsed());
+            let (position, features) = item.map_err(input_failure)?;
+            let step = self.session.parameters.plan(&model.reads(&features));
+            let computed = self.computed.take();
+            let held = self.pipeline.spare_held();
+            self.send(computed, Some(((position, features), step, held)));
+        }
+        Ok(())
+    }
+
+    /// Sends a computed step, a pull, or both.
+    fn send(&mut self, computed: Option<Computed>, pull: Option<((Position, M::Features), Step, Held)>) {
+        let (push, pushing) = match computed {
+            Some(Computed { push, examples, loss }) => (Some(push), Some((examples, loss))),
+            None => (None, None),
+        };
+        let (batch, pull) = match pull {
+            Some((batch, step, held)) => (Some(batch), Some((step, held))),
+            None => (None, None),
+        };
+        self.pipeline.push(batch, pushing, self.session.parameters.call(push, pull));
+    }
+
+    /// Waits for an answer: takes note of the step that was pushed, and returns the one that was pulled.
+    async fn receive(
+        &mut self,
+        ahead: Ahead<(Position, M::Features)>,
+    ) -> Result<Option<(Position, M::Features, PulledStep)>, Failure> {
         let began = Instant::now();
-        telemetry.input_queue.set(input.fill().0 as f64);
-        let item = tokio::select! {
-            item = input.next() => item,
-            () = stop.cancelled() => return Ok(LeaveReason::Shutdown),
-        };
-        let Some(item) = item else { return Ok(LeaveReason::InputExhausted) };
-        let (position, features) = item.map_err(input_failure)?;
-        let ready = Instant::now();
-        telemetry.input_seconds.record(ready - began);
-        let reads = model.reads(&features);
-        let ticket = loop {
-            let pulled = session.parameters.pull(&reads, &mut values).await?;
-            if pulled.ticket != Ticket::Wait {
-                break pulled.ticket;
+        let returned = ahead.call.returned().await?;
+        self.telemetry.exchange_seconds.record(began.elapsed());
+        self.telemetry.pulled_bytes.increment(returned.traffic.pulled_bytes);
+        self.telemetry.pushed_bytes.increment(returned.traffic.pushed_bytes);
+        if let (Some((pushed, gradients)), Some((examples, loss))) = (returned.pushed, ahead.pushing) {
+            self.pipeline.keep_gradients(gradients);
+            self.count(&pushed, examples, loss);
+        }
+        let batch = ahead.batch.zip(returned.pulled);
+        Ok(batch.map(|((position, features), pulled)| (position, features, pulled)))
+    }
+
+    /// Asks once more for a step that has to wait for others, and hands in what is computed meanwhile: it may be what
+    /// they wait for.
+    async fn ask_again(
+        &mut self,
+        position: Position,
+        features: M::Features,
+        pulled: PulledStep,
+        stop: &CancellationToken,
+    ) {
+        if self.computed.is_none() {
+            tokio::select! {
+                () = tokio::time::sleep(TICKET_POLL) => {}
+                () = stop.cancelled() => {}
             }
-            if stop.is_cancelled() {
-                return Ok(LeaveReason::Shutdown);
-            }
-            tokio::time::sleep(TICKET_POLL).await;
-        };
-        if ticket == Ticket::Finished {
-            return Ok(LeaveReason::Finished);
         }
-        let pulled = Instant::now();
-        telemetry.pull_seconds.record(pulled - ready);
-        let computed =
-            model.train(&features, &values, &mut gradients, &mut scratch).map_err(Diagnostic::from)?;
-        if let Some(clipping) = &clipping {
-            // Moving averages have no gradients: what is pushed for them is how far they move.
-            clipping.apply(&mut gradients, |place| variables[place].optimizer_group != MOVING_AVERAGE);
+        if self.end.is_some() || stop.is_cancelled() {
+            return;
         }
-        if !computed.loss.is_finite() {
-            return Err(Failure::Local(not_finite(config, position, computed.loss, outcome)));
-        }
-        let done = Instant::now();
-        telemetry.compute_seconds.record(done - pulled);
-        let batch = BatchId { pass: position.pass, shard: position.shard, batch: position.batch };
-        let pushed = session.parameters.push(batch, &reads, &gradients).await?;
-        telemetry.push_seconds.record(done.elapsed());
+        let computed = self.computed.take();
+        self.send(computed, Some(((position, features), pulled.step, pulled.held)));
+        self.pipeline.to_front();
+    }
+
+    /// Takes note of a pushed step.
+    fn count(&mut self, pushed: &PushedStep, examples: u64, loss: f64) {
+        let (outcome, telemetry) = (&mut *self.outcome, &self.telemetry);
         if pushed.duplicate {
             telemetry.duplicates.increment(1);
-            continue;
+            return;
         }
         outcome.steps += 1;
-        outcome.examples += computed.examples as u64;
-        outcome.loss = Some(computed.loss);
-        outcome.first_step_seconds.get_or_insert_with(|| config.started.elapsed().as_secs_f64());
-        outcome.train_seconds = before + session_start.elapsed().as_secs_f64();
-        let counts = &session.heartbeat.counts;
+        outcome.examples += examples;
+        outcome.loss = Some(loss);
+        outcome.first_step_seconds.get_or_insert_with(|| self.config.started.elapsed().as_secs_f64());
+        outcome.train_seconds = self.before + self.session_start.elapsed().as_secs_f64();
+        let counts = &self.session.heartbeat.counts;
         counts.steps.fetch_add(1, Ordering::Relaxed);
-        counts.examples.fetch_add(computed.examples as u64, Ordering::Relaxed);
-        counts.loss.store(computed.loss.to_bits(), Ordering::Relaxed);
+        counts.examples.fetch_add(examples, Ordering::Relaxed);
+        counts.loss.store(loss.to_bits(), Ordering::Relaxed);
         telemetry.steps.increment(1);
-        telemetry.examples.increment(computed.examples as u64);
+        telemetry.examples.increment(examples);
         telemetry.staleness_steps.record(pushed.staleness as f64);
         telemetry.global_step.set(pushed.global_step as f64);
-        telemetry.loss.set(computed.loss);
-        let moved = session.parameters.traffic();
-        telemetry.pulled_bytes.increment(moved.pulled_bytes - traffic.pulled_bytes);
-        telemetry.pushed_bytes.increment(moved.pushed_bytes - traffic.pushed_bytes);
-        traffic = moved;
-        let (steps, examples) = (outcome.steps, outcome.examples);
-        (config.progress)(&Progress {
+        telemetry.loss.set(loss);
+        (self.config.progress)(&Progress {
             global_step: pushed.global_step,
-            steps,
-            examples,
-            loss: computed.loss,
+            steps: outcome.steps,
+            examples: outcome.examples,
+            loss,
         });
-        log(config, &telemetry, outcome, pushed.global_step, &mut interval);
+        log(self.config, telemetry, outcome, pushed.global_step, &mut self.interval);
     }
 }
 

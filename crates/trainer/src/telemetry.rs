@@ -9,9 +9,8 @@ use metrics::{
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     pub(crate) input_seconds: Histogram,
-    pub(crate) pull_seconds: Histogram,
+    pub(crate) exchange_seconds: Histogram,
     pub(crate) compute_seconds: Histogram,
-    pub(crate) push_seconds: Histogram,
     pub(crate) staleness_steps: Histogram,
     pub(crate) steps: Counter,
     pub(crate) examples: Counter,
@@ -28,9 +27,11 @@ pub(crate) struct Telemetry {
 impl Telemetry {
     pub(crate) fn new() -> Self {
         describe_histogram!("trainyard_step_input_seconds", "Time a step waits for its batch.");
-        describe_histogram!("trainyard_step_pull_seconds", "Time to read parameters.");
+        describe_histogram!(
+            "trainyard_step_exchange_seconds",
+            "Time a step waits for the parameter servers: for the push of an earlier step and its own pull."
+        );
         describe_histogram!("trainyard_step_compute_seconds", "Time of forward and backward pass.");
-        describe_histogram!("trainyard_step_push_seconds", "Time to send gradients and have them applied.");
         describe_histogram!(
             "trainyard_staleness_steps",
             "Steps of others between a step's pull and its push."
@@ -50,9 +51,8 @@ impl Telemetry {
         describe_gauge!("trainyard_input_queue_batches", "Batches that are ready and wait.");
         Self {
             input_seconds: histogram!("trainyard_step_input_seconds"),
-            pull_seconds: histogram!("trainyard_step_pull_seconds"),
+            exchange_seconds: histogram!("trainyard_step_exchange_seconds"),
             compute_seconds: histogram!("trainyard_step_compute_seconds"),
-            push_seconds: histogram!("trainyard_step_push_seconds"),
             staleness_steps: histogram!("trainyard_staleness_steps"),
             steps: counter!("trainyard_steps_total"),
             examples: counter!("trainyard_examples_total"),

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use trainyard_daemon::{Arguments, LogFormat, finish, start_logging};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::{Error, Model};
-use trainyard_run_config::Job;
+use trainyard_run_config::{Job, PayloadType};
 
 use crate::{bench, check, datagen, import_tf, inspect, one_shot, run, train, transform, up};
 
@@ -294,6 +294,12 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+fn payload_type(text: &str) -> Result<PayloadType, String> {
+    let known = [PayloadType::Float32, PayloadType::Bfloat16, PayloadType::Float16];
+    let found = known.into_iter().find(|known| serde_json::json!(known) == text);
+    found.ok_or_else(|| "it must be float32, bfloat16 or float16".to_owned())
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct BenchPs {
     /// Values of a dense variable that every step reads and updates whole.
@@ -320,6 +326,12 @@ pub(crate) struct BenchPs {
     /// Time that every worker waits between its pull and its push, as one that computes.
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = milliseconds)]
     pub(crate) compute_ms: f64,
+    /// Steps whose parameters a worker reads ahead while it computes, as strategy.pipeline_depth has it.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=8).map(usize::from))]
+    pub(crate) pipeline_depth: usize,
+    /// How values travel, as strategy.payload has it.
+    #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = payload_type)]
+    pub(crate) payload: PayloadType,
     /// Draws rows by Zipf's law with this exponent, 0 to 10, instead of all alike.
     #[arg(long, value_name = "S", value_parser = exponent)]
     pub(crate) zipf: Option<f64>,

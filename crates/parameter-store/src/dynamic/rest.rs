@@ -1,6 +1,6 @@
 //! A slice of a dynamic table at rest: copied for a checkpoint, built from one.
 
-use parking_lot::RwLock;
+use crate::sync::RwLock;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{Candidate, DynamicRows, Idle, InitialRows, Slice, VariableSpec};
 

@@ -100,7 +100,9 @@ fn read(slices: &[DynamicSlice], ids: &[u64]) -> Vec<f32> {
     let mut out = Vec::new();
     for id in ids {
         let slice = slices.iter().find(|slice| slice.ids.contains(&u128::from(*id)));
-        slice.expect("a slice holds it").read(&[*id], &mut out);
+        out.resize(out.len() + WIDTH, 0.0);
+        let begin = out.len() - WIDTH;
+        slice.expect("a slice holds it").read(&[*id], &mut out[begin..]);
     }
     out
 }

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::RwLock;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{Idle, VariableSpec};
 
@@ -10,7 +9,7 @@ use super::Prepare;
 use crate::Error;
 use crate::dynamic::DynamicSlice;
 use crate::recency::Moment;
-use crate::slice::{Slice, SliceValues};
+use crate::slice::{Parts, Slice, SliceValues, stripe_rows};
 
 /// Slices, by number.
 #[derive(Default)]
@@ -101,40 +100,35 @@ fn build_slice(
     spec: &VariableSpec,
     optimizer: OptimizerConfig,
 ) -> Result<Slice, Error> {
-    let length = slice.rows.len() * slice.width;
-    let mut values = vec![0.0; length];
-    let mut slots: Vec<Vec<f32>> = Vec::new();
-    match &prepare.restore {
-        None => {
+    let slots = optimizer.slots();
+    // Stripe by stripe: a large table is never held twice.
+    let build = |rows: std::ops::Range<usize>| -> Result<SliceValues, Error> {
+        let length = rows.len() * slice.width;
+        let rows = slice.rows.start + rows.start..slice.rows.start + rows.end;
+        let mut values = vec![0.0; length];
+        let first = |initial: f32| vec![initial; length];
+        let Some(restore) = &prepare.restore else {
             match prepare.given(&spec.name) {
-                Some((source, name)) => {
-                    source.read(name, None, slice.rows.clone(), &mut values).map_err(Error::Restore)?;
-                }
-                None => {
-                    let (seed, rows) = (prepare.seed, slice.rows.clone());
-                    spec.initializer.fill(seed, &spec.name, &spec.shape, rows, &mut values);
-                }
+                Some((source, name)) => source.read(name, None, rows, &mut values).map_err(Error::Restore)?,
+                None => spec.initializer.fill(prepare.seed, &spec.name, &spec.shape, rows, &mut values),
             }
-            slots.extend(optimizer.slots().iter().map(|slot| vec![slot.initial; length]));
-        }
-        Some(restore) => {
-            let read = |slot: Option<&str>, out: &mut [f32]| {
-                restore.source.read(&spec.name, slot, slice.rows.clone(), out).map_err(Error::Restore)
-            };
-            read(None, &mut values)?;
-            for slot in optimizer.slots().iter() {
-                let mut out = vec![0.0; length];
-                read(Some(slot.name), &mut out)?;
-                slots.push(out);
-            }
-        }
-    }
-    Ok(Slice {
+            let slots = slots.iter().map(|slot| first(slot.initial)).collect();
+            return Ok(SliceValues { values, slots });
+        };
+        let read = |slot: Option<&str>, mut out: Vec<f32>| {
+            let read = restore.source.read(&spec.name, slot, rows.clone(), &mut out);
+            read.map_err(Error::Restore).map(|()| out)
+        };
+        let slots = slots.iter().map(|slot| read(Some(slot.name), first(0.0)));
+        Ok(SliceValues { values: read(None, values)?, slots: slots.collect::<Result<_, _>>()? })
+    };
+    let stripes = stripe_rows(slice.rows.len(), slice.width).map(build).collect::<Result<Vec<_>, _>>()?;
+    let parts = Parts {
         variable: slice.variable,
         part: slice.part,
         rows: slice.rows.clone(),
         width: slice.width,
-        optimizer,
-        state: RwLock::new(SliceValues { values, slots }),
-    })
+        optimizer: optimizer.clone(),
+    };
+    Ok(Slice::new(parts, stripes))
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{DynamicRows, Slice, VariableSpec};
 
-use crate::{BatchId, DynamicStatus, SliceValues, Ticket};
+use crate::{BatchId, DynamicStatus, Selection, SliceValues, Ticket};
 
 /// What a parameter server is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,24 +151,19 @@ impl<'a> Prepare<'a> {
 }
 
 /// A read.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Pull<'a> {
-    /// Slices read whole.
-    pub whole: &'a [u32],
-    /// (slice, index into `row_sets`).
-    pub rows: &'a [(u32, usize)],
-    /// Rows of the variable, ascending, each once.
-    pub row_sets: &'a [Vec<u32>],
-    /// (slice of a dynamic table, index into `id_sets`), each slice at most once.
-    pub ids: &'a [(u32, usize)],
-    /// Ids, ascending, each once.
-    pub id_sets: &'a [Vec<u64>],
+#[derive(Debug, Clone, Default)]
+pub struct Pull {
+    /// What is read.
+    pub selection: Arc<Selection>,
+    /// For each whole slice, the count of updates that the reader's values of it stand for: a slice that still has
+    /// this count is not read again. 0 = the reader has none; missing ones count as 0.
+    pub known: Vec<u64>,
     /// Whether the right to push a step is asked for.
     pub reserve_step: bool,
 }
 
 /// Answer to a read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {
     /// Pushes applied before the read.
     pub version: u64,
@@ -175,27 +171,21 @@ pub struct Pulled {
     pub global_step: u64,
     /// Answer to `reserve_step`; granted where none was asked for.
     pub ticket: Ticket,
+    /// Of each whole slice, the count of updates that the values which are read stand for, at least.
+    pub updates: Vec<u64>,
 }
 
 /// One step's gradients for one store.
-#[derive(Debug, Clone, Copy)]
-pub struct Push<'a> {
+#[derive(Debug)]
+pub struct Push<'a, G: ?Sized> {
     /// The batch they were computed from.
     pub batch: BatchId,
     /// Version that was pulled.
     pub pulled_version: u64,
-    /// Slices updated whole.
-    pub whole: &'a [u32],
-    /// (slice, index into `row_sets`).
-    pub rows: &'a [(u32, usize)],
-    /// Rows of the variable, ascending, each once.
-    pub row_sets: &'a [Vec<u32>],
-    /// (slice of a dynamic table, index into `id_sets`), each slice at most once.
-    pub ids: &'a [(u32, usize)],
-    /// Ids, ascending, each once.
-    pub id_sets: &'a [Vec<u64>],
-    /// Gradients, end to end: first of the whole slices, then of the rows, then of the ids.
-    pub gradients: &'a [f32],
+    /// What is updated; absent = what the pull of this step's `seq` read.
+    pub selection: Option<Arc<Selection>>,
+    /// Gradients, in the order of the selection.
+    pub gradients: &'a G,
 }
 
 /// Answer to a push.

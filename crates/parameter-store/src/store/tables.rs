@@ -1,16 +1,14 @@
 //! The dynamic tables of a store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use parking_lot::RwLock;
-
-use crate::Error;
 use crate::dynamic::{DynamicSlice, DynamicStatus, Frozen};
 use crate::recency::Moment;
-
-/// A slice that a request names, with its checked ids.
-pub(super) type Named<'a> = (u32, Arc<DynamicSlice>, &'a [u64]);
+use crate::selection::Resolved;
+use crate::slice::Scratch;
+use crate::sync::RwLock;
+use crate::{Error, Gradients, Selection};
 
 /// Slices of dynamic tables, by number.
 #[derive(Debug, Default)]
@@ -29,42 +27,49 @@ impl Tables {
     }
 
     /// Finds the slices that a request names, and checks its ids.
-    pub(super) fn resolve<'a>(
-        &self,
-        ps: usize,
-        ids: &[(u32, usize)],
-        id_sets: &'a [Vec<u64>],
-    ) -> Result<Vec<Named<'a>>, Error> {
-        if ids.is_empty() {
+    pub(super) fn resolve(&self, ps: usize, selection: &Selection) -> Result<Vec<Arc<DynamicSlice>>, Error> {
+        if selection.ids.is_empty() {
             return Ok(Vec::new());
         }
         let held = self.slices.read();
-        let mut found: Vec<Named<'a>> = Vec::with_capacity(ids.len().min(held.len()));
-        for &(number, set) in ids {
+        let mut found = BTreeSet::new();
+        let resolve = |&(number, set): &(u32, usize)| {
             let slice = held.get(&number).ok_or_else(|| {
                 Error::BadRequest(format!("ps:{ps} does not hold slice {number} of a dynamic table"))
             })?;
+            let id_sets = &selection.id_sets;
             let ids = id_sets.get(set).ok_or_else(|| {
                 Error::BadRequest(format!("id_set must be below {}, given {set}", id_sets.len()))
             })?;
             // Named twice, its ids would count as seen twice.
-            if found.iter().any(|(named, ..)| *named == number) {
+            if !found.insert(number) {
                 return Err(Error::BadRequest(format!("slice {number} must be named once, given twice")));
             }
             slice.check_ids(number, ids)?;
-            found.push((number, Arc::clone(slice), ids));
-        }
-        Ok(found)
+            Ok(Arc::clone(slice))
+        };
+        selection.ids.iter().map(resolve).collect()
     }
 
-    /// Applies a push to every table: those that it names, and those in which time passes.
-    pub(super) fn apply(&self, now: Moment, named: &[Named<'_>], gradients: &[f32], scratch: &mut Vec<u32>) {
-        let mut rest = gradients;
-        for (_, slice, ids) in named {
-            slice.apply(now, ids, super::take(&mut rest, ids.len() * slice.width), scratch);
+    /// Applies a push to every table: those that it names, whose gradients lie from `begin` on, and those in which
+    /// time passes.
+    pub(super) fn apply<G: Gradients + ?Sized>(
+        &self,
+        now: Moment,
+        resolved: &Resolved,
+        gradients: &G,
+        begin: usize,
+        scratch: &mut Scratch,
+    ) {
+        let mut begin = begin;
+        for (_, slice, ids) in resolved.ids() {
+            let length = ids.len() * slice.width;
+            let gradient = gradients.get(begin..begin + length, &mut scratch.gradient);
+            slice.apply(now, ids, gradient, &mut scratch.places);
+            begin += length;
         }
         for (number, slice) in self.slices.read().iter() {
-            if !named.iter().any(|(other, ..)| other == number) {
+            if !resolved.selection.ids.iter().any(|(named, _)| named == number) {
                 slice.pass(now);
             }
         }

@@ -10,6 +10,8 @@ use trainyard_variable::{Access, DynamicRows, Initializer, Slice, VariableSpec};
 use crate::*;
 
 mod dynamic;
+mod reading;
+mod stripes;
 
 const CLUSTER: u128 = 7;
 const FINGERPRINT: u64 = 0xfeed;
@@ -64,30 +66,35 @@ fn open_store(global_step_max: u64) -> Store {
     store
 }
 
-fn read(store: &Store, identity: &Identity) -> Vec<f32> {
-    let mut out = Vec::new();
-    let pull = Pull { whole: &[0], rows: &[(2, 0)], row_sets: &[vec![2, 3]], ..Pull::default() };
-    store.pull(identity, &pull, &mut out).unwrap();
+/// Slice 0 whole, and these rows of slice 2.
+fn select(rows: &[u32]) -> Arc<Selection> {
+    let row_sets = vec![rows.to_vec()];
+    Arc::new(Selection { whole: vec![0], rows: vec![(2, 0)], row_sets, ..Selection::default() })
+}
+
+fn read_all(mut reading: Reading) -> Vec<f32> {
+    let mut out = vec![0.0; reading.remaining()];
+    assert_eq!(reading.read(&mut out), out.len());
     out
+}
+
+fn read(store: &Store, identity: &Identity) -> Vec<f32> {
+    let pull = Pull { selection: select(&[2, 3]), ..Pull::default() };
+    read_all(store.pull(identity, &pull).unwrap().1)
 }
 
 fn reserve(store: &Store, identity: &Identity) -> Ticket {
     let pull = Pull { reserve_step: true, ..Pull::default() };
-    store.pull(identity, &pull, &mut Vec::new()).unwrap().ticket
+    store.pull(identity, &pull).unwrap().0.ticket
+}
+
+fn push_of<'a>(batch: BatchId, selection: Selection, gradients: &'a [f32]) -> Push<'a, [f32]> {
+    Push { batch, pulled_version: 0, selection: Some(Arc::new(selection)), gradients }
 }
 
 fn push(store: &Store, identity: &Identity, batch: BatchId, gradients: &[f32]) -> Result<Pushed, Error> {
-    let push = Push {
-        batch,
-        pulled_version: 0,
-        whole: &[0],
-        rows: &[(2, 0)],
-        row_sets: &[vec![3]],
-        ids: &[],
-        id_sets: &[],
-        gradients,
-    };
-    store.push(identity, &push)
+    let selection = Some(select(&[3]));
+    store.push(identity, &Push { batch, pulled_version: 0, selection, gradients })
 }
 
 fn step(store: &Store, identity: &Identity, batch: BatchId, gradients: &[f32]) -> Result<Pushed, Error> {
@@ -118,16 +125,7 @@ fn a_rule_that_moves_all_rows_moves_those_of_parts_that_a_batch_does_not_name() 
     step(&store, &worker(0, 1, 1), batch(0, 0), &[0.0, 0.0, 1.0, 1.0]).unwrap();
     let before = read(&store, &worker(0, 1, 0));
     assert_eq!(reserve(&store, &worker(0, 1, 2)), Ticket::Granted);
-    let nothing = Push {
-        batch: batch(0, 1),
-        pulled_version: 1,
-        whole: &[],
-        rows: &[],
-        row_sets: &[],
-        ids: &[],
-        id_sets: &[],
-        gradients: &[],
-    };
+    let nothing = Push { pulled_version: 1, ..push_of(batch(0, 1), Selection::default(), &[]) };
     store.push(&worker(0, 1, 2), &nothing).unwrap();
     let after = read(&store, &worker(0, 1, 0));
     // Row 3 has a first moment, row 2 has none.
@@ -222,31 +220,27 @@ fn bad_rows_and_lengths_change_nothing() {
     store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
     let identity = worker(0, 1, 1);
     reserve(&store, &identity);
-    let base = Push {
-        batch: batch(0, 0),
-        pulled_version: 0,
-        whole: &[0],
-        rows: &[(2, 0)],
-        row_sets: &[vec![3]],
-        ids: &[],
-        id_sets: &[],
-        gradients: &[1.0; 4],
+    let good = Selection::clone(&select(&[3]));
+    let of_rows = |row_sets: &[&[u32]]| Selection {
+        row_sets: row_sets.iter().map(|rows| rows.to_vec()).collect(),
+        ..good.clone()
     };
     let bad = [
-        Push { whole: &[9], ..base },
-        Push { rows: &[(2, 1)], ..base },
-        Push { row_sets: &[vec![1]], ..base },
-        Push { row_sets: &[vec![4]], ..base },
-        Push { row_sets: &[vec![3, 3]], gradients: &[1.0; 6], ..base },
-        Push { gradients: &[1.0; 3], ..base },
-        Push { gradients: &[1.0; 5], ..base },
+        (Selection { whole: vec![9], ..good.clone() }, 4),
+        (Selection { rows: vec![(2, 1)], ..good.clone() }, 4),
+        (of_rows(&[&[1]]), 4),
+        (of_rows(&[&[4]]), 4),
+        (of_rows(&[&[3, 3]]), 6),
+        (good.clone(), 3),
+        (good.clone(), 5),
     ];
-    for push in bad {
-        let refused = store.push(&identity, &push);
-        assert!(matches!(refused, Err(Error::BadRequest(_))), "{push:?} gave {refused:?}");
+    for (selection, values) in bad {
+        let refused = store.push(&identity, &push_of(batch(0, 0), selection.clone(), &vec![1.0; values]));
+        assert!(matches!(refused, Err(Error::BadRequest(_))), "{selection:?} gave {refused:?}");
     }
     assert!(read(&store, &worker(0, 1, 0)).iter().all(|&value| value == 0.0));
-    assert!(!store.push(&identity, &base).unwrap().duplicate, "the good push still counts");
+    let good = push_of(batch(0, 0), good, &[1.0; 4]);
+    assert!(!store.push(&identity, &good).unwrap().duplicate, "the good push still counts");
 }
 
 #[test]

@@ -2,12 +2,14 @@
 
 use trainyard_diagnostic::Section;
 
-use crate::{PartitionerConfig, PlacementConfig, StrategyConfig, StrategyKind};
+use crate::{PartitionerConfig, PayloadType, PlacementConfig, StrategyConfig, StrategyKind};
 
 /// TensorFlow's least size of a piece (`tf.distribute.experimental.partitioners.MinSizePartitioner`), in bytes.
 const MIN_SHARD_BYTES: u64 = 256 << 10;
 /// Most pieces of a variable.
 const SHARDS_MAX: u64 = 1_000_000;
+/// Most steps that a task may read ahead.
+const PIPELINE_DEPTH_MAX: u64 = 8;
 /// Largest piece that can be asked for, in bytes.
 const SHARD_BYTES_MAX: u64 = 1 << 40;
 
@@ -26,6 +28,8 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
             partitioner: default,
             placement: PlacementConfig::Greedy,
             chief_trains: true,
+            pipeline_depth: 0,
+            payload: PayloadType::Float32,
         });
     };
     // Everything is read before anything is given up, so that every mistake is told.
@@ -35,13 +39,27 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
     let placements = [("greedy", PlacementConfig::Greedy), ("round_robin", PlacementConfig::RoundRobin)];
     let placement = choice(&section, "placement", "placement", &placements);
     let chief_trains = section.flag("chief_trains").unwrap_or(true);
+    let pipeline_depth = section.integer("pipeline_depth", 0..=PIPELINE_DEPTH_MAX).unwrap_or(0) as usize;
+    let payloads = [
+        ("float32", PayloadType::Float32),
+        ("bfloat16", PayloadType::Bfloat16),
+        ("float16", PayloadType::Float16),
+    ];
+    let payload = choice(&section, "payload", "payload", &payloads);
     let partitioner = match section.section("partitioner") {
         Some(partitioner) => read_partitioner(partitioner),
         None => Some(default),
     };
     section.finish();
     update.and(replication)?;
-    Some(StrategyConfig { kind: kind?, partitioner: partitioner?, placement: placement?, chief_trains })
+    Some(StrategyConfig {
+        kind: kind?,
+        partitioner: partitioner?,
+        placement: placement?,
+        chief_trains,
+        pipeline_depth,
+        payload: payload?,
+    })
 }
 
 /// Returns what the name in `key` stands for, the first that is known where it is not given.

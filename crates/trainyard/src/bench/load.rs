@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use trainyard_cluster_client::{Parameters, RemoteShard, Shard, channel};
+use trainyard_cluster_client::{Parameters, Push, RemoteShard, Shard, channel};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{BatchId, Identity, Ticket};
-use trainyard_trainer::into_diagnostic;
+use trainyard_run_config::PayloadType;
+use trainyard_trainer::{Pipeline, into_diagnostic};
 use trainyard_variable::{Access, Layout, Read, Reads, VariableSpec};
 
 use super::row_law::RowLaw;
@@ -39,6 +40,9 @@ pub(super) struct Order {
     pub(super) zipf: Option<f64>,
     /// Wait between pull and push, in milliseconds: what a model would compute in.
     pub(super) compute_ms: f64,
+    /// Steps that a worker reads ahead.
+    pub(super) pipeline_depth: usize,
+    pub(super) payload: PayloadType,
     pub(super) seconds: f64,
 }
 
@@ -61,7 +65,7 @@ pub(super) struct Loaded {
 }
 
 /// What one worker has done.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Outcome {
     pub(super) steps: u64,
     pub(super) seconds: f64,
@@ -69,7 +73,7 @@ pub(super) struct Outcome {
     pub(super) pushed_bytes: u64,
     /// Rows read of each table, each row once a step.
     pub(super) rows: u64,
-    /// Milliseconds of pull and push of a step together, ascending.
+    /// Milliseconds that a step waited for the servers, ascending: for the push of an earlier one and its own pull.
     pub(super) latencies: Vec<f32>,
 }
 
@@ -135,48 +139,67 @@ impl Worker {
         let layout = Arc::new(order.layout.clone());
         let opened = Parameters::open(shards, layout, identity, fingerprint, index as u64, DEADLINE).await;
         let (parameters, _) = opened.map_err(|error| into_diagnostic(&error))?;
+        let parameters = parameters.with_encoding(trainyard_trainer::encoding(order.payload));
         let table = order.variables.iter().find(|spec| spec.access == Access::Rows);
         let law = table.map(|spec| RowLaw::new(spec.rows(), order.zipf)).transpose()?;
         Ok(Self { index, law, parameters })
     }
 
     async fn load(mut self, order: Order) -> Result<Outcome, Diagnostic> {
-        let (mut values, mut gradients) = (Vec::new(), Vec::new());
-        let (parameters, shard) = (&mut self.parameters, self.index as u64);
+        let shard = self.index as u64;
         let mut random = ChaCha8Rng::seed_from_u64(shard);
         let compute = Duration::from_secs_f64(order.compute_ms / 1e3);
         let began = Instant::now();
-        let (mut steps, mut rows, mut latencies) = (0, 0, Vec::new());
-        while began.elapsed().as_secs_f64() < order.seconds {
-            let (reads, drawn) = reads(&order, self.law.as_ref(), &mut random);
-            let start = Instant::now();
-            let pulled =
-                parameters.pull(&reads, &mut values).await.map_err(|error| into_diagnostic(&error))?;
-            let pulled_in = start.elapsed();
-            if pulled.ticket != Ticket::Granted {
-                break;
+        let mut outcome = Outcome::default();
+        let mut pipeline: Pipeline<usize> = Pipeline::new(order.pipeline_depth);
+        let (mut computed, mut batch): (Option<Push>, u64) = (None, 0);
+        loop {
+            let over = began.elapsed().as_secs_f64() >= order.seconds;
+            while !over && pipeline.has_room() {
+                let (reads, drawn) = reads(&order, self.law.as_ref(), &mut random);
+                let (push, step) = (computed.take(), self.parameters.plan(&reads));
+                let pushing = push.as_ref().map(|_| (0, 0.0));
+                let call = self.parameters.call(push, Some((step, pipeline.spare_held())));
+                pipeline.push(Some(drawn), pushing, call);
             }
-            gradients.resize_with(values.len(), Vec::new);
-            for (gradient, value) in gradients.iter_mut().zip(&values) {
-                gradient.clear();
-                gradient.extend(value.iter().map(|value: &f32| value * 1e-6 + 1e-6));
+            let Some(ahead) = pipeline.pop() else {
+                let Some(push) = computed.take() else { break };
+                pipeline.push(None, Some((0, 0.0)), self.parameters.call(Some(push), None));
+                continue;
+            };
+            let asked = Instant::now();
+            let returned = ahead.call.returned().await.map_err(|error| into_diagnostic(&error))?;
+            outcome.pulled_bytes += returned.traffic.pulled_bytes;
+            outcome.pushed_bytes += returned.traffic.pushed_bytes;
+            if let Some((_, gradients)) = returned.pushed {
+                pipeline.keep_gradients(gradients);
+                outcome.steps += 1;
+                if outcome.latencies.len() < LATENCIES_MAX {
+                    outcome.latencies.push(asked.elapsed().as_secs_f32() * 1e3);
+                }
             }
+            let Some(pulled) = returned.pulled.filter(|pulled| pulled.ticket == Ticket::Granted) else { continue };
+            outcome.rows += ahead.batch.unwrap_or(0) as u64;
+            let mut gradients = pipeline.spare_gradients();
+            let values = &pulled.held.values;
+            pipeline.compute(|| {
+                gradients.resize_with(values.len(), Vec::new);
+                for (gradient, value) in gradients.iter_mut().zip(values) {
+                    gradient.clear();
+                    gradient.extend(value.iter().map(|value: &f32| value * 1e-6 + 1e-6));
+                }
+            });
             if !compute.is_zero() {
                 tokio::time::sleep(compute).await;
             }
-            let start = Instant::now();
-            let batch = BatchId { pass: 0, shard, batch: steps };
-            parameters.push(batch, &reads, &gradients).await.map_err(|error| into_diagnostic(&error))?;
-            steps += 1;
-            rows += drawn as u64;
-            if latencies.len() < LATENCIES_MAX {
-                latencies.push((pulled_in + start.elapsed()).as_secs_f32() * 1e3);
-            }
+            pipeline.keep(pulled.held);
+            let id = BatchId { pass: 0, shard, batch };
+            batch += 1;
+            computed = Some(Push { step: pulled.step, batch: id, gradients });
         }
-        let (seconds, traffic) = (began.elapsed().as_secs_f64(), parameters.traffic());
-        latencies.sort_unstable_by(f32::total_cmp);
-        let (pulled_bytes, pushed_bytes) = (traffic.pulled_bytes, traffic.pushed_bytes);
-        Ok(Outcome { steps, seconds, pulled_bytes, pushed_bytes, rows, latencies })
+        outcome.seconds = began.elapsed().as_secs_f64();
+        outcome.latencies.sort_unstable_by(f32::total_cmp);
+        Ok(outcome)
     }
 }
 

@@ -93,6 +93,8 @@ pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
         rows_per_step: arguments.rows,
         zipf: arguments.zipf,
         compute_ms: arguments.compute_ms,
+        pipeline_depth: arguments.pipeline_depth,
+        payload: arguments.payload,
         seconds: arguments.seconds,
     };
     let (mut order, shards, identity) = runtime.block_on(prepare(folder.path(), order))?;

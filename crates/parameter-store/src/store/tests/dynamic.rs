@@ -22,32 +22,21 @@ fn open_table(table: DynamicTable) -> Store {
     store
 }
 
+/// These ids of slice 1.
+fn select_ids(ids: &[u64]) -> Selection {
+    Selection { ids: vec![(1, 0)], id_sets: vec![ids.to_vec()], ..Selection::default() }
+}
+
 fn read_ids(store: &Store, ids: &[u64]) -> Vec<f32> {
-    let mut out = Vec::new();
-    let pull = Pull { ids: &[(1, 0)], id_sets: &[ids.to_vec()], ..Pull::default() };
-    store.pull(&worker(0, 1, 0), &pull, &mut out).unwrap();
-    out
+    let pull = Pull { selection: Arc::new(select_ids(ids)), ..Pull::default() };
+    read_all(store.pull(&worker(0, 1, 0), &pull).unwrap().1)
 }
 
 fn push_ids(store: &Store, seq: u64, ids: &[u64]) -> Result<Pushed, Error> {
     assert_eq!(reserve(store, &worker(0, 1, seq)), Ticket::Granted);
     let gradients = vec![1.0; ids.len() * 2];
-    let (named, id_sets) = ([(1, 0)], [ids.to_vec()]);
-    let none = Push {
-        batch: batch(0, seq - 1),
-        pulled_version: 0,
-        whole: &[],
-        rows: &[],
-        row_sets: &[],
-        ids: &[],
-        id_sets: &[],
-        gradients: &[],
-    };
-    let push = match ids {
-        [] => none,
-        _ => Push { ids: &named, id_sets: &id_sets, gradients: &gradients, ..none },
-    };
-    store.push(&worker(0, 1, seq), &push)
+    let selection = if ids.is_empty() { Selection::default() } else { select_ids(ids) };
+    store.push(&worker(0, 1, seq), &push_of(batch(0, seq - 1), selection, &gradients))
 }
 
 fn held(store: &Store) -> DynamicStatus {
@@ -85,47 +74,30 @@ fn ids_that_do_not_fit_change_nothing() {
     let store = open_table(DynamicTable::KEEP_ALL);
     let identity = worker(0, 1, 1);
     reserve(&store, &identity);
-    let base = Push {
-        batch: batch(0, 0),
-        pulled_version: 0,
-        whole: &[],
-        rows: &[],
-        row_sets: &[],
-        ids: &[(1, 0)],
-        id_sets: &[vec![3, 5]],
-        gradients: &[1.0; 4],
-    };
+    let good = select_ids(&[3, 5]);
     let bad = [
-        Push { ids: &[(0, 0)], ..base },
-        Push { ids: &[(1, 1)], ..base },
-        Push { ids: &[(1, 0), (1, 0)], gradients: &[1.0; 8], ..base },
-        Push { id_sets: &[vec![5, 3]], ..base },
-        Push { id_sets: &[vec![3, 3]], ..base },
-        Push { whole: &[1], gradients: &[1.0; 20], ..base },
-        Push { gradients: &[1.0; 3], ..base },
+        (Selection { ids: vec![(0, 0)], ..good.clone() }, 4),
+        (Selection { ids: vec![(1, 1)], ..good.clone() }, 4),
+        (Selection { ids: vec![(1, 0), (1, 0)], ..good.clone() }, 8),
+        (select_ids(&[5, 3]), 4),
+        (select_ids(&[3, 3]), 4),
+        (Selection { whole: vec![1], ..good.clone() }, 20),
+        (good.clone(), 3),
     ];
-    for push in bad {
-        let refused = store.push(&identity, &push);
-        assert!(matches!(refused, Err(Error::BadRequest(_))), "{push:?} gave {refused:?}");
+    for (selection, values) in bad {
+        let refused = store.push(&identity, &push_of(batch(0, 0), selection.clone(), &vec![1.0; values]));
+        assert!(matches!(refused, Err(Error::BadRequest(_))), "{selection:?} gave {refused:?}");
     }
     assert_eq!((held(&store).rows, held(&store).gradients_dropped), (0, 0));
-    assert!(!store.push(&identity, &base).unwrap().duplicate, "the good push still counts");
+    let good = push_of(batch(0, 0), good, &[1.0; 4]);
+    assert!(!store.push(&identity, &good).unwrap().duplicate, "the good push still counts");
 }
 
 #[test]
 fn a_push_that_is_not_finite_is_no_sighting() {
     let store = open_table(DynamicTable::KEEP_ALL);
     reserve(&store, &worker(0, 1, 1));
-    let push = Push {
-        batch: batch(0, 0),
-        pulled_version: 0,
-        whole: &[],
-        rows: &[],
-        row_sets: &[],
-        ids: &[(1, 0)],
-        id_sets: &[vec![3]],
-        gradients: &[1.0, f32::INFINITY],
-    };
+    let push = push_of(batch(0, 0), select_ids(&[3]), &[1.0, f32::INFINITY]);
     let refused = store.push(&worker(0, 1, 1), &push);
     assert!(matches!(refused, Err(Error::NotFinite { slice: 1, position: 1, .. })), "{refused:?}");
     assert_eq!(held(&store).rows, 0);
@@ -213,7 +185,7 @@ fn an_answer_beyond_a_message_is_refused() {
     store.open(&chief(1)).unwrap();
     store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
     let ids: Vec<u64> = (0..1025).collect();
-    let pull = Pull { ids: &[(1, 0)], id_sets: &[ids], ..Pull::default() };
-    let refused = store.pull(&worker(0, 1, 0), &pull, &mut Vec::new());
+    let pull = Pull { selection: Arc::new(select_ids(&ids)), ..Pull::default() };
+    let refused = store.pull(&worker(0, 1, 0), &pull).map(|(pulled, _)| pulled);
     assert_eq!(refused, Err(Error::TooLarge { given: 1025 << 16, max: 1 << 26 }));
 }

@@ -1,0 +1,94 @@
+//! An answer to a pull, read bit by bit: values are copied when they are sent, not all before.
+
+use std::sync::Arc;
+
+use crate::selection::Resolved;
+
+/// Values that a pull was granted, from the front, each as new as the moment at which it is read. No row is ever read
+/// in halves.
+#[derive(Debug, Default)]
+pub struct Reading {
+    resolved: Arc<Resolved>,
+    /// Places in the selection's whole slices that the reader has already, ascending.
+    unchanged: Vec<u32>,
+    /// Number of the slice that is being read, in the order of the selection.
+    slice: usize,
+    /// Rows of it that have been read.
+    rows: usize,
+    left: usize,
+    widest: usize,
+}
+
+impl Reading {
+    pub(crate) fn new(resolved: Arc<Resolved>, unchanged: Vec<u32>) -> Self {
+        let all: usize = resolved.lengths().map(|(_, length)| length).sum();
+        let known: usize = unchanged.iter().map(|&place| resolved.whole[place as usize].len()).sum();
+        let static_widths = resolved.whole.iter().chain(&resolved.rows).map(|slice| slice.width);
+        let widest = static_widths.chain(resolved.ids.iter().map(|slice| slice.width)).max().unwrap_or(0);
+        Self { resolved, unchanged, slice: 0, rows: 0, left: all - known, widest }
+    }
+
+    /// Returns the number of values that have not been read yet.
+    pub fn remaining(&self) -> usize {
+        self.left
+    }
+
+    /// Returns the values of the longest row, the least that can be read at once.
+    pub fn row_values_max(&self) -> usize {
+        self.widest
+    }
+
+    /// Returns the whole slices whose values the reader has already, as places in the selection, ascending. They are
+    /// not read.
+    pub fn unchanged(&self) -> &[u32] {
+        &self.unchanged
+    }
+
+    /// Copies the next rows into the front of `out`, as many as fit, and returns the number of their values: 0 at the
+    /// end, or where `out` is too short for the next row.
+    pub fn read(&mut self, out: &mut [f32]) -> usize {
+        let Self { resolved, unchanged, slice, rows, left, .. } = self;
+        let mut done = 0;
+        while *left > 0 {
+            let room = &mut out[done..];
+            let place = *slice;
+            let (whole, by_row) = (resolved.whole.len(), resolved.rows.len());
+            // Rows there are, and the values and rows that have been read now.
+            let (all, (count, now)) = if let Some(source) = resolved.whole.get(place) {
+                match unchanged.binary_search(&(place as u32)) {
+                    Ok(_) => (*rows, (0, 0)),
+                    Err(_) => (source.rows.len(), source.read_whole(*rows, room)),
+                }
+            } else if let Some(source) = resolved.rows.get(place - whole) {
+                let named = &resolved.selection.row_sets[resolved.selection.rows[place - whole].1];
+                let now = fitting(&named[*rows..], source.width, room.len());
+                let count = now.len() * source.width;
+                source.read_rows(now, &mut room[..count]);
+                (named.len(), (count, now.len()))
+            } else {
+                let place = place - whole - by_row;
+                let Some(source) = resolved.ids.get(place) else { break };
+                let named = &resolved.selection.id_sets[resolved.selection.ids[place].1];
+                let now = fitting(&named[*rows..], source.width, room.len());
+                let count = now.len() * source.width;
+                source.read(now, &mut room[..count]);
+                (named.len(), (count, now.len()))
+            };
+            done += count;
+            *left -= count;
+            *rows += now;
+            if *rows == all {
+                (*slice, *rows) = (*slice + 1, 0);
+            } else if now == 0 {
+                break;
+            }
+        }
+        done
+    }
+}
+
+/// Returns the rows that fit, from the front.
+fn fitting<T>(rows: &[T], width: usize, room: usize) -> &[T] {
+    let fit = room.checked_div(width).unwrap_or(rows.len());
+    &rows[..rows.len().min(fit)]
+}

@@ -1,0 +1,53 @@
+//! What a request names, and the slices found for it.
+
+use std::sync::Arc;
+
+use crate::dynamic::DynamicSlice;
+use crate::slice::Slice;
+
+/// Slices, rows and ids that a pull reads or a push updates. Values travel in this order: first the whole slices, then
+/// the rows, then the ids.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Slices taken whole.
+    pub whole: Vec<u32>,
+    /// (slice, index into `row_sets`).
+    pub rows: Vec<(u32, usize)>,
+    /// Rows of the variable, ascending, each once.
+    pub row_sets: Vec<Vec<u32>>,
+    /// (slice of a dynamic table, index into `id_sets`), each slice at most once.
+    pub ids: Vec<(u32, usize)>,
+    /// Ids, ascending, each once.
+    pub id_sets: Vec<Vec<u64>>,
+}
+
+/// A selection whose slices exist and hold what it names.
+#[derive(Debug, Default)]
+pub(crate) struct Resolved {
+    pub(crate) selection: Arc<Selection>,
+    pub(crate) whole: Vec<Arc<Slice>>,
+    pub(crate) rows: Vec<Arc<Slice>>,
+    pub(crate) ids: Vec<Arc<DynamicSlice>>,
+}
+
+impl Resolved {
+    /// Returns each slice that rows are named of: its number, itself, the rows.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (u32, &Slice, &[u32])> {
+        let named = self.selection.rows.iter().zip(&self.rows);
+        named.map(|(&(number, set), slice)| (number, &**slice, self.selection.row_sets[set].as_slice()))
+    }
+
+    /// Returns each slice of a dynamic table that ids are named of: its number, itself, the ids.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = (u32, &DynamicSlice, &[u64])> {
+        let named = self.selection.ids.iter().zip(&self.ids);
+        named.map(|(&(number, set), slice)| (number, &**slice, self.selection.id_sets[set].as_slice()))
+    }
+
+    /// Returns slice number and values of everything named, in the order of its payload.
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = (u32, usize)> {
+        let whole = self.selection.whole.iter().zip(&self.whole).map(|(number, slice)| (*number, slice.len()));
+        let rows = self.rows().map(|(number, slice, rows)| (number, slice.width * rows.len()));
+        let ids = self.ids().map(|(number, slice, ids)| (number, slice.width * ids.len()));
+        whole.chain(rows).chain(ids)
+    }
+}

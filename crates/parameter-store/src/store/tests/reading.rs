@@ -1,0 +1,93 @@
+//! What an answer gives, however it is read, and what it leaves out.
+
+use super::*;
+
+/// A dense variable of three stripes and a half, and a table of two.
+fn open_large() -> Store {
+    let mut request = prepare(0);
+    let (dense, rows) = (450_000, 300_000);
+    request.variables = vec![spec("dense", &[dense], Access::Whole), spec("table", &[rows, 2], Access::Rows)];
+    request.variables.iter_mut().for_each(|spec| spec.initializer = Initializer::GlorotUniform);
+    request.slices = vec![
+        (0, Slice { variable: 0, part: 0, rows: 0..dense, width: 1, ps: 0 }),
+        (2, Slice { variable: 1, part: 0, rows: 0..rows, width: 2, ps: 0 }),
+    ];
+    let store = Store::new(0);
+    store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
+    store.prepare(&chief(1), request).unwrap();
+    store.open(&chief(1)).unwrap();
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    store
+}
+
+#[test]
+fn an_answer_read_bit_by_bit_is_the_answer_read_at_once() {
+    let store = open_large();
+    let rows: Vec<u32> = (0..300_000).step_by(7).collect();
+    let pull = Pull { selection: select(&rows), ..Pull::default() };
+    let at_once = read_all(store.pull(&worker(0, 1, 0), &pull).unwrap().1);
+    let Snapshot { slices, .. } = store.snapshot(&chief(1)).unwrap();
+    let table = &slices[1].values.values;
+    let expected = slices[0].values.values.iter().chain(rows.iter().flat_map(|row| &table[*row as usize * 2..][..2]));
+    assert!(at_once.iter().eq(expected));
+    for room in [2, 3, 1001, 65_536, 200_000] {
+        let (_, mut reading) = store.pull(&worker(0, 1, 0), &pull).unwrap();
+        let (mut bits, mut buffer) = (Vec::new(), vec![0.0; room]);
+        while reading.remaining() > 0 {
+            let count = reading.read(&mut buffer);
+            assert!(count > 0, "{room} values are room enough for a row");
+            bits.extend_from_slice(&buffer[..count]);
+        }
+        assert_eq!(reading.read(&mut buffer), 0);
+        assert!(bits == at_once, "read {room} values at a time");
+    }
+}
+
+#[test]
+fn whole_slices_that_nobody_updated_are_not_read_again() {
+    let store = open_store(0);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    let pull = |known: Vec<u64>| {
+        let pull = Pull { selection: select(&[2]), known, ..Pull::default() };
+        store.pull(&worker(0, 1, 0), &pull).unwrap()
+    };
+    let (first, reading) = pull(Vec::new());
+    assert_eq!((reading.unchanged(), reading.remaining()), (&[][..], 4));
+    let (second, reading) = pull(first.updates.clone());
+    assert_eq!((reading.unchanged(), reading.remaining()), (&[0][..], 2), "the rows alone are read");
+    assert_eq!(read_all(reading), [0.0, 0.0]);
+    assert_eq!(second.updates, first.updates);
+    step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
+    let (third, reading) = pull(first.updates.clone());
+    assert_eq!((reading.unchanged(), reading.remaining()), (&[][..], 4));
+    assert!(third.updates > first.updates);
+    assert_eq!(read_all(reading), [-1.0, -1.0, 0.0, 0.0]);
+}
+
+#[test]
+fn a_push_that_names_nothing_updates_what_its_pull_read() {
+    let store = open_store(0);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    for (seq, rows) in [(1, &[2][..]), (2, &[3])] {
+        let pull = Pull { selection: select(rows), known: Vec::new(), reserve_step: true };
+        store.pull(&worker(0, 1, seq), &pull).unwrap();
+    }
+    let apply = |seq: u64, gradients: &[f32]| {
+        let batch = batch(0, seq);
+        store.push(&worker(0, 1, seq), &Push { batch, pulled_version: 0, selection: None, gradients })
+    };
+    apply(2, &[0.0, 0.0, 5.0, 6.0]).unwrap();
+    apply(1, &[1.0, 2.0, 3.0, 4.0]).unwrap();
+    assert_eq!(read(&store, &worker(0, 1, 0)), [-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]);
+    assert!(apply(1, &[1.0; 4]).unwrap().duplicate, "sent again, it needs no memory of its pull");
+    reserve(&store, &worker(0, 1, 4));
+    let refused = apply(3, &[1.0; 4]);
+    assert!(matches!(refused, Err(Error::BadRequest(_))), "{refused:?}");
+    // What an earlier session pulled is no business of the next one.
+    let pull = Pull { selection: select(&[2]), known: Vec::new(), reserve_step: true };
+    store.pull(&worker(0, 1, 5), &pull).unwrap();
+    store.open_session(&worker(0, 2, 0), FINGERPRINT, 0).unwrap();
+    let push = Push { batch: batch(0, 9), pulled_version: 0, selection: None, gradients: &[1.0; 4][..] };
+    let refused = store.push(&worker(0, 2, 5), &push);
+    assert!(matches!(refused, Err(Error::BadRequest(_))), "{refused:?}");
+}

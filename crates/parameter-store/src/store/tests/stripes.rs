@@ -1,0 +1,63 @@
+//! Many pushes at once: every update counts once, whichever stripes it meets others in.
+
+use super::*;
+
+const WORKERS: usize = 8;
+const STEPS: u64 = 60;
+const DENSE: usize = 300_000;
+const ROWS: usize = 200_000;
+
+/// Whole numbers below 2^24 add up exactly in any order, so that one lost or doubled update shows.
+#[test]
+fn a_ledger_of_whole_numbers_is_exact_under_eight_workers() {
+    let mut request = prepare(0);
+    request.variables = vec![spec("dense", &[DENSE], Access::Whole), spec("table", &[ROWS, 2], Access::Rows)];
+    request.slices = vec![
+        (0, Slice { variable: 0, part: 0, rows: 0..DENSE, width: 1, ps: 0 }),
+        (2, Slice { variable: 1, part: 0, rows: 0..ROWS, width: 2, ps: 0 }),
+    ];
+    let store = Store::new(0);
+    store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
+    store.prepare(&chief(1), request).unwrap();
+    store.open(&chief(1)).unwrap();
+    // All workers meet in some rows, and each has some to itself.
+    let rows_of = |index: usize| -> Vec<u32> {
+        let shared = (0..ROWS as u32).step_by(1009);
+        let own = (0..ROWS as u32).skip(index + 1).step_by(997);
+        let all: std::collections::BTreeSet<u32> = shared.chain(own).collect();
+        all.into_iter().collect()
+    };
+    std::thread::scope(|scope| {
+        for index in 0..WORKERS {
+            let store = &store;
+            scope.spawn(move || {
+                store.open_session(&worker(index, 1, 0), FINGERPRINT, index as u64).unwrap();
+                let selection = select(&rows_of(index));
+                let mut gradients = vec![-1.0; DENSE];
+                gradients.resize(DENSE + rows_of(index).len() * 2, -(index as f32 + 1.0));
+                for seq in 1..=STEPS {
+                    let identity = worker(index, 1, seq);
+                    let pull = Pull { selection: Arc::clone(&selection), known: Vec::new(), reserve_step: true };
+                    let (pulled, reading) = store.pull(&identity, &pull).unwrap();
+                    assert_eq!(pulled.ticket, Ticket::Granted);
+                    drop(read_all(reading));
+                    let batch = batch(index as u64, seq - 1);
+                    let push = Push { batch, pulled_version: 0, selection: None, gradients: &gradients[..] };
+                    // Sent twice, as after a lost answer.
+                    assert!(!store.push(&identity, &push).unwrap().duplicate);
+                    assert!(store.push(&identity, &push).unwrap().duplicate);
+                }
+            });
+        }
+    });
+    let snapshot = store.snapshot(&chief(1)).unwrap();
+    assert_eq!(snapshot.version, WORKERS as u64 * STEPS);
+    let dense = (WORKERS as u64 * STEPS) as f32;
+    assert!(snapshot.slices[0].values.values.iter().all(|value| *value == dense));
+    let mut expected = vec![0.0; ROWS];
+    for index in 0..WORKERS {
+        rows_of(index).iter().for_each(|row| expected[*row as usize] += (index as f32 + 1.0) * STEPS as f32);
+    }
+    let table = &snapshot.slices[1].values.values;
+    assert!(table.chunks(2).zip(&expected).all(|(row, sum)| row == [*sum, *sum]));
+}

@@ -1,0 +1,62 @@
+//! Values on their way to a worker: read from the store while they are sent.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use metrics::Histogram;
+use trainyard_parameter_store::Reading;
+use trainyard_protocol::Pool;
+use trainyard_protocol::framing::Tensor;
+use trainyard_protocol::payload::{Encoding, float_bytes_mut};
+
+/// Values of a piece, unless a single row is longer: few enough to be in the second cache still when they are sent.
+const PIECE_VALUES: usize = 64 << 10;
+
+/// The values of a pull, in an encoding.
+pub(crate) struct AnswerTensor {
+    reading: Reading,
+    encoding: Encoding,
+    pool: Pool,
+    started: Instant,
+    seconds: Histogram,
+    scratch: Vec<f32>,
+}
+
+impl AnswerTensor {
+    /// Returns the values of `reading`. The time from `started` until the last of them has been read is recorded.
+    pub(crate) fn new(
+        reading: Reading,
+        encoding: Encoding,
+        pool: Pool,
+        started: Instant,
+        seconds: Histogram,
+    ) -> Self {
+        Self { reading, encoding, pool, started, seconds, scratch: Vec::new() }
+    }
+}
+
+impl Tensor for AnswerTensor {
+    fn bytes(&self) -> usize {
+        self.reading.remaining() * self.encoding.value_bytes()
+    }
+
+    fn next(&mut self) -> Option<Bytes> {
+        let most = PIECE_VALUES.max(self.reading.row_values_max()).min(self.reading.remaining());
+        let (mut piece, width) = (self.pool.take(), self.encoding.value_bytes());
+        piece.bytes.resize(most * width, 0);
+        let count = match float_bytes_mut(&mut piece.bytes).filter(|_| self.encoding == Encoding::Float32) {
+            Some(values) => self.reading.read(values),
+            None => {
+                self.scratch.resize(most, 0.0);
+                let count = self.reading.read(&mut self.scratch);
+                self.encoding.write(&self.scratch[..count], &mut piece.bytes);
+                count
+            }
+        };
+        piece.bytes.truncate(count * width);
+        if self.reading.remaining() == 0 && count > 0 {
+            self.seconds.record(self.started.elapsed());
+        }
+        (count > 0).then(|| piece.into_bytes())
+    }
+}

@@ -1,0 +1,27 @@
+//! Gradients as the connection brought them, applied from where they lie.
+
+use std::ops::Range;
+
+use trainyard_parameter_store::Gradients;
+use trainyard_protocol::payload::Payload;
+
+/// The payload of a push.
+#[derive(Debug)]
+pub(crate) struct WireGradients(pub(crate) Payload);
+
+impl Gradients for WireGradients {
+    fn values(&self) -> usize {
+        self.0.values()
+    }
+
+    fn not_finite(&self) -> Option<usize> {
+        self.0.not_finite()
+    }
+
+    fn get<'a>(&'a self, place: Range<usize>, scratch: &'a mut Vec<f32>) -> &'a [f32] {
+        scratch.resize(place.len().max(scratch.len()), 0.0);
+        let values = &mut scratch[..place.len()];
+        self.0.read(place.start, values);
+        values
+    }
+}
