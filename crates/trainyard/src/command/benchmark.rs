@@ -26,7 +26,7 @@ pub(crate) struct BenchTrain {
     /// The job file.
     #[arg(value_name = "JOB.toml")]
     pub(crate) job: PathBuf,
-    /// A cluster of this machine, local:ps=2,worker=3; a cluster file with [admin] addresses; or `none`: one process,
+    /// A cluster of this machine, local:ps=2,worker=3; a cluster file that gives admin addresses; or `none`: one process,
     /// as `trainyard train` is.
     #[arg(long, value_name = "CLUSTER", default_value = "local:ps=1,worker=1")]
     pub(crate) cluster: String,
