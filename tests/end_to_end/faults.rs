@@ -9,16 +9,25 @@ use crate::LIMIT;
 
 #[test]
 fn a_killed_worker_comes_back_and_every_batch_still_counts_once() {
+    kill_a_worker(&[]);
+}
+
+#[test]
+fn a_killed_worker_that_read_ahead_comes_back_and_every_batch_still_counts_once() {
+    kill_a_worker(&["--set", "strategy.pipeline_depth=2"]);
+}
+
+fn kill_a_worker(more: &[&str]) {
     // 40000 rows, two passes, two tasks: 2500 batches of 16 each.
     let cluster = TestCluster::new(2, 1, 20_000, "");
-    let servers = [cluster.start("ps", 0, &[]), cluster.start("ps", 1, &[])];
-    let chief = cluster.start("chief", 0, &[]);
-    let mut worker = cluster.start("worker", 0, &[]);
+    let servers = [cluster.start("ps", 0, more), cluster.start("ps", 1, more)];
+    let chief = cluster.start("chief", 0, more);
+    let mut worker = cluster.start("worker", 0, more);
     worker.wait_for("training step=", LIMIT);
     worker.signal(Signal::KILL);
     assert_eq!(worker.wait(LIMIT).code, 137);
     let back = Instant::now();
-    let mut worker = cluster.start("worker", 0, &[]);
+    let mut worker = cluster.start("worker", 0, more);
     let line = worker.wait_for("joined", LIMIT);
     assert!(!line.contains("next_batch=0"), "it goes on where it was: {line}");
     println!("rejoined after {:?}", back.elapsed());

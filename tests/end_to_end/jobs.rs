@@ -138,3 +138,34 @@ fn clipped_gradients_move_no_weight_further_than_the_bound() {
         .collect();
     assert_eq!(values, [1.5, 2.25], "{}", predicted.output);
 }
+
+#[test]
+fn steps_that_are_read_ahead_count_once_and_stop_at_the_last() {
+    for (set, steps) in [("[train]\nmax_steps = 301\n", 301), ("", 3 * 42)] {
+        let cluster = TestCluster::new(2, 2, 1000, set);
+        let tasks = [("ps", 0), ("ps", 1), ("chief", 0), ("worker", 0), ("worker", 1)];
+        let ahead = ["--set", "strategy.pipeline_depth=3"];
+        let programs = tasks.map(|(role, index)| cluster.start(role, index, &ahead));
+        for program in programs {
+            let ended = program.wait(LIMIT);
+            assert_eq!(ended.code, 0, "{}", ended.output);
+        }
+        assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(steps));
+    }
+}
+
+#[test]
+fn values_of_16_bits_on_the_wire_train_as_well() {
+    for payload in ["bfloat16", "float16"] {
+        let cluster = TestCluster::new(2, 1, 2000, "[train]\nmax_steps = 400\n");
+        let halves = format!("strategy.payload=\"{payload}\"");
+        let tasks = [("evaluator", 0), ("ps", 0), ("ps", 1), ("chief", 0), ("worker", 0)];
+        let programs = tasks.map(|(role, index)| cluster.start(role, index, &["--set", &halves]));
+        for program in programs {
+            let ended = program.wait(LIMIT);
+            assert_eq!(ended.code, 0, "{}", ended.output);
+        }
+        let (step, auc) = *evaluations(&cluster).last().expect("an evaluation");
+        assert!(step == 400 && auc > 0.9, "{payload}: step {step}, auc {auc}");
+    }
+}

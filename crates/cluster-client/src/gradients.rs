@@ -99,9 +99,7 @@ impl GradientTensor {
     pub(crate) fn new(gradients: &Arc<ShardGradients>, pool: &Pool) -> Self {
         match &gradients.encoded {
             Some((_, bytes)) => Self::Encoded([bytes.clone()].into()),
-            None => {
-                Self::Floats { gradients: Arc::clone(gradients), place: 0, sent: 0, pool: pool.clone() }
-            }
+            None => Self::Floats { gradients: Arc::clone(gradients), place: 0, sent: 0, pool: pool.clone() },
         }
     }
 }

@@ -244,7 +244,8 @@ impl LocalShard {
         let pulled = match pull.map(|(identity, pull)| self.store.pull(&identity, &pull)) {
             // The job has ended with this very push, or just behind it: no refusal, since the push has counted.
             Some(Err(trainyard_parameter_store::Error::Ended)) if pushed.is_some() => {
-                let (version, global_step) = pushed.map_or((0, 0), |pushed| (pushed.version, pushed.global_step));
+                let (version, global_step) =
+                    pushed.map_or((0, 0), |pushed| (pushed.version, pushed.global_step));
                 let pulled = Pulled { version, global_step, ticket: Ticket::Finished, updates: Vec::new() };
                 Some((pulled, Reading::default()))
             }

@@ -158,10 +158,14 @@ impl Parameters {
         let mut shared = None;
         if let Some(Push { step, batch, gradients }) = push {
             let gradients = Arc::new(gradients);
-            let silent = gradients.iter().zip(&step.sizes).any(|(values, (size, _))| values.is_empty() && *size > 0);
+            let silent =
+                gradients.iter().zip(&step.sizes).any(|(values, (size, _))| values.is_empty() && *size > 0);
             for (ps, (call, plan)) in calls.iter_mut().zip(step.plans).enumerate() {
-                let plan =
-                    if silent { Arc::new(plan.only(|variable| !gradients[variable].is_empty())) } else { plan };
+                let plan = if silent {
+                    Arc::new(plan.only(|variable| !gradients[variable].is_empty()))
+                } else {
+                    plan
+                };
                 traffic.pushed_bytes += (plan.values() * self.encoding.value_bytes()) as u64;
                 let selection = silent.then(|| Arc::clone(&plan.selection));
                 let mut part = ShardGradients::new(Arc::clone(&gradients), Arc::clone(&plan));

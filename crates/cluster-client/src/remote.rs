@@ -10,8 +10,8 @@ use tonic::{Response, Status};
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store as store;
 use trainyard_parameter_store::{BatchId, Identity, Pulled, Pushed, Selection, Ticket};
-use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
 use trainyard_protocol::payload::Payload;
+use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
 use trainyard_protocol::{Pool, convert, limits, payload, v1};
 
 use crate::call::{ShardAnswer, ShardCall};
@@ -263,7 +263,8 @@ fn batch_to_wire(batch: BatchId) -> v1::BatchId {
 fn selection_to_wire(selection: &Selection) -> v1::Selection {
     let row_set = |rows: &Vec<u32>| v1::RowSet { rows: Bytes::copy_from_slice(payload::row_bytes(rows)) };
     let id_set = |ids: &Vec<u64>| v1::IdSet { ids: Bytes::copy_from_slice(payload::id_bytes(ids)) };
-    let rows = selection.rows.iter().map(|&(slice, row_set)| v1::SliceRows { slice, row_set: row_set as u32 });
+    let rows =
+        selection.rows.iter().map(|&(slice, row_set)| v1::SliceRows { slice, row_set: row_set as u32 });
     let ids = selection.ids.iter().map(|&(slice, id_set)| v1::SliceIds { slice, id_set: id_set as u32 });
     v1::Selection {
         whole: selection.whole.clone(),

@@ -59,7 +59,8 @@ mod tests {
 
     #[test]
     fn what_rounding_takes_comes_with_the_next_gradient() {
-        let plan = ShardPlan { selection: Arc::new(Selection::default()), places: vec![(0, 0..3)], ends: vec![3] };
+        let plan =
+            ShardPlan { selection: Arc::new(Selection::default()), places: vec![(0, 0..3)], ends: vec![3] };
         let values = [1.001_f32, -3.3e-3, 70_001.0];
         for encoding in [Encoding::Bfloat16, Encoding::Float16] {
             let (mut rounding, mut sums) = (Rounding::default(), [0.0_f64; 3]);

@@ -158,7 +158,8 @@ mod tests {
         let kept: Vec<usize> = part.places.iter().map(|(variable, _)| *variable).collect();
         assert_eq!(kept, [0, 2, 4]);
         let Selection { whole, rows, ids, .. } = &*part.selection;
-        let numbers: Vec<u32> = whole.iter().chain(rows.iter().chain(ids).map(|(number, _)| number)).copied().collect();
+        let numbers: Vec<u32> =
+            whole.iter().chain(rows.iter().chain(ids).map(|(number, _)| number)).copied().collect();
         let variables = numbers.iter().map(|number| layout.slices[*number as usize].variable);
         assert!(variables.eq([0, 2, 4]), "{numbers:?}");
     }

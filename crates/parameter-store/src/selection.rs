@@ -45,7 +45,8 @@ impl Resolved {
 
     /// Returns slice number and values of everything named, in the order of its payload.
     pub(crate) fn lengths(&self) -> impl Iterator<Item = (u32, usize)> {
-        let whole = self.selection.whole.iter().zip(&self.whole).map(|(number, slice)| (*number, slice.len()));
+        let whole =
+            self.selection.whole.iter().zip(&self.whole).map(|(number, slice)| (*number, slice.len()));
         let rows = self.rows().map(|(number, slice, rows)| (number, slice.width * rows.len()));
         let ids = self.ids().map(|(number, slice, ids)| (number, slice.width * ids.len()));
         whole.chain(rows).chain(ids)

@@ -14,6 +14,8 @@ use crate::{Error, Gradients};
 const STRIPE_VALUES: usize = 128 << 10;
 /// Values that are updated at once: gradients that had to be copied are still in the first cache then.
 const BLOCK_VALUES: usize = 4 << 10;
+/// Rows that are fetched before they are used: as many as a first cache has room for, with their slots.
+const FETCH_ROWS: usize = 64;
 /// Values of a slice from which the stripes of one push are updated side by side.
 const PARALLEL_VALUES: usize = 4 << 20;
 
@@ -129,8 +131,11 @@ impl Slice {
         let mut out = out.chunks_exact_mut(self.width.max(1));
         self.by_stripe(rows, |stripe, rows| {
             let state = self.stripes[stripe].read();
-            for (place, out) in rows.iter().map(|row| self.place(*row)).zip(&mut out) {
-                out.copy_from_slice(&state.values[place..place + self.width]);
+            for rows in rows.chunks(FETCH_ROWS) {
+                fetch(&state.values, rows.iter().map(|row| self.place(*row)), self.width);
+                for (place, out) in rows.iter().map(|row| self.place(*row)).zip(&mut out) {
+                    out.copy_from_slice(&state.values[place..place + self.width]);
+                }
             }
         });
     }
@@ -167,7 +172,10 @@ impl Slice {
             }
         };
         if self.len() >= PARALLEL_VALUES {
-            self.stripes.par_iter().enumerate().for_each_init(Vec::new, |scratch, stripe| apply(stripe, scratch));
+            self.stripes
+                .par_iter()
+                .enumerate()
+                .for_each_init(Vec::new, |scratch, stripe| apply(stripe, scratch));
         } else {
             let mut scratch = Vec::new();
             self.stripes.iter().enumerate().for_each(|stripe| apply(stripe, &mut scratch));
@@ -197,6 +205,11 @@ impl Slice {
             let held = state.slots.iter_mut().map(Vec::as_mut_slice);
             let count = slots.iter_mut().zip(held).map(|(slot, held)| *slot = held).count();
             let (places, values) = (&scratch.places, &mut state.values);
+            for places in places.chunks(FETCH_ROWS) {
+                let begins = places.iter().map(|place| *place as usize * self.width);
+                fetch(values, begins.clone(), self.width);
+                slots[..count].iter().for_each(|slot| fetch(slot, begins.clone(), self.width));
+            }
             self.optimizer.apply_rows(step, self.width, places, values, &mut slots[..count], gradient);
         };
         if self.optimizer.moves_all_rows() {
@@ -225,6 +238,15 @@ impl Slice {
             }
         }
         all
+    }
+}
+
+/// Reads the ends of rows and nothing more. Rows of a large table are hardly ever in a cache; looked at one behind the
+/// other they come from memory many at a time, where updating or copying each as it comes would wait for each.
+fn fetch(values: &[f32], begins: impl Iterator<Item = usize>, width: usize) {
+    if width > 0 {
+        let ends = begins.map(|begin| values[begin].to_bits() | values[begin + width - 1].to_bits());
+        std::hint::black_box(ends.fold(0, |seen, bits| seen | bits));
     }
 }
 

@@ -293,7 +293,11 @@ impl Store {
     /// # Errors
     /// Refused by epoch, session, sequence or ticket; slices, rows or lengths that do not fit; values that are not
     /// finite. The sequence number of a push with non-finite values is used up, so that it is not tried again.
-    pub fn push<G: Gradients + ?Sized>(&self, identity: &Identity, push: &Push<'_, G>) -> Result<Pushed, Error> {
+    pub fn push<G: Gradients + ?Sized>(
+        &self,
+        identity: &Identity,
+        push: &Push<'_, G>,
+    ) -> Result<Pushed, Error> {
         check_worker(&self.control.read(), identity)?;
         let _shared = self.cut.read();
         let turn = self.turn(identity.task);
@@ -305,7 +309,9 @@ impl Store {
             Some(selection) => Arc::new(self.resolve(selection)?),
             None => turn.recall(identity).ok_or_else(|| {
                 let seq = identity.seq;
-                Error::BadRequest(format!("a push that names nothing must follow the pull of its seq, given {seq}"))
+                Error::BadRequest(format!(
+                    "a push that names nothing must follow the pull of its seq, given {seq}"
+                ))
             })?,
         };
         self.check_gradients(identity, &resolved, push.gradients)?;

@@ -36,12 +36,10 @@ fn open(dense: usize, global_step_max: u64) -> Arc<Store> {
         initializer: Initializer::Zeros,
         optimizer_group: "sgd".into(),
     };
-    let slice = |variable: usize, rows: usize, width: usize| Slice { variable, part: 0, rows: 0..rows, width, ps: 0 };
+    let slice =
+        |variable: usize, rows: usize, width: usize| Slice { variable, part: 0, rows: 0..rows, width, ps: 0 };
     let prepare = Prepare {
-        variables: vec![
-            spec("dense", vec![dense], Access::Whole),
-            spec("table", vec![4, 2], Access::Rows),
-        ],
+        variables: vec![spec("dense", vec![dense], Access::Whole), spec("table", vec![4, 2], Access::Rows)],
         slices: vec![(0, slice(0, dense, 1)), (1, slice(1, 4, 2))],
         optimizers: BTreeMap::from([("sgd".to_owned(), OptimizerConfig::sgd(1.0))]),
         seed: 0,
@@ -66,7 +64,13 @@ fn pull(store: &Store, identity: &Identity, selection: &Arc<Selection>) -> Resul
     store.pull(identity, &pull).map(|(pulled, _)| pulled.ticket)
 }
 
-fn push(store: &Store, identity: &Identity, shard: u64, batch: u64, gradients: &[f32]) -> Result<bool, Error> {
+fn push(
+    store: &Store,
+    identity: &Identity,
+    shard: u64,
+    batch: u64,
+    gradients: &[f32],
+) -> Result<bool, Error> {
     let batch = BatchId { pass: 0, shard, batch };
     let push = Push { batch, pulled_version: 0, selection: None, gradients };
     store.push(identity, &push).map(|pushed| pushed.duplicate)

@@ -74,7 +74,8 @@ impl Service {
         let started = Instant::now();
         let identity = identity(request.identity)?;
         let encoding = request.push.as_ref().map_or(0, |push| push.encoding);
-        let payload = Payload::new(payload, convert::encoding_from_wire(encoding).map_err(bad)?).map_err(bad)?;
+        let payload =
+            Payload::new(payload, convert::encoding_from_wire(encoding).map_err(bad)?).map_err(bad)?;
         let (received, gradients) = (payload.bytes(), WireGradients(payload));
         let push = request.push.map(|push| -> Result<_, Status> {
             let batch = push.batch.ok_or_else(|| bad("field `batch` must be set, given nothing"))?;

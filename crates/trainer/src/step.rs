@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use tracing::info;
-use trainyard_cluster_client::{Error, Held, LeaveReason, Push, PulledStep, PushedStep, Step};
+use trainyard_cluster_client::{Error, Held, LeaveReason, PulledStep, Push, PushedStep, Step};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Dataset, Position, Prefetch, PrefetchError};
 use trainyard_model::{Model, Part, Shard, input_options};

@@ -7,6 +7,8 @@ mod local;
 mod plane;
 mod row_law;
 mod samples;
+mod scale;
+mod scale_plot;
 mod slow_link;
 mod traffic;
 mod train;
@@ -27,6 +29,7 @@ pub(crate) fn bench<M: Model>(
         Bench::Ps(arguments) => plane::bench(arguments).map_err(|problem| vec![problem]),
         Bench::Input(arguments) => local::input(arguments, build),
         Bench::Model(arguments) => local::model(arguments, build),
+        Bench::Scale(arguments) => scale::bench(arguments).map_err(|problem| vec![problem]),
         Bench::Train(arguments) => train::bench(arguments),
     }
 }

@@ -1,15 +1,18 @@
 //! The command line.
 
+mod benchmark;
+
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::builder::TypedValueParser as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trainyard_daemon::{Arguments, LogFormat, finish, start_logging};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::{Error, Model};
-use trainyard_run_config::{Job, PayloadType};
+use trainyard_run_config::Job;
+
+pub(crate) use benchmark::{Bench, BenchJob, BenchLoad, BenchPs, BenchScale, BenchTrain};
 
 use crate::{bench, check, datagen, import_tf, inspect, one_shot, run, train, transform, up};
 
@@ -246,141 +249,6 @@ pub(crate) struct Inspect {
     /// Form of the result.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
-    /// The parameter plane: pulls and pushes of real workers against real servers, and nothing else.
-    Ps(BenchPs),
-    /// Reading a job's training input.
-    Input(BenchJob),
-    /// The forward and backward pass of a job's model.
-    Model(BenchJob),
-    /// Training a job on a cluster of this machine, in a temporary folder: steps, processor time and memory of each role.
-    Train(BenchTrain),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchTrain {
-    /// The job file.
-    #[arg(value_name = "JOB.toml")]
-    pub(crate) job: PathBuf,
-    /// A cluster of this machine, local:ps=2,worker=3; a cluster file with [admin] addresses; or `none`: one process,
-    /// as `trainyard train` is.
-    #[arg(long, value_name = "CLUSTER", default_value = "local:ps=1,worker=1")]
-    pub(crate) cluster: String,
-    /// Length of the measurement, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 15.0, value_parser = seconds)]
-    pub(crate) seconds: f64,
-    /// Time between the first step of the last task and the measurement, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
-    pub(crate) warmup: f64,
-    /// Sets one key of the job file, for example input.train.batch_size=512. May be given more than once.
-    #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-    /// Least severity of the tasks' log lines: error, warn, info, debug, or a filter.
-    #[arg(long, value_name = "LEVEL", env = "TRAINYARD_LOG", default_value = "warn")]
-    pub(crate) log_level: String,
-    /// Form of the result.
-    #[arg(long, value_enum, default_value = "text")]
-    pub(crate) format: Format,
-}
-
-/// Reads a length of time for a benchmark: more than 0, at most a day.
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
-        _ => Err("must be a number of seconds, more than 0 and at most 86400".to_owned()),
-    }
-}
-
-fn payload_type(text: &str) -> Result<PayloadType, String> {
-    let known = [PayloadType::Float32, PayloadType::Bfloat16, PayloadType::Float16];
-    let found = known.into_iter().find(|known| serde_json::json!(known) == text);
-    found.ok_or_else(|| "it must be float32, bfloat16 or float16".to_owned())
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchPs {
-    /// Values of a dense variable that every step reads and updates whole.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) dense: usize,
-    /// Random rows that every step reads and updates in each table.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) rows: usize,
-    /// Tables.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) tables: usize,
-    /// Rows of a table.
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
-    pub(crate) table_rows: usize,
-    /// Values in a row.
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    pub(crate) dim: usize,
-    /// Workers.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
-    pub(crate) workers: usize,
-    /// Workers in one process. Each has its own session and connections all the same.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
-    pub(crate) workers_per_process: usize,
-    /// Time that every worker waits between its pull and its push, as one that computes.
-    #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = milliseconds)]
-    pub(crate) compute_ms: f64,
-    /// Steps whose parameters a worker reads ahead while it computes, as strategy.pipeline_depth has it.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=8).map(usize::from))]
-    pub(crate) pipeline_depth: usize,
-    /// How values travel, as strategy.payload has it.
-    #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = payload_type)]
-    pub(crate) payload: PayloadType,
-    /// Draws rows by Zipf's law with this exponent, 0 to 10, instead of all alike.
-    #[arg(long, value_name = "S", value_parser = exponent)]
-    pub(crate) zipf: Option<f64>,
-    /// Puts the last server behind a link that takes so much longer, each way.
-    #[arg(long, value_name = "MS", value_parser = milliseconds)]
-    pub(crate) slow_ps_ms: Option<f64>,
-    /// Parameter servers, each a process.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
-    pub(crate) ps: usize,
-    /// Length of the load.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
-    pub(crate) seconds: f64,
-    /// Form of the result.
-    #[arg(long, value_enum, default_value = "text")]
-    pub(crate) format: Format,
-}
-
-/// Reads a wait of a benchmark: 0 to a minute.
-fn milliseconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(wait) if (0.0..=60_000.0).contains(&wait) => Ok(wait),
-        _ => Err("must be a number of milliseconds, 0 to 60000".to_owned()),
-    }
-}
-
-/// Reads an exponent of Zipf's law.
-fn exponent(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(exponent) if (0.0..=10.0).contains(&exponent) => Ok(exponent),
-        _ => Err("must be a number, 0 to 10; ids of real data have about 1".to_owned()),
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchJob {
-    #[command(flatten)]
-    pub(crate) job: JobArguments,
-    /// Length of each measurement.
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
-    pub(crate) seconds: f64,
-    /// Form of the result.
-    #[arg(long, value_enum, default_value = "text")]
-    pub(crate) format: Format,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchLoad {
-    /// What to do, as JSON.
-    pub(crate) order: String,
 }
 
 #[derive(Debug, Args)]

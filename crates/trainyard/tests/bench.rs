@@ -17,6 +17,8 @@ fn bench(arguments: &[&str]) -> Value {
         .expect("the program starts");
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");
+    // Workers stop before the chief writes the last checkpoint.
+    assert!(!told.contains("updates since its last one are lost"), "{told}");
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}\n{told}", String::from_utf8_lossy(&output.stdout)))
 }
@@ -94,4 +96,23 @@ fn a_slow_server_slows_every_step() {
     let figures = bench(&["ps", "--dense", "100", "--ps", "2", "--slow-ps-ms", "10", "--seconds", "1"]);
     // A step asks the slow server at least once: there and back.
     assert!(positive(&figures, "/p50_ms") >= 20.0, "{figures:#}");
+}
+
+#[test]
+fn each_number_of_workers_is_measured_and_drawn() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("scale.svg");
+    let load = ["--dense", "10", "--rows", "0", "--ps", "1", "--compute-ms", "40", "--seconds", "0.5"];
+    let plot = ["scale", "--workers", "4,1", "--plot", &file.to_string_lossy()];
+    let figures = bench(&[&plot[..], &load[..]].concat());
+    let of = |place: usize, key: &str| positive(&figures, &format!("/points/{place}/{key}"));
+    assert_eq!((of(0, "workers"), of(1, "workers")), (1.0, 4.0), "{figures:#}");
+    assert!(
+        of(1, "steps_per_second") > of(0, "steps_per_second"),
+        "workers that wait do not wait for each other"
+    );
+    let linear = of(0, "steps_per_second") * 4.0;
+    assert!((of(1, "share_of_linear") - of(1, "steps_per_second") / linear).abs() < 1e-9, "{figures:#}");
+    let drawn = std::fs::read_to_string(&file).expect("the plot is written");
+    assert_eq!(drawn.matches("<circle").count(), 3, "two points, and one of the legend: {drawn}");
 }

@@ -178,7 +178,9 @@ impl Worker {
                     outcome.latencies.push(asked.elapsed().as_secs_f32() * 1e3);
                 }
             }
-            let Some(pulled) = returned.pulled.filter(|pulled| pulled.ticket == Ticket::Granted) else { continue };
+            let Some(pulled) = returned.pulled.filter(|pulled| pulled.ticket == Ticket::Granted) else {
+                continue;
+            };
             outcome.rows += ahead.batch.unwrap_or(0) as u64;
             let mut gradients = pipeline.spare_gradients();
             let values = &pulled.held.values;

@@ -29,6 +29,8 @@ pub(super) struct Traffic {
     pub(super) worker_cpu_seconds: f64,
     /// Processors that the busiest server kept busy.
     pub(super) busiest_ps_cores: f64,
+    /// Processors that the workers kept busy.
+    pub(super) worker_cores: f64,
     /// Of a step's pull and push together, without the computing between them.
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
@@ -74,6 +76,7 @@ impl Traffic {
             server_cpu_seconds: server_cpu.iter().sum(),
             worker_cpu_seconds: worker_cpu,
             busiest_ps_cores: server_cpu.iter().copied().fold(0.0, f64::max) / seconds.max(1e-9),
+            worker_cores: worker_cpu / seconds.max(1e-9),
             p50_ms: at(&latencies, 0.5),
             p99_ms: at(&latencies, 0.99),
             server_peak_bytes,
@@ -92,7 +95,7 @@ impl Traffic {
         }
         text.push_str(&format!(
             "CPU               {:.2} ms per MB moved, {:.2} ms per step (servers {:.1} s, workers {:.1} s)\n\
-             busiest server    {:.2} cores\n\
+             cores busy        {:.2} by the busiest server, {:.2} by all workers\n\
              pull and push     p50 {:.2} ms, p99 {:.2} ms\n\
              server memory     {:.0} MB at most\n",
             self.cpu_ms_per_mb,
@@ -100,6 +103,7 @@ impl Traffic {
             self.server_cpu_seconds,
             self.worker_cpu_seconds,
             self.busiest_ps_cores,
+            self.worker_cores,
             self.p50_ms,
             self.p99_ms,
             self.server_peak_bytes as f64 / 1e6

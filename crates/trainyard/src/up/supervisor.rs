@@ -16,7 +16,9 @@ use crate::command::JobArguments;
 const END: Duration = Duration::from_secs(5);
 /// Longest time for the evaluator to score and export the last checkpoint.
 const EVALUATOR_END: Duration = Duration::from_secs(600);
-/// Longest time for everything to stop after SIGTERM.
+/// Longest time that the others wait for the workers to stop.
+const WORKERS_STOP: Duration = Duration::from_secs(5);
+/// Longest time for everything else to stop after SIGTERM.
 const STOP: Duration = Duration::from_secs(15);
 /// Time between looks at the processes.
 const LOOK: Duration = Duration::from_millis(20);
@@ -173,23 +175,14 @@ impl Supervisor {
         });
     }
 
-    /// Stops everything: those who train first, then, when the chief has written its checkpoint, the servers.
+    /// Stops everything: the workers first, so that the checkpoint which the chief then writes holds their last steps;
+    /// the servers when it is written.
     pub(crate) async fn stop_all(&mut self) -> u8 {
         info!("stopping every task");
+        self.stop(&[Role::Worker], Instant::now() + WORKERS_STOP).await;
         let until = Instant::now() + STOP;
-        for servers in [false, true] {
-            let group: Vec<Task> =
-                self.children.keys().copied().filter(|task| (task.role == Role::Ps) == servers).collect();
-            for task in &group {
-                if let Some(child) = self.children.get(task) {
-                    child.terminate();
-                }
-            }
-            while self.children.keys().any(|task| group.contains(task)) && Instant::now() < until {
-                tokio::time::sleep(LOOK).await;
-                self.collect();
-            }
-        }
+        self.stop(&[Role::Chief, Role::Evaluator], until).await;
+        self.stop(&[Role::Ps], until).await;
         for task in self.children.keys() {
             warn!(%task, "did not stop in time: it is killed");
         }
@@ -198,6 +191,19 @@ impl Supervisor {
         }
         self.kill_all().await;
         Code::E9003.exit
+    }
+
+    /// Asks the tasks of some roles to stop, and waits for them.
+    async fn stop(&mut self, roles: &[Role], until: Instant) {
+        for (task, child) in &self.children {
+            if roles.contains(&task.role) {
+                child.terminate();
+            }
+        }
+        while self.children.keys().any(|task| roles.contains(&task.role)) && Instant::now() < until {
+            tokio::time::sleep(LOOK).await;
+            self.collect();
+        }
     }
 
     /// Ends every process at once, without a last checkpoint.

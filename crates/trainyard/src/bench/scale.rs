@@ -1,0 +1,164 @@
+//! `trainyard bench scale`: how the rate of steps grows with the number of workers.
+
+use serde::Serialize;
+use serde_json::json;
+use trainyard_diagnostic::{Code, Diagnostic};
+
+use super::scale_plot::plot;
+use super::{plane, traffic::Traffic};
+use crate::command::{BenchPs, BenchScale, Format};
+use crate::output::print;
+
+/// The load at one number of workers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Point {
+    pub(super) workers: usize,
+    /// Steps of all workers together a second.
+    pub(super) steps_per_second: f64,
+    /// That rate by the one that as many workers would have at the speed of a worker of the first point.
+    pub(super) share_of_linear: f64,
+    /// Processors that the busiest server kept busy.
+    pub(super) busiest_ps_cores: f64,
+    /// Processors that all workers kept busy: where it nears those of the machine, they are what is measured.
+    pub(super) worker_cores: f64,
+    /// Of a step's pull and push together.
+    pub(super) p50_ms: f64,
+    pub(super) p99_ms: f64,
+}
+
+impl Point {
+    /// `first` is the point with the fewest workers, absent for itself.
+    fn new(traffic: &Traffic, first: Option<&Self>) -> Self {
+        let (workers, rate) = (traffic.workers, traffic.steps_per_second);
+        let linear = first.map_or(rate, |first| first.rate_of_a_worker() * workers as f64);
+        Self {
+            workers,
+            steps_per_second: rate,
+            share_of_linear: rate / linear.max(1e-9),
+            busiest_ps_cores: traffic.busiest_ps_cores,
+            worker_cores: traffic.worker_cores,
+            p50_ms: traffic.p50_ms,
+            p99_ms: traffic.p99_ms,
+        }
+    }
+
+    pub(super) fn rate_of_a_worker(&self) -> f64 {
+        self.steps_per_second / self.workers as f64
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "{:7}  {:14.1}  {:7.0} %  {:16.2}  {:13.2}  {:6.1}  {:6.1}\n",
+            self.workers,
+            self.steps_per_second,
+            self.share_of_linear * 100.0,
+            self.busiest_ps_cores,
+            self.worker_cores,
+            self.p50_ms,
+            self.p99_ms
+        )
+    }
+}
+
+/// Columns of the table. `p50` and `p99` are of pull and push together.
+const HEADER: &str = "workers  global steps/s  of linear  busiest ps cores  workers cores  p50 ms  p99 ms\n";
+
+/// Measures each number of workers in turn, prints a table, and draws it.
+pub(super) fn bench(arguments: &BenchScale) -> Result<(), Diagnostic> {
+    let mut counts = arguments.workers.clone();
+    counts.sort_unstable();
+    counts.dedup();
+    let conditions = conditions(arguments);
+    let text = arguments.format == Format::Text;
+    if text {
+        print(&format!("{conditions}\n\n{HEADER}"))?;
+    }
+    let mut points: Vec<Point> = Vec::new();
+    for workers in counts {
+        let traffic = plane::measure(&load(arguments, workers))?;
+        let point = Point::new(&traffic, points.first());
+        if text {
+            // A row as soon as it is known: the whole takes a while.
+            print(&point.line())?;
+        }
+        points.push(point);
+    }
+    if text {
+        print(
+            "\nof linear: by the rate of one worker times their number. p50, p99: pull and push of a step together.\n",
+        )?;
+    } else {
+        print(&format!("{}\n", json!({"conditions": conditions, "ps": arguments.ps, "points": points})))?;
+    }
+    if let Some(path) = &arguments.plot {
+        std::fs::write(path, plot(&points, &conditions)).map_err(|error| {
+            Diagnostic::error(Code::E9002, format!("the plot {} cannot be written: {error}", path.display()))
+        })?;
+    }
+    Ok(())
+}
+
+/// The load of so many workers.
+fn load(arguments: &BenchScale, workers: usize) -> BenchPs {
+    BenchPs {
+        dense: arguments.dense,
+        rows: arguments.rows,
+        tables: 1,
+        table_rows: arguments.table_rows,
+        dim: arguments.dim,
+        workers,
+        workers_per_process: arguments.workers_per_process,
+        compute_ms: arguments.compute_ms,
+        pipeline_depth: 0,
+        payload: trainyard_run_config::PayloadType::Float32,
+        zipf: None,
+        slow_ps_ms: None,
+        ps: arguments.ps,
+        seconds: arguments.seconds,
+        format: arguments.format,
+    }
+}
+
+/// What the figures hold for, in one line.
+fn conditions(arguments: &BenchScale) -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let servers = if arguments.ps == 1 { "parameter server" } else { "parameter servers" };
+    format!(
+        "{} {servers}; a step: {} dense values, {} rows of {}, {} ms of computing; all on {cores} cores",
+        arguments.ps, arguments.dense, arguments.rows, arguments.dim, arguments.compute_ms
+    )
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) fn point(workers: usize, steps_per_second: f64, share_of_linear: f64) -> Point {
+        Point {
+            workers,
+            steps_per_second,
+            share_of_linear,
+            busiest_ps_cores: 0.5,
+            worker_cores: 0.25,
+            p50_ms: 1.0,
+            p99_ms: 2.0,
+        }
+    }
+
+    #[test]
+    fn a_row_stands_under_its_header() {
+        let line = point(64, 608.04, 0.5).line();
+        assert_eq!(line.len(), HEADER.len(), "{HEADER}{line}");
+        let ends = |text: &str, word: &str| text.find(word).map(|start| start + word.len());
+        for (title, value) in [
+            ("workers", "64"),
+            ("steps/s", "608.0"),
+            ("of linear", "50 %"),
+            ("ps cores", "0.50"),
+            ("workers cores", "0.25"),
+            ("p99 ms", "2.0"),
+        ] {
+            assert_eq!(ends(HEADER, title), ends(&line, value), "{title}\n{HEADER}{line}");
+        }
+    }
+}
