@@ -7,7 +7,7 @@ use tonic::service::Routes;
 use trainyard_checkpoint::cluster_id;
 use trainyard_cluster_client::{Plan, RemoteShard, Shard, channel};
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_daemon::{CancellationToken, Context, ServerLimits, bind, serve};
+use trainyard_daemon::{CancellationToken, Context, ServerLimits, listen, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model};
 use trainyard_protocol::limits;
@@ -120,7 +120,7 @@ pub async fn run<M: Model>(
     let address = context.cluster.address(context.task).map(str::to_owned).ok_or_else(|| {
         Diagnostic::error(Code::E1004, format!("the cluster has no address for {}", context.task))
     })?;
-    let listener = bind(&address).await?;
+    let listener = listen(&address).await?;
     let readiness = context.readiness.clone();
     let standing: OnStanding = Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting));
     let leading = Lead::new(&context, model, shards, standing, Arc::new(|_| {}))?;

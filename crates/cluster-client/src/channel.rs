@@ -5,12 +5,14 @@ use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_protocol::limits;
 
-/// Returns a channel to `task` at `address` (`host:port`). It connects when first used, and again whenever it was lost.
+/// Returns a channel to `task` at `address`: `host:port`, or `unix:` and the path of a socket file. It connects when
+/// first used, and again whenever it was lost.
 ///
 /// # Errors
 /// The address is not one.
 pub fn channel(task: Task, address: &str) -> Result<Channel, Diagnostic> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| {
+    let uri = if address.starts_with("unix:") { address.to_owned() } else { format!("http://{address}") };
+    let endpoint = Endpoint::from_shared(uri).map_err(|error| {
         Diagnostic::error(Code::E1007, format!("address `{address}` of {task} cannot be used: {error}"))
     })?;
     let endpoint = endpoint

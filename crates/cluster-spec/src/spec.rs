@@ -10,7 +10,7 @@ use crate::{Role, Task};
 /// The tasks of a training cluster, checked. Sparse worker maps keep their indices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ClusterSpec {
-    /// Address (`host:port`) of every task of the training cluster; never holds an evaluator.
+    /// Address (`host:port`, or `unix:` and a path) of every task of the training cluster; never holds an evaluator.
     #[serde(serialize_with = "by_name")]
     pub tasks: BTreeMap<Task, String>,
     /// Addresses of the admin ports (`/metrics`), where the cluster file gives them; may hold evaluators.
@@ -206,6 +206,9 @@ impl ClusterSpec {
 
 /// Checks an address; says what is wrong with it.
 pub(crate) fn check_address(address: &str) -> Result<(), &'static str> {
+    if let Some(path) = address.strip_prefix("unix:") {
+        return check_path(path);
+    }
     let Some((host, port)) = address.rsplit_once(':') else { return Err("must be host:port") };
     if host.contains("://") || address.contains("//") {
         return Err("must be host:port without a scheme");
@@ -225,13 +228,25 @@ pub(crate) fn check_address(address: &str) -> Result<(), &'static str> {
     }
 }
 
+/// Checks the path of a socket file: a socket's name holds 107 bytes and no more (`sun_path` of `unix(7)`).
+fn check_path(path: &str) -> Result<(), &'static str> {
+    let odd = |character: char| character.is_whitespace() || character.is_control() || "\"'\\,".contains(character);
+    if !path.starts_with('/') || path.ends_with('/') || path.contains(odd) {
+        Err("must name an absolute path behind unix:, as in unix:/run/trainyard/ps-0.sock")
+    } else if path.len() > 107 {
+        Err("must name a path of at most 107 bytes behind unix:")
+    } else {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn addresses_are_host_and_port() {
-        for good in ["a:1", "10.0.0.4:2222", "[::1]:0", "[fe80::1%eth0]:65535", "h\u{f4}te-1.example:2"] {
+        for good in ["unix:/run/trainyard/ps-0.sock", "a:1", "10.0.0.4:2222", "[::1]:0", "[fe80::1%eth0]:65535", "h\u{f4}te-1.example:2"] {
             assert_eq!(check_address(good), Ok(()), "{good}");
         }
         for (bad, rule) in [
@@ -246,6 +261,10 @@ mod tests {
             ("a:", "must end with a port"),
             ("a:65536", "must end with a port"),
             ("a:-1", "must end with a port"),
+            ("unix:ps.sock", "absolute path"),
+            ("unix:/run/a b.sock", "absolute path"),
+            ("unix:/run/", "absolute path"),
+            (&format!("unix:/{}", "a".repeat(107)), "at most 107 bytes"),
         ] {
             assert!(check_address(bad).is_err_and(|told| told.contains(rule)), "{bad}");
         }

@@ -12,7 +12,8 @@ use tracing::{info, warn};
 use trainyard_cluster_spec::Role;
 use trainyard_diagnostic::{Code, Diagnostic, render_all};
 
-use crate::{Arguments, Context, LogFormat, Telemetry, admin, bind, start_logging};
+use crate::server::bind;
+use crate::{Arguments, Context, LogFormat, Telemetry, admin, start_logging};
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
 const USAGE: u8 = 64;

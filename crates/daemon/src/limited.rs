@@ -7,11 +7,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
+
+use crate::listener::{Listener, Stream, speaks};
 
 /// Connections that may wait to be served.
 const BACKLOG: usize = 64;
@@ -19,13 +20,13 @@ const BACKLOG: usize = 64;
 /// A connection that counts until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Limited {
-    stream: TcpStream,
+    stream: Stream,
     _permit: OwnedSemaphorePermit,
 }
 
 /// Accepts connections: at most `most` at a time, each of which must send its first byte within `first_bytes`.
 pub(crate) fn accept(
-    listener: TcpListener,
+    listener: Listener,
     most: usize,
     first_bytes: Duration,
     stop: CancellationToken,
@@ -47,11 +48,9 @@ pub(crate) fn accept(
                 tracing::warn!(%peer, most, "connection refused: too many are open");
                 continue;
             };
-            drop(stream.set_nodelay(true));
             let sender = sender.clone();
             tokio::spawn(async move {
-                let spoke = tokio::time::timeout(first_bytes, stream.peek(&mut [0])).await;
-                if matches!(spoke, Ok(Ok(count)) if count > 0) {
+                if let Ok(true) = tokio::time::timeout(first_bytes, speaks(&stream)).await {
                     drop(sender.send(Ok(Limited { stream, _permit: permit })).await);
                 }
             });
@@ -61,11 +60,9 @@ pub(crate) fn accept(
 }
 
 impl Connected for Limited {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = ();
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
-    }
+    fn connect_info(&self) {}
 }
 
 impl AsyncRead for Limited {

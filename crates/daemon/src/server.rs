@@ -9,7 +9,7 @@ use tonic::transport::Server;
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::port_owner::port_owner;
-use crate::{Readiness, limited};
+use crate::{Listener, Readiness, limited};
 
 /// Bounds of a server. tonic passes "no limit" for some of hyper's defaults, so that each is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,11 +56,11 @@ impl Default for ServerLimits {
     }
 }
 
-/// Listens at an address (`host:port`).
+/// Listens at a port (`host:port`).
 ///
 /// # Errors
 /// The address is not this host's, or taken; the message names who has it, where this user may know.
-pub async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
+pub(crate) async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
     TcpListener::bind(address).await.map_err(|error| {
         let what = match error.kind() {
             std::io::ErrorKind::AddrInUse => "address already in use".to_owned(),
@@ -82,7 +82,7 @@ pub async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
 /// # Errors
 /// The transport failed.
 pub async fn serve(
-    listener: TcpListener,
+    listener: Listener,
     routes: Routes,
     descriptors: &'static [u8],
     readiness: &Readiness,
@@ -157,7 +157,7 @@ mod tests {
         let (readiness, end) = (Readiness::default(), stop.clone());
         let server =
             tokio::spawn(
-                async move { serve(listener, Routes::default(), &[], &readiness, limits, end).await },
+                async move { serve(Listener::Tcp(listener), Routes::default(), &[], &readiness, limits, end).await },
             );
         let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
         let read = tokio::time::timeout(Duration::from_secs(10), silent.read(&mut [0; 16])).await;

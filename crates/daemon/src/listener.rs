@@ -1,0 +1,120 @@
+//! Where a server listens: a port, or a socket file of this host.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_util::either::Either;
+use trainyard_diagnostic::{Code, Diagnostic};
+
+use crate::server::bind;
+
+/// A connection, however it came.
+pub(crate) type Stream = Either<TcpStream, UnixStream>;
+
+/// A place where connections arrive.
+#[derive(Debug)]
+pub enum Listener {
+    /// A TCP port.
+    Tcp(TcpListener),
+    /// A Unix socket, whose file goes when the listener does.
+    Unix(UnixListener, SocketFile),
+}
+
+/// A socket's file.
+#[derive(Debug)]
+pub struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Listens at an address: `host:port`, or `unix:` and the absolute path of a socket file.
+///
+/// A file that a dead process has left is replaced; one at which somebody listens is not.
+///
+/// # Errors
+/// The address is not this host's, or taken; the message names who has it, where this user may know.
+pub async fn listen(address: &str) -> Result<Listener, Diagnostic> {
+    let Some(path) = address.strip_prefix("unix:") else { return bind(address).await.map(Listener::Tcp) };
+    let path = Path::new(path);
+    let bound = match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && left_behind(path).await => {
+            let _ = std::fs::remove_file(path);
+            UnixListener::bind(path)
+        }
+        bound => bound,
+    };
+    let failed = |error: io::Error| {
+        let what = match error.kind() {
+            io::ErrorKind::AddrInUse => "another process listens there".to_owned(),
+            _ => error.to_string(),
+        };
+        Diagnostic::error(Code::E2001, format!("cannot listen on {address}: {what}"))
+            .help("stop the other program, or name another path, in a folder that this user may write, in the cluster file")
+    };
+    let listener = bound.map_err(failed)?;
+    Ok(Listener::Unix(listener, SocketFile(path.to_owned())))
+}
+
+/// Whether a socket file has nobody behind it.
+async fn left_behind(path: &Path) -> bool {
+    match UnixStream::connect(path).await {
+        Ok(_) => false,
+        Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+    }
+}
+
+impl Listener {
+    /// Waits for a connection; returns it with the peer's address, for messages.
+    pub(crate) async fn accept(&self) -> io::Result<(Stream, String)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                drop(stream.set_nodelay(true));
+                Ok((Either::Left(stream), peer.to_string()))
+            }
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Either::Right(stream), "a process of this host".to_owned()))
+            }
+        }
+    }
+}
+
+/// Waits until a connection says something, and returns whether it does.
+pub(crate) async fn speaks(stream: &Stream) -> bool {
+    match stream {
+        Either::Left(stream) => stream.peek(&mut [0]).await.is_ok_and(|count| count > 0),
+        Either::Right(stream) => stream.readable().await.is_ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_file_is_replaced_when_nobody_listens_and_refused_when_somebody_does() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("ps.sock");
+        let address = format!("unix:{}", path.display());
+        let first = listen(&address).await.expect("a new file");
+        let text = listen(&address).await.expect_err("it is taken").render();
+        assert!(text.contains("another process listens there"), "{text}");
+        drop(first);
+        assert!(!path.exists(), "the file goes with its listener");
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("a file that stays behind"));
+        let again = listen(&address).await.expect("nobody listens there");
+        let (accepted, connected) = tokio::join!(again.accept(), UnixStream::connect(&path));
+        assert!(accepted.is_ok() && connected.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_not_there_is_told() {
+        let text = listen("unix:/nowhere/ps.sock").await.expect_err("there is no such folder").render();
+        assert!(text.contains("cannot listen on unix:/nowhere/ps.sock: No such file"), "{text}");
+    }
+}
