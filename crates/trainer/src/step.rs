@@ -16,6 +16,7 @@ use trainyard_run_config::OptimizerSection;
 use trainyard_variable::MOVING_AVERAGE;
 
 use crate::Config;
+use crate::Threads;
 use crate::heartbeat::Directive;
 use crate::outcome::{Outcome, Progress, into_diagnostic};
 use crate::session::Session;
@@ -93,13 +94,14 @@ fn clipping(section: &OptimizerSection) -> Result<Clipping, Diagnostic> {
 /// Trains until there is a reason to leave.
 pub(crate) async fn train<M: Model>(
     config: &Config,
-    model: &M,
-    shared: Arc<M>,
+    shared: &Arc<M>,
+    threads: &Threads,
     session: &mut Session,
     outcome: &mut Outcome,
     stop: &CancellationToken,
 ) -> Result<LeaveReason, Failure> {
-    let mut input = open_input(config, &shared, session)?;
+    let model = &**shared;
+    let mut input = open_input(config, shared, session)?;
     let clipping = config.job.train.clip_gradients.as_ref().map(clipping).transpose()?;
     let variables = model.variables();
     let telemetry = Telemetry::new();
@@ -149,8 +151,10 @@ pub(crate) async fn train<M: Model>(
         }
         let pulled = Instant::now();
         telemetry.pull_seconds.record(pulled - ready);
-        let computed =
-            model.train(&features, &values, &mut gradients, &mut scratch).map_err(Diagnostic::from)?;
+        // The features move along: they may be another thread's, but not two threads'.
+        let (values, gradients_out, scratch) = (&values, &mut gradients, &mut scratch);
+        let step = move || model.train(&features, values, gradients_out, scratch);
+        let computed = threads.run(step).map_err(Diagnostic::from)?;
         if let Some(clipping) = &clipping {
             // Moving averages have no gradients: what is pushed for them is how far they move.
             clipping.apply(&mut gradients, |place| variables[place].optimizer_group != MOVING_AVERAGE);

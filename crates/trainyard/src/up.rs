@@ -91,9 +91,15 @@ async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8
     std::fs::write(&cluster_file, cluster.to_toml()).map_err(|error| written(&cluster_file, error))?;
     let report_file = folder.join("chief-report.json");
     let _ = std::fs::remove_file(&report_file);
-    let launch = Launch::new(arguments, &cluster_file, &report_file)?;
+    let tasks = tasks(&cluster, job);
+    let threads = match job.run.intra_op_parallelism_threads {
+        // They share the cores.
+        0 => Some((std::thread::available_parallelism().map_or(1, usize::from) / tasks.len().max(1)).max(1)),
+        _ => None,
+    };
+    let launch = Launch::new(arguments, threads, &cluster_file, &report_file)?;
     let mut children = BTreeMap::new();
-    for task in tasks(&cluster, job) {
+    for task in tasks {
         children.insert(task, launch.start(task)?);
     }
     for (task, address) in &cluster.admin {

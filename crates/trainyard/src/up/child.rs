@@ -40,14 +40,22 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// Prepares to start tasks of a job in a cluster.
-    pub(super) fn new(up: &Up, cluster: &Path, report: &Path) -> Result<Self, Diagnostic> {
+    /// Prepares to start tasks of a job in a cluster, each with so many threads for a step if the job leaves it open.
+    pub(super) fn new(
+        up: &Up,
+        threads: Option<usize>,
+        cluster: &Path,
+        report: &Path,
+    ) -> Result<Self, Diagnostic> {
         let program = std::env::current_exe().map_err(|error| {
             Diagnostic::error(Code::E9002, format!("the path of this program is not known: {error}"))
         })?;
         let mut arguments: Vec<OsString> = vec!["--job".into(), up.job.job.clone().into()];
         for assignment in &up.job.set {
             arguments.extend(["--set".into(), assignment.into()]);
+        }
+        if let Some(threads) = threads {
+            arguments.extend(["--set".into(), format!("run.intra_op_parallelism_threads={threads}").into()]);
         }
         if let Some(folder) = &up.job.model_dir {
             arguments.extend(["--model-dir".into(), folder.clone().into()]);
