@@ -1,5 +1,6 @@
 //! The ids of one categorical feature in a batch, each once.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use trainyard_run_config::Combiner;
@@ -165,6 +166,17 @@ impl Ids {
         &self.index[self.offsets[row] as usize..self.offsets[row + 1] as usize]
     }
 
+    /// Returns the place of each of these rows' id, where each has one and there are no weights: its share is then 1.
+    ///
+    /// # Panics
+    /// There are not so many rows.
+    pub fn one_of_each(&self, rows: Range<usize>) -> Option<&[u32]> {
+        let offsets = &self.offsets[rows.start..=rows.end];
+        let first = offsets[0];
+        let each = offsets.iter().zip(first..).fold(true, |each, (offset, one)| each & (*offset == one));
+        (each && self.weights.is_none()).then(|| &self.index[first as usize..][..rows.len()])
+    }
+
     /// Calls `take` with the place in `unique` and the share of each id of a row: what its vector is multiplied by
     /// before the vectors are summed (`safe_embedding_lookup_sparse`). With `Mean` and `Sqrtn`, ids whose weight is
     /// not above 0 do not count.
@@ -215,6 +227,16 @@ mod tests {
         let ids = Ids::of(&[&raw(&[&[9], &[3, 9], &[9]])], &mut Vec::new()).remove(0);
         assert_eq!((&*ids.unique, ids.index.as_slice()), ([3, 9].as_slice(), [1, 0, 1, 1].as_slice()));
         assert_eq!((ids.of_row(0), ids.of_row(1)), ([1].as_slice(), [0, 1].as_slice()));
+    }
+
+    #[test]
+    fn rows_of_one_id_each_are_known() {
+        let ids = |rows: &[&[u32]]| Ids::of(&[&raw(rows)], &mut Vec::new()).remove(0);
+        assert_eq!(ids(&[&[9], &[3], &[9]]).one_of_each(0..3), Some([1, 0, 1].as_slice()));
+        let uneven = ids(&[&[9], &[], &[9, 3], &[7], &[3]]);
+        assert_eq!((uneven.one_of_each(0..3), uneven.one_of_each(1..4)), (None, None), "as many ids as rows");
+        assert_eq!(uneven.one_of_each(3..5), Some([2, 1].as_slice()));
+        assert_eq!(Ids { weights: Some(vec![2.0]), ..ids(&[&[9]]) }.one_of_each(0..1), None);
     }
 
     #[test]

@@ -20,9 +20,11 @@ pub(crate) struct BatchNorm {
     units: usize,
 }
 
-/// What the way back needs.
+/// What the way back needs, and room for the batch's mean and variance.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
+    mean: Vec<f32>,
+    variance: Vec<f32>,
     normalized: Vec<f32>,
     inverse: Vec<f32>,
 }
@@ -69,29 +71,32 @@ impl BatchNorm {
         kept: &mut Kept,
     ) {
         let count = (rows.len() / self.units).max(1) as f32;
-        let mut mean = vec![0.0; self.units];
+        let Kept { mean, variance, normalized, inverse } = kept;
+        mean.clear();
+        mean.resize(self.units, 0.0);
         for row in rows.chunks_exact(self.units) {
             mean.iter_mut().zip(row).for_each(|(sum, value)| *sum += value / count);
         }
-        let mut variance = vec![0.0; self.units];
+        variance.clear();
+        variance.resize(self.units, 0.0);
         for row in rows.chunks_exact(self.units) {
-            for ((sum, value), mean) in variance.iter_mut().zip(row).zip(&mean) {
+            for ((sum, value), mean) in variance.iter_mut().zip(row).zip(mean.iter()) {
                 *sum += (value - mean) * (value - mean) / count;
             }
         }
-        kept.inverse.clear();
-        kept.inverse.extend(variance.iter().map(|variance| 1.0 / (variance + EPSILON).sqrt()));
-        kept.normalized.clear();
+        inverse.clear();
+        inverse.extend(variance.iter().map(|variance| 1.0 / (variance + EPSILON).sqrt()));
+        normalized.clear();
         let (gamma, beta) = (&values[self.gamma], &values[self.beta]);
         for row in rows.chunks_exact_mut(self.units) {
             for (unit, value) in row.iter_mut().enumerate() {
-                let normalized = (*value - mean[unit]) * kept.inverse[unit];
-                kept.normalized.push(normalized);
-                *value = gamma[unit] * normalized + beta[unit];
+                let scaled = (*value - mean[unit]) * inverse[unit];
+                normalized.push(scaled);
+                *value = gamma[unit] * scaled + beta[unit];
             }
         }
         for (place, batch) in [(self.mean, mean), (self.variance, variance)] {
-            let moving = values[place].iter().zip(batch);
+            let moving = values[place].iter().zip(batch.iter());
             for (gradient, (moving, batch)) in gradients[place].iter_mut().zip(moving) {
                 *gradient = (1.0 - MOMENTUM) * (moving - batch);
             }
@@ -107,7 +112,9 @@ impl BatchNorm {
         kept: &Kept,
     ) {
         let count = (delta.len() / self.units).max(1) as f32;
-        let (mut by_gamma, mut by_beta) = (vec![0.0; self.units], vec![0.0; self.units]);
+        // They are zero until now.
+        let mut by_gamma = std::mem::take(&mut gradients[self.gamma]);
+        let mut by_beta = std::mem::take(&mut gradients[self.beta]);
         let rows = delta.chunks_exact(self.units).zip(kept.normalized.chunks_exact(self.units));
         for (delta, normalized) in rows {
             for unit in 0..self.units {
@@ -123,7 +130,6 @@ impl BatchNorm {
                 delta[unit] = gamma[unit] * kept.inverse[unit] * centered;
             }
         }
-        gradients[self.gamma].copy_from_slice(&by_gamma);
-        gradients[self.beta].copy_from_slice(&by_beta);
+        (gradients[self.gamma], gradients[self.beta]) = (by_gamma, by_beta);
     }
 }

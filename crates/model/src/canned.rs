@@ -7,6 +7,7 @@ use trainyard_feature_column::{FeatureColumns, Features};
 use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::{Defaults, Family, Job, ModelConfig, OptimizerSection};
+use trainyard_tensor::join;
 use trainyard_variable::{Access, Gradients, MOVING_AVERAGE, Read, Reads, Values, VariableSpec};
 
 use crate::cross_layer::{self, CrossLayers};
@@ -37,6 +38,8 @@ pub struct Canned {
     pub(crate) linear: Option<LinearModel>,
     pub(crate) deep: Option<Deep>,
     pub(crate) head: Head,
+    /// Whether a step writes all of a variable's gradient, so that it need not be zero before.
+    written: Vec<bool>,
     description: serde_json::Value,
 }
 
@@ -107,6 +110,13 @@ impl Canned {
             optimizers.insert(MOVING_AVERAGE.to_owned(), OptimizerConfig::sgd(1.0));
         }
         table::check_rules(&variables, &optimizers)?;
+        let kernels = |deep: &Deep| {
+            let tower = deep.tower.iter().flat_map(|tower| tower.layers.iter().map(|layer| layer.kernel));
+            let cross = deep.cross.iter().flat_map(|cross| cross.layers.iter().map(|(kernel, _)| *kernel));
+            tower.chain(cross).collect::<Vec<usize>>()
+        };
+        let kernels = deep.as_ref().map(kernels).unwrap_or_default();
+        let written = (0..variables.len()).map(|variable| kernels.contains(&variable)).collect();
         let description = json!({"model": model, "features": job.features, "label": job.input.label});
         Ok(Self {
             columns,
@@ -121,6 +131,7 @@ impl Canned {
             linear,
             deep,
             head,
+            written,
             description,
         })
     }
@@ -141,11 +152,12 @@ impl Canned {
         let features = &example.columns;
         scratch.logits.clear();
         scratch.logits.resize(features.rows * self.head.units(), 0.0);
-        if let Some(linear) = &self.linear {
-            linear.forward(features, values, &mut scratch.logits);
-        }
+        let (logits, input) = (&mut scratch.logits, &mut scratch.input);
+        join(
+            || self.linear.iter().for_each(|linear| linear.forward(features, values, logits)),
+            || self.deep.iter().for_each(|deep| deep.input.forward(features, values, input)),
+        );
         let Some(deep) = &self.deep else { return };
-        deep.input.forward(features, values, &mut scratch.input);
         if let Some(factorization) = &deep.factorization {
             factorization.forward(&scratch.input, &mut scratch.logits);
         }
@@ -180,15 +192,17 @@ impl Canned {
         }
         let Some(deep) = &self.deep else { return };
         let rows = features.rows;
-        let wanted = deep.input.learns() || deep.cross.is_some();
-        input_delta.clear();
-        if wanted {
+        let wanted = if deep.cross.is_some() { 0..deep.input.width() } else { deep.input.learned() };
+        if deep.tower.is_none() {
+            input_delta.clear();
+        }
+        if !wanted.is_empty() {
             input_delta.resize(input.len(), 0.0);
         }
         if let Some(tower) = &deep.tower {
             let read = if deep.cross.is_some() { cross_work.output() } else { input.as_slice() };
-            let into = wanted.then_some(input_delta.as_mut_slice());
-            tower.backward(rows, read, values, delta, gradients, into, tower_work);
+            let of_input = (!wanted.is_empty()).then_some((wanted, input_delta.as_mut_slice()));
+            tower.backward(rows, read, values, delta, gradients, of_input, tower_work);
         }
         if let Some(cross) = &deep.cross {
             cross.backward(rows, input, values, input_delta, gradients, cross_work);
@@ -336,8 +350,11 @@ impl Model for Canned {
     ) -> Result<Outcome, Error> {
         let labels = features.labels.as_ref().ok_or(Error::NoLabel)?;
         gradients.resize_with(values.len(), Vec::new);
-        for (gradient, value) in gradients.iter_mut().zip(values) {
-            gradient.clear();
+        for ((gradient, value), written) in gradients.iter_mut().zip(values).zip(&self.written) {
+            // Others are added to.
+            if !written {
+                gradient.clear();
+            }
             gradient.resize(value.len(), 0.0);
         }
         self.forward(features, values, Some(gradients), scratch);

@@ -1,7 +1,7 @@
 //! Cross layers: `xₗ₊₁ = x₀ ⊙ (xₗ W + b) + xₗ` (DCN-v2; Wang et al. 2021).
 
 use trainyard_tensor::{
-    add_bias, add_column_sums, multiply, multiply_first_transposed, multiply_second_transposed,
+    add_bias, add_column_sums, join, multiply, multiply_first_transposed, multiply_second_transposed_columns,
 };
 use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
 
@@ -19,6 +19,8 @@ pub(crate) struct Workspace {
     products: Vec<Vec<f32>>,
     inner: Vec<f32>,
     through: Vec<f32>,
+    of_first: Vec<f32>,
+    transposed: Vec<f32>,
 }
 
 impl Workspace {
@@ -72,23 +74,39 @@ impl CrossLayers {
         gradients: &mut Gradients,
         work: &mut Workspace,
     ) {
-        let mut of_first = vec![0.0; delta.len()];
+        let Workspace { inputs, products, inner, through, of_first, transposed } = work;
+        of_first.clear();
+        of_first.resize(delta.len(), 0.0);
         for (index, (kernel, bias)) in self.layers.iter().enumerate().rev() {
-            let product = &work.products[index];
-            work.inner.clear();
-            for ((delta, of_first), (x0, u)) in delta.iter().zip(&mut of_first).zip(first.iter().zip(product))
-            {
+            inner.clear();
+            inner.extend(delta.iter().zip(first).map(|(delta, x0)| delta * x0));
+            for ((of_first, delta), u) in of_first.iter_mut().zip(delta.iter()).zip(&products[index]) {
                 *of_first += delta * u;
-                work.inner.push(delta * x0);
             }
-            let sizes = [self.width, rows, self.width];
-            multiply_first_transposed(&work.inputs[index], &work.inner, &mut gradients[*kernel], sizes);
-            add_column_sums(&work.inner, &mut gradients[*bias]);
-            work.through.resize(delta.len(), 0.0);
-            let sizes = [rows, self.width, self.width];
-            multiply_second_transposed(&work.inner, &values[*kernel], &mut work.through, sizes);
-            delta.iter_mut().zip(&work.through).for_each(|(delta, through)| *delta += through);
+            through.resize(delta.len(), 0.0);
+            let width = self.width;
+            let mut of_kernel = std::mem::take(&mut gradients[*kernel]);
+            let of_bias = &mut gradients[*bias];
+            join(
+                || {
+                    multiply_first_transposed(&inputs[index], inner, &mut of_kernel, [width, rows, width]);
+                    add_column_sums(inner, of_bias);
+                },
+                || {
+                    let sizes = [rows, width, width];
+                    multiply_second_transposed_columns(
+                        inner,
+                        &values[*kernel],
+                        through,
+                        sizes,
+                        0..width,
+                        transposed,
+                    );
+                },
+            );
+            gradients[*kernel] = of_kernel;
+            delta.iter_mut().zip(through.iter()).for_each(|(delta, through)| *delta += through);
         }
-        delta.iter_mut().zip(&of_first).for_each(|(delta, first)| *delta += first);
+        delta.iter_mut().zip(of_first.iter()).for_each(|(delta, first)| *delta += first);
     }
 }

@@ -1,18 +1,27 @@
 //! Numbers, indicators and embeddings side by side, one row per example (`tf.compat.v1.feature_column.input_layer`).
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use trainyard_feature_column::{FeatureColumns, Features};
 use trainyard_run_config::{Combiner, Deep};
+use trainyard_tensor::{for_rows, gather, join, scatter_add, threads};
 use trainyard_variable::{Gradients, Initializer, Reads, Values, VariableSpec};
 
 use crate::table::{self, access};
+
+/// Rows that are written piece by piece before the next ones: few enough to stay in the first cache.
+const BLOCK_ROWS: usize = 16;
+/// Rows that are worth a thread.
+const PART_ROWS_MIN: usize = 64;
 
 /// One piece of a row.
 #[derive(Debug, Clone)]
 pub(crate) enum Piece {
     /// Numbers of [`Features::numbers`]: first place and width.
     Numbers(usize, usize),
-    /// Ids by place: one position per id, its count or summed weight.
-    Indicator(usize),
+    /// Ids by place, and how many there may be: one position per id, its count or summed weight.
+    Indicator(usize, usize),
     /// A learned vector per id.
     Embedding(Lookup),
 }
@@ -34,7 +43,16 @@ pub(crate) struct Lookup {
 pub struct InputLayer {
     /// (first place in the row, piece).
     pub(crate) pieces: Vec<(usize, Piece)>,
+    /// In ascending order of their variables.
+    tables: Vec<Table>,
     width: usize,
+}
+
+/// A table, and the pieces that look it up, by place.
+#[derive(Debug, Clone)]
+struct Table {
+    variable: usize,
+    pieces: Vec<usize>,
 }
 
 impl InputLayer {
@@ -88,7 +106,11 @@ impl InputLayer {
                     // A bucketized column is dense by itself; all others need an indicator around them.
                     let dense = *deep == Deep::Dense;
                     let name = if dense { column.name.clone() } else { format!("{}_indicator", column.name) };
-                    named.push((name, Piece::Indicator(place), column.buckets as usize));
+                    named.push((
+                        name,
+                        Piece::Indicator(place, column.buckets as usize),
+                        column.buckets as usize,
+                    ));
                 }
                 None => {}
             }
@@ -99,7 +121,14 @@ impl InputLayer {
             pieces.push((width, piece));
             width += size;
         }
-        Self { pieces, width }
+        let mut tables: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (place, (_, piece)) in pieces.iter().enumerate() {
+            if let Piece::Embedding(lookup) = piece {
+                tables.entry(lookup.variable).or_default().push(place);
+            }
+        }
+        let tables = tables.into_iter().map(|(variable, pieces)| Table { variable, pieces }).collect();
+        Self { pieces, tables, width }
     }
 
     /// Returns the values of a row.
@@ -107,9 +136,14 @@ impl InputLayer {
         self.width
     }
 
-    /// Returns whether any piece has something to learn.
-    pub fn learns(&self) -> bool {
-        self.pieces.iter().any(|(_, piece)| matches!(piece, Piece::Embedding(_)))
+    /// Returns the columns of the output from the first to the last that a table gave, whose gradient
+    /// [`InputLayer::backward`] reads; none where no piece has something to learn.
+    pub fn learned(&self) -> Range<usize> {
+        let ends = self.embeddings().map(|(begin, dimension)| begin + dimension);
+        match (self.embeddings().next(), ends.last()) {
+            (Some((begin, _)), Some(end)) => begin..end,
+            _ => 0..0,
+        }
     }
 
     /// Returns the first place and the dimension of each embedding of a row.
@@ -131,58 +165,137 @@ impl InputLayer {
 
     /// Writes the layer's output, `rows x width`.
     pub fn forward(&self, features: &Features, values: &Values, out: &mut Vec<f32>) {
-        out.clear();
+        // What stands there is written over.
         out.resize(features.rows * self.width, 0.0);
-        let numbers = features.numbers.len().checked_div(features.rows).unwrap_or(0);
-        for &(begin, ref piece) in &self.pieces {
-            let rows = out.chunks_exact_mut(self.width.max(1)).map(|row| &mut row[begin..]).enumerate();
-            match piece {
-                Piece::Numbers(from, width) => rows.for_each(|(row, out)| {
-                    let given = &features.numbers[row * numbers + from..][..*width];
-                    out[..*width].copy_from_slice(given);
-                }),
-                Piece::Indicator(feature) => {
-                    let ids = &features.ids[*feature];
-                    rows.for_each(|(row, out)| {
-                        let add = |place: usize, weight: f32| out[ids.unique[place] as usize] += weight;
-                        ids.shares(row, Combiner::Sum, add);
-                    });
+        if self.width == 0 {
+            return;
+        }
+        let scale = |piece: &Piece| match piece {
+            Piece::Embedding(lookup) => lookup.scales(&values[lookup.variable]),
+            _ => None,
+        };
+        let scales: Vec<Option<Vec<f32>>> = self.pieces.iter().map(|(_, piece)| scale(piece)).collect();
+        for_rows(out, self.width, PART_ROWS_MIN, &|mut row, part| {
+            for block in part.chunks_mut(BLOCK_ROWS * self.width) {
+                for ((begin, piece), scales) in self.pieces.iter().zip(&scales) {
+                    self.fill(features, values, piece, scales.as_deref(), row, block, *begin);
                 }
-                Piece::Embedding(lookup) => {
-                    let (ids, dimension) = (&features.ids[lookup.ids], lookup.dimension);
-                    let table = &values[lookup.variable];
-                    let scales = lookup.scales(table);
-                    rows.for_each(|(row, out)| {
-                        ids.shares(row, lookup.combiner, |place, share| {
-                            let share = scales.as_ref().map_or(share, |scales| share * scales[place]);
-                            let vector = &table[place * dimension..][..dimension];
-                            out.iter_mut().zip(vector).for_each(|(out, value)| *out += share * value);
-                        });
+                row += BLOCK_ROWS;
+            }
+        });
+    }
+
+    /// Writes a piece of some rows, the first of which is row `first` of the batch.
+    fn fill(
+        &self,
+        features: &Features,
+        values: &Values,
+        piece: &Piece,
+        scales: Option<&[f32]>,
+        first: usize,
+        out: &mut [f32],
+        begin: usize,
+    ) {
+        let count = out.len() / self.width;
+        let rows = out.chunks_exact_mut(self.width).map(|row| &mut row[begin..]).zip(first..);
+        match piece {
+            Piece::Numbers(from, width) => {
+                let numbers = features.numbers.len() / features.rows;
+                rows.for_each(|(out, row)| {
+                    out[..*width].copy_from_slice(&features.numbers[row * numbers + from..][..*width]);
+                });
+            }
+            Piece::Indicator(feature, buckets) => {
+                let ids = &features.ids[*feature];
+                rows.for_each(|(out, row)| {
+                    out[..*buckets].fill(0.0);
+                    let add = |place: usize, weight: f32| out[ids.unique[place] as usize] += weight;
+                    ids.shares(row, Combiner::Sum, add);
+                });
+            }
+            Piece::Embedding(lookup) => {
+                let (ids, dimension) = (&features.ids[lookup.ids], lookup.dimension);
+                let table = &values[lookup.variable];
+                if let (Some(places), None) = (ids.one_of_each(first..first + count), scales) {
+                    gather(table, dimension, places, out, self.width, begin);
+                    return;
+                }
+                rows.for_each(|(out, row)| {
+                    let out = &mut out[..dimension];
+                    out.fill(0.0);
+                    ids.shares(row, lookup.combiner, |place, share| {
+                        let share = scales.map_or(share, |scales| share * scales[place]);
+                        let vector = &table[place * dimension..][..dimension];
+                        out.iter_mut().zip(vector).for_each(|(out, value)| *out += share * value);
                     });
+                });
+            }
+        }
+    }
+
+    /// Adds the gradients of the tables, given that of the output: of [`InputLayer::learned`], other columns are not
+    /// read.
+    pub fn backward(&self, features: &Features, values: &Values, delta: &[f32], gradients: &mut Gradients) {
+        self.scatter(&self.tables, features, values, delta, 0, gradients);
+    }
+
+    /// Adds the gradients of some tables. `gradients` are those of the variables from `from` on.
+    fn scatter(
+        &self,
+        tables: &[Table],
+        features: &Features,
+        values: &Values,
+        delta: &[f32],
+        from: usize,
+        gradients: &mut [Vec<f32>],
+    ) {
+        if let ([_, _, ..], true) = (tables, threads() > 1) {
+            let (tables, others) = tables.split_at(tables.len() / 2);
+            let cut = others[0].variable;
+            let (gradients, of_others) = gradients.split_at_mut(cut - from);
+            join(
+                || self.scatter(tables, features, values, delta, from, gradients),
+                || self.scatter(others, features, values, delta, cut, of_others),
+            );
+            return;
+        }
+        for table in tables {
+            for (begin, piece) in table.pieces.iter().map(|place| &self.pieces[*place]) {
+                if let Piece::Embedding(lookup) = piece {
+                    let gradient = &mut gradients[table.variable - from];
+                    self.scatter_piece(lookup, *begin, features, &values[table.variable], delta, gradient);
                 }
             }
         }
     }
 
-    /// Adds the gradients of the tables, given that of the output.
-    pub fn backward(&self, features: &Features, values: &Values, delta: &[f32], gradients: &mut Gradients) {
-        for &(begin, ref piece) in &self.pieces {
-            let Piece::Embedding(lookup) = piece else { continue };
-            let (ids, dimension) = (&features.ids[lookup.ids], lookup.dimension);
-            let gradient = &mut gradients[lookup.variable];
-            let scales = lookup.scales(&values[lookup.variable]);
-            // Of a table that is clipped, this piece's gradient is taken apart from that of others that share it.
-            let mut own = scales.as_ref().map(|_| vec![0.0; gradient.len()]);
-            for (row, delta) in delta.chunks_exact(self.width).enumerate() {
-                let target = own.as_mut().unwrap_or(gradient);
-                ids.shares(row, lookup.combiner, |place, share| {
-                    let out = &mut target[place * dimension..][..dimension];
-                    out.iter_mut().zip(&delta[begin..]).for_each(|(out, delta)| *out += share * delta);
-                });
-            }
-            if let (Some(own), Some(scales)) = (own, scales) {
-                lookup.through_clip(&values[lookup.variable], &scales, &own, gradient);
-            }
+    fn scatter_piece(
+        &self,
+        lookup: &Lookup,
+        begin: usize,
+        features: &Features,
+        table: &[f32],
+        delta: &[f32],
+        gradient: &mut [f32],
+    ) {
+        let (ids, dimension) = (&features.ids[lookup.ids], lookup.dimension);
+        let scales = lookup.scales(table);
+        if let (Some(places), None) = (ids.one_of_each(0..features.rows), &scales) {
+            scatter_add(delta, self.width, begin, places, gradient, dimension);
+            return;
+        }
+        // Of a table that is clipped, this piece's gradient is taken apart from that of others that share it.
+        let mut own = scales.as_ref().map(|_| vec![0.0; gradient.len()]);
+        let target = own.as_deref_mut().unwrap_or(gradient);
+        for (row, delta) in delta.chunks_exact(self.width).enumerate() {
+            let delta = &delta[begin..][..dimension];
+            ids.shares(row, lookup.combiner, |place, share| {
+                let out = &mut target[place * dimension..][..dimension];
+                out.iter_mut().zip(delta).for_each(|(out, delta)| *out += share * delta);
+            });
+        }
+        if let (Some(own), Some(scales)) = (own, scales) {
+            lookup.through_clip(table, &scales, &own, gradient);
         }
     }
 }

@@ -80,6 +80,12 @@ impl LinearModel {
         add_bias(logits, &values[self.bias]);
         for &(ids, variable) in &self.categorical {
             let (ids, weights) = (&features.ids[ids], &values[variable]);
+            if let (1, Some(places)) = (units, ids.one_of_each(0..features.rows)) {
+                for (logit, place) in logits.iter_mut().zip(places) {
+                    *logit += weights[*place as usize];
+                }
+                continue;
+            }
             for (row, logits) in logits.chunks_exact_mut(units).enumerate() {
                 ids.shares(row, self.combiner, |place, share| {
                     let weights = &weights[place * units..][..units];
@@ -88,6 +94,13 @@ impl LinearModel {
             }
         }
         for dense in &self.numeric {
+            if units == 1 && width > 0 {
+                for (place, weight) in values[dense.variable].iter().enumerate() {
+                    let numbers = features.numbers[dense.begin + place..].iter().step_by(width);
+                    logits.iter_mut().zip(numbers).for_each(|(logit, x)| *logit += x * weight);
+                }
+                continue;
+            }
             for (row, logits) in logits.chunks_exact_mut(units).enumerate() {
                 let numbers = &features.numbers[row * width + dense.begin..][..dense.width];
                 for (x, weights) in numbers.iter().zip(values[dense.variable].chunks_exact(units)) {
@@ -103,6 +116,12 @@ impl LinearModel {
         add_column_sums(delta, &mut gradients[self.bias]);
         for &(ids, variable) in &self.categorical {
             let (ids, gradient) = (&features.ids[ids], &mut gradients[variable]);
+            if let (1, Some(places)) = (units, ids.one_of_each(0..features.rows)) {
+                for (delta, place) in delta.iter().zip(places) {
+                    gradient[*place as usize] += delta;
+                }
+                continue;
+            }
             for (row, delta) in delta.chunks_exact(units).enumerate() {
                 ids.shares(row, self.combiner, |place, share| {
                     let gradient = &mut gradient[place * units..][..units];
@@ -112,6 +131,13 @@ impl LinearModel {
         }
         for dense in &self.numeric {
             let gradient = &mut gradients[dense.variable];
+            if units == 1 && width > 0 {
+                for (place, sum) in gradient.iter_mut().enumerate() {
+                    let numbers = features.numbers[dense.begin + place..].iter().step_by(width);
+                    *sum += delta.iter().zip(numbers).map(|(delta, x)| x * delta).sum::<f32>();
+                }
+                continue;
+            }
             for (row, delta) in delta.chunks_exact(units).enumerate() {
                 let numbers = &features.numbers[row * width + dense.begin..][..dense.width];
                 for (x, gradient) in numbers.iter().zip(gradient.chunks_exact_mut(units)) {

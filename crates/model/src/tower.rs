@@ -2,11 +2,14 @@
 //!
 //! As in TensorFlow, a hidden layer is a product, a bias and an activation, then dropout, then batch normalisation.
 
+use std::ops::Range;
+
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use trainyard_run_config::{Activation, ModelConfig};
 use trainyard_tensor::{
-    add_bias, add_bias_relu, add_column_sums, multiply, multiply_first_transposed, multiply_second_transposed,
+    add_bias, add_bias_relu, add_column_sums, join, multiply, multiply_first_transposed,
+    multiply_second_transposed_columns,
 };
 use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
 
@@ -49,6 +52,7 @@ pub(crate) struct Workspace {
     passes: Vec<Pass>,
     delta: Vec<f32>,
     below: Vec<f32>,
+    transposed: Vec<f32>,
 }
 
 impl Tower {
@@ -148,8 +152,8 @@ impl Tower {
         pass.output.iter_mut().zip(&pass.mask).for_each(|(value, factor)| *value *= factor);
     }
 
-    /// Writes the gradients, given that of the logits and what the way there left. With `into_input`, that of the
-    /// input is added to it.
+    /// Writes the gradients, given that of the logits and what the way there left. With `of_input`, that of these
+    /// columns of the input is written there; what stands in the others stays.
     pub(crate) fn backward(
         &self,
         rows: usize,
@@ -157,7 +161,7 @@ impl Tower {
         values: &Values,
         delta: &[f32],
         gradients: &mut Gradients,
-        into_input: Option<&mut [f32]>,
+        mut of_input: Option<(Range<usize>, &mut [f32])>,
         work: &mut Workspace,
     ) {
         work.delta.clear();
@@ -168,18 +172,43 @@ impl Tower {
                 self.backward_output(layer, values, &above[0], &mut work.delta, gradients);
             }
             let read = below.last().map_or(input, |pass| pass.output.as_slice());
-            let sizes = [layer.inputs, rows, layer.outputs];
-            multiply_first_transposed(read, &work.delta, &mut gradients[layer.kernel], sizes);
-            add_column_sums(&work.delta, &mut gradients[layer.bias]);
-            if index > 0 || into_input.is_some() {
-                work.below.resize(rows * layer.inputs, 0.0);
-                let sizes = [rows, layer.outputs, layer.inputs];
-                multiply_second_transposed(&work.delta, &values[layer.kernel], &mut work.below, sizes);
-                std::mem::swap(&mut work.delta, &mut work.below);
-            }
-        }
-        if let Some(out) = into_input {
-            out.iter_mut().zip(&work.delta).for_each(|(out, delta)| *out += delta);
+            let target = match (index, &mut of_input) {
+                (0, None) => None,
+                (0, Some((columns, out))) => Some((columns.clone(), &mut **out)),
+                _ => {
+                    work.below.resize(rows * layer.inputs, 0.0);
+                    Some((0..layer.inputs, work.below.as_mut_slice()))
+                }
+            };
+            let (delta, transposed) = (&work.delta, &mut work.transposed);
+            let mut of_kernel = std::mem::take(&mut gradients[layer.kernel]);
+            let of_bias = &mut gradients[layer.bias];
+            join(
+                || {
+                    multiply_first_transposed(
+                        read,
+                        delta,
+                        &mut of_kernel,
+                        [layer.inputs, rows, layer.outputs],
+                    );
+                    add_column_sums(delta, of_bias);
+                },
+                || {
+                    if let Some((columns, out)) = target {
+                        let sizes = [rows, layer.outputs, layer.inputs];
+                        multiply_second_transposed_columns(
+                            delta,
+                            &values[layer.kernel],
+                            out,
+                            sizes,
+                            columns,
+                            transposed,
+                        );
+                    }
+                },
+            );
+            gradients[layer.kernel] = of_kernel;
+            std::mem::swap(&mut work.delta, &mut work.below);
         }
     }
 

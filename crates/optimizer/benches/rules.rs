@@ -9,6 +9,10 @@ use divan::{Bencher, black_box};
 use serde_json::json;
 use trainyard_optimizer::OptimizerConfig;
 
+/// As in the daemons: blocks of the default allocator do not begin at a line of the cache.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Values of a large table, and of a dense layer.
 const LENGTHS: [usize; 2] = [1 << 24, 1 << 16];
 const KINDS: [&str; 12] = [

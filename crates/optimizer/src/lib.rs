@@ -18,6 +18,7 @@ mod rmsprop;
 mod rule;
 mod schedule;
 mod sgd;
+mod vectorize;
 
 pub use adadelta::Adadelta;
 pub use adagrad::Adagrad;

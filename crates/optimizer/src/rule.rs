@@ -1,8 +1,7 @@
 //! What every rule says of itself, and the ways in which one is applied.
 
-use pulp::Arch;
-
 use crate::Error;
+use crate::vectorize::vectorize;
 
 /// Most slots of a rule.
 pub const SLOTS_MAX: usize = 3;
@@ -24,8 +23,7 @@ impl Slot {
 
 /// An update rule with `N` slots.
 ///
-/// Kernels are inlined into loops that [`Arch::dispatch`] compiles for the widest vectors of the processor: twice the
-/// speed of what the compiler may assume of every x86-64.
+/// Kernels are inlined into loops that [`vectorize`] compiles for the vectors of the processor.
 pub(crate) trait Rule<const N: usize> {
     /// Checks the hyper-parameters.
     fn validate(&self) -> Result<(), Error>;
@@ -59,7 +57,7 @@ impl<'a, const N: usize> State<'a, N> {
     /// Updates everything.
     pub(crate) fn whole(self, rule: &impl Rule<N>, step: u64, gradient: &[f32]) {
         let kernel = rule.kernel(step);
-        Arch::new().dispatch(
+        vectorize(
             #[inline(always)]
             || kernel(self.values, self.slots, gradient),
         );
@@ -75,7 +73,7 @@ impl<'a, const N: usize> State<'a, N> {
         gradient: &[f32],
     ) {
         let kernel = rule.kernel(step);
-        Arch::new().dispatch(
+        vectorize(
             #[inline(always)]
             || {
                 for (&row, gradient) in rows.iter().zip(gradient.chunks_exact(width)) {
@@ -95,7 +93,7 @@ impl<'a, const N: usize> State<'a, N> {
         gradient: &[f32],
     ) {
         let (kernel, end) = (rule.kernel(step), self.values.len());
-        Arch::new().dispatch(
+        vectorize(
             #[inline(always)]
             || {
                 let mut done = 0;

@@ -50,6 +50,8 @@ pub struct RunConfig {
     pub log_step_count_steps: u64,
     /// Longest wait for the other tasks at start; 7200 by default.
     pub session_creation_timeout_secs: u64,
+    /// Threads that share the work of a step; 0 = as many as the process may use cores.
+    pub intra_op_parallelism_threads: usize,
 }
 
 /// Record formats.

@@ -66,6 +66,19 @@ fn refused(from: &str, to: &str, expected: &[&str]) {
 }
 
 #[test]
+fn threads_of_a_step_are_left_to_the_machine_or_counted() {
+    let threads =
+        |overrides: &[&str]| parse(CENSUS, overrides).map(|job| job.run.intra_op_parallelism_threads);
+    assert_eq!(threads(&[]).unwrap(), 0);
+    assert_eq!(threads(&["run.intra_op_parallelism_threads=3"]).unwrap(), 3);
+    assert_eq!(
+        threads(&["run.intra_op_parallelism_threads=0", "run.intra_op_parallelism_threads=2"]).unwrap(),
+        2
+    );
+    assert!(threads(&["run.intra_op_parallelism_threads=2000"]).is_err());
+}
+
+#[test]
 fn an_exporter_names_its_formats() {
     let form = |text: &str| {
         let job =

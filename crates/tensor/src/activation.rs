@@ -1,5 +1,7 @@
 //! Elementwise functions, each in the form that does not overflow.
 
+use pulp::Arch;
+
 /// Returns `1 / (1 + e^-x)`.
 pub fn sigmoid(x: f32) -> f32 {
     if x >= 0.0 {
@@ -29,9 +31,14 @@ pub fn softmax_in_place(logits: &mut [f32]) -> f32 {
 
 /// Sets the gradient to 0 where the layer's output was 0.
 pub fn relu_backward(output: &[f32], gradient: &mut [f32]) {
-    for (gradient, output) in gradient.iter_mut().zip(output) {
-        *gradient = if *output > 0.0 { *gradient } else { 0.0 };
-    }
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            for (gradient, output) in gradient.iter_mut().zip(output) {
+                *gradient = if *output > 0.0 { *gradient } else { 0.0 };
+            }
+        },
+    );
 }
 
 #[cfg(test)]

@@ -3,11 +3,18 @@
 //! Matrices are row-major slices with their dimensions beside them, so that buffers live from step to step.
 
 mod activation;
+mod embedding;
 mod indexed_slices;
 mod matrix;
+mod parallel;
+mod product;
 
 pub use activation::{relu_backward, sigmoid, sigmoid_cross_entropy, softmax_in_place};
+pub use embedding::{gather, scatter_add};
 pub use indexed_slices::IndexedSlices;
 pub use matrix::{
-    add_bias, add_bias_relu, add_column_sums, multiply, multiply_first_transposed, multiply_second_transposed,
+    add_bias, add_bias_relu, add_column_sums, multiply, multiply_first_transposed,
+    multiply_second_transposed, multiply_second_transposed_columns,
 };
+pub use parallel::{for_rows, join, threads};
+pub use product::matmul;

@@ -10,6 +10,7 @@ mod pipeline;
 mod session;
 mod step;
 mod telemetry;
+mod threads;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,6 +29,7 @@ pub use outcome::{Outcome, Progress, into_diagnostic};
 pub use pipeline::{Ahead, Call, Pipeline};
 use session::Session;
 pub use session::encoding;
+pub use threads::Threads;
 
 /// Told how a loop stands: a word, whether it trains, what it waits for.
 pub type OnStanding = Arc<dyn Fn(&str, bool, Vec<String>) + Send + Sync>;
@@ -74,6 +76,8 @@ pub async fn run<M: Model, C: Coordinator>(
 ) -> Result<Outcome, Diagnostic> {
     let layout = Arc::new(plan_layout(&config.job, model.variables(), config.num_ps));
     let fingerprint = layout.fingerprint(model.variables());
+    let threads = Threads::start(config.job.run.intra_op_parallelism_threads)?;
+    info!(threads = threads.count(), "computing");
     let mut outcome = Outcome::default();
     loop {
         let mut session =
@@ -90,8 +94,7 @@ pub async fn run<M: Model, C: Coordinator>(
                     false => return Err(into_diagnostic(&error)),
                 },
             };
-        let trained =
-            step::train(&config, &*model, Arc::clone(&model), &mut session, &mut outcome, &stop).await;
+        let trained = step::train(&config, &model, &threads, &mut session, &mut outcome, &stop).await;
         match trained {
             Ok(reason) => {
                 (config.standing)("leaving", false, Vec::new());

@@ -16,6 +16,7 @@ use trainyard_run_config::OptimizerSection;
 use trainyard_variable::MOVING_AVERAGE;
 
 use crate::Config;
+use crate::Threads;
 use crate::heartbeat::Directive;
 use crate::outcome::{Outcome, Progress, into_diagnostic};
 use crate::pipeline::{Ahead, Computed, Pipeline};
@@ -94,13 +95,14 @@ fn clipping(section: &OptimizerSection) -> Result<Clipping, Diagnostic> {
 /// Trains until there is a reason to leave.
 pub(crate) async fn train<M: Model>(
     config: &Config,
-    model: &M,
-    shared: Arc<M>,
+    shared: &Arc<M>,
+    threads: &Threads,
     session: &mut Session,
     outcome: &mut Outcome,
     stop: &CancellationToken,
 ) -> Result<LeaveReason, Failure> {
-    let input = open_input(config, &shared, session)?;
+    let model = &**shared;
+    let input = open_input(config, shared, session)?;
     let clipping = config.job.train.clip_gradients.as_ref().map(clipping).transpose()?;
     (config.standing)("training", true, Vec::new());
     let now = Instant::now();
@@ -147,8 +149,10 @@ pub(crate) async fn train<M: Model>(
         }
         let began = Instant::now();
         let mut gradients = steps.pipeline.spare_gradients();
-        let compute = || model.train(&features, &pulled.held.values, &mut gradients, &mut scratch);
-        let computed = steps.pipeline.compute(compute).map_err(Diagnostic::from)?;
+        // The features move along: they may be another thread's, but not two threads'.
+        let (values, gradients_out, scratch) = (&pulled.held.values, &mut gradients, &mut scratch);
+        let compute = move || model.train(&features, values, gradients_out, scratch);
+        let computed = steps.pipeline.compute(|| threads.run(compute)).map_err(Diagnostic::from)?;
         if let Some(clipping) = &clipping {
             // Moving averages have no gradients: what is pushed for them is how far they move.
             let variables = model.variables();

@@ -68,8 +68,16 @@ pub(crate) fn tasks(cluster: &ClusterSpec, job: &Job) -> Vec<Task> {
     of(Role::Ps).chain(of(Role::Chief)).chain(of(Role::Worker)).chain(evaluators).collect()
 }
 
+/// Threads for the steps of each of so many tasks on this machine, if the job leaves it open: they share the cores.
+pub(crate) fn threads(job: &Job, tasks: usize) -> Option<usize> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (job.run.intra_op_parallelism_threads == 0).then(|| (cores / tasks.max(1)).max(1))
+}
+
 async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8, Diagnostic> {
-    let mut supervisor = Supervisor::start(&arguments.job, &job.model_dir, &cluster, &tasks(&cluster, job))?;
+    let tasks = tasks(&cluster, job);
+    let threads = threads(job, tasks.len());
+    let mut supervisor = Supervisor::start(&arguments.job, threads, &job.model_dir, &cluster, &tasks)?;
     for (task, address) in &cluster.admin {
         info!(%task, "metrics at http://{address}/metrics");
     }

@@ -55,7 +55,7 @@ impl Builder<'_> {
         for (_, piece) in &deep.input.pieces {
             let value = match piece {
                 Piece::Numbers(begin, _) => self.numbers_at(*begin),
-                Piece::Indicator(feature) => {
+                Piece::Indicator(feature, _) => {
                     let bag = self.bag(*feature);
                     self.indicator(&bag, self.canned.columns.categorical[*feature].buckets)
                 }

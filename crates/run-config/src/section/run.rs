@@ -6,6 +6,8 @@ use crate::RunConfig;
 
 /// TensorFlow's default where neither steps nor seconds are given.
 const SAVE_CHECKPOINTS_SECS: u64 = 600;
+/// Most threads of a step: more than any processor has.
+const THREADS_MAX: u64 = 1024;
 
 pub(crate) fn read(section: Option<Section<'_>>) -> Option<RunConfig> {
     let Some(section) = section else {
@@ -18,6 +20,7 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<RunConfig> {
             keep_checkpoint_every_n_hours: 10_000.0,
             log_step_count_steps: 100,
             session_creation_timeout_secs: 7200,
+            intra_op_parallelism_threads: 0,
         });
     };
     let steps = section.integer("save_checkpoints_steps", 1..=u64::MAX);
@@ -42,6 +45,9 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<RunConfig> {
         session_creation_timeout_secs: section
             .integer("session_creation_timeout_secs", 1..=u64::MAX)
             .unwrap_or(7200),
+        intra_op_parallelism_threads: section
+            .integer("intra_op_parallelism_threads", 0..=THREADS_MAX)
+            .unwrap_or(0) as usize,
     };
     section.finish();
     Some(run)

@@ -1,4 +1,4 @@
-//! `trainyard bench input` and `bench model`: one thread over the records of a job.
+//! `trainyard bench input` and `bench model`: one process over the records of a job.
 
 use std::time::{Duration, Instant};
 
@@ -7,6 +7,7 @@ use trainyard_diagnostic::Diagnostic;
 use trainyard_input::Dataset;
 use trainyard_model::{Error, Model, Part, Shard, input_options};
 use trainyard_run_config::Job;
+use trainyard_trainer::Threads;
 use trainyard_variable::{Access, Read};
 
 use crate::command::{BenchJob, Format};
@@ -82,12 +83,16 @@ pub(super) fn model<M: Model>(
                 .collect();
             ready.push((features, values));
         }
+        let threads = Threads::start(job.run.intra_op_parallelism_threads)?;
         let (mut gradients, mut scratch) = (Vec::new(), M::Scratch::default());
         let (mut steps, mut examples, mut spent) = (0_u64, 0_u64, Duration::ZERO);
         'timed: loop {
-            for (features, values) in &ready {
+            for (features, values) in &mut ready {
                 let began = Instant::now();
-                let outcome = model.train(features, values, &mut gradients, &mut scratch)?;
+                let outcome = threads.run(|| {
+                    let features: &mut M::Features = features;
+                    model.train(features, values, &mut gradients, &mut scratch)
+                })?;
                 spent += began.elapsed();
                 steps += 1;
                 examples += outcome.examples as u64;
@@ -99,7 +104,8 @@ pub(super) fn model<M: Model>(
                 break;
             }
         }
-        // Three products of each kernel: forward, its own gradient, its input's.
+        // Three products of each kernel: forward, its own gradient, its input's. A model may leave out the last one
+        // for columns of the first layer's input that learn nothing; they are counted all the same.
         let dense =
             model.variables().iter().filter(|spec| spec.access == Access::Whole && spec.shape.len() == 2);
         let flop = 6.0 * examples as f64 * dense.map(|spec| spec.len() as f64).sum::<f64>();
@@ -109,10 +115,14 @@ pub(super) fn model<M: Model>(
         print(&match arguments.format {
             Format::Json => format!(
                 "{}\n",
-                json!({"ms_per_step": step, "examples_per_second": rate, "gflop_per_second": gflop})
+                json!({"threads": threads.count(), "ms_per_step": step, "examples_per_second": rate, "gflop_per_second": gflop})
             ),
             Format::Text => format!(
-                "step              {step:.3} ms forward and backward, one thread\nexamples/s        {rate:.0}\nGFLOP/s           {gflop:.1} in dense layers\n"
+                "step              {step:.3} ms forward and backward, {}\nexamples/s        {rate:.0}\nGFLOP/s           {gflop:.1} in dense layers: forward, gradients of kernels and of inputs\n",
+                match threads.count() {
+                    1 => "one thread".to_owned(),
+                    count => format!("{count} threads"),
+                }
             ),
         })
     };

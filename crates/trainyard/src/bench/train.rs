@@ -16,7 +16,7 @@ use super::samples::Samples;
 use super::usage;
 use crate::command::{BenchTrain, Format, JobArguments};
 use crate::output::print;
-use crate::up::{Supervisor, free_ports, resolve, tasks};
+use crate::up::{Supervisor, free_ports, resolve, tasks, threads};
 
 /// Longest time from the start to the first step of the last task: tables are made, and the first checkpoint written.
 const START: Duration = Duration::from_secs(300);
@@ -134,7 +134,9 @@ impl Cluster {
         let began = Instant::now();
         let (supervisor, admin) = match spec {
             Some(spec) => {
-                let supervisor = Supervisor::start(arguments, &job.model_dir, &spec, &tasks(&spec, job))?;
+                let tasks = tasks(&spec, job);
+                let threads = threads(job, tasks.len());
+                let supervisor = Supervisor::start(arguments, threads, &job.model_dir, &spec, &tasks)?;
                 (supervisor, spec.admin)
             }
             None => {

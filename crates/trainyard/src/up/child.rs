@@ -41,14 +41,22 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// Prepares to start tasks of a job in a cluster.
-    pub(super) fn new(job: &JobArguments, cluster: &Path, report: &Path) -> Result<Self, Diagnostic> {
+    /// Prepares to start tasks of a job in a cluster, each with so many threads for a step if the job leaves it open.
+    pub(super) fn new(
+        job: &JobArguments,
+        threads: Option<usize>,
+        cluster: &Path,
+        report: &Path,
+    ) -> Result<Self, Diagnostic> {
         let program = std::env::current_exe().map_err(|error| {
             Diagnostic::error(Code::E9002, format!("the path of this program is not known: {error}"))
         })?;
         let mut arguments: Vec<OsString> = Vec::new();
         for assignment in &job.set {
             arguments.extend(["--set".into(), assignment.into()]);
+        }
+        if let Some(threads) = threads {
+            arguments.extend(["--set".into(), format!("run.intra_op_parallelism_threads={threads}").into()]);
         }
         if let Some(folder) = &job.model_dir {
             arguments.extend(["--model-dir".into(), folder.clone().into()]);

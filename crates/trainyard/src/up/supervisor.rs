@@ -41,6 +41,7 @@ impl Supervisor {
     /// The folder cannot be written, or a process not be started.
     pub(crate) fn start(
         job: &JobArguments,
+        threads: Option<usize>,
         model_dir: &Path,
         cluster: &ClusterSpec,
         tasks: &[Task],
@@ -55,7 +56,7 @@ impl Supervisor {
         std::fs::write(&cluster_file, cluster.to_toml()).map_err(|error| written(&cluster_file, error))?;
         let report_file = folder.join("chief-report.json");
         let _ = std::fs::remove_file(&report_file);
-        let launch = Launch::new(job, &cluster_file, &report_file)?;
+        let launch = Launch::new(job, threads, &cluster_file, &report_file)?;
         let mut children = BTreeMap::new();
         for task in tasks {
             children.insert(*task, launch.start(*task)?);
@@ -68,7 +69,7 @@ impl Supervisor {
     /// # Errors
     /// The process cannot be started.
     pub(crate) fn start_alone(job: &JobArguments, admin: &str) -> Result<Self, Diagnostic> {
-        let launch = Launch::new(job, Path::new(""), Path::new(""))?;
+        let launch = Launch::new(job, None, Path::new(""), Path::new(""))?;
         let task = Task { role: Role::Chief, index: 0 };
         let children = [(task, launch.start_alone(task, admin)?)].into();
         Ok(Self { launch, children, exits: BTreeMap::new() })
