@@ -8,6 +8,7 @@ use crate::categorical::Source;
 use crate::crossed::{CROSS_HASH_KEY, Crossed, Key};
 use crate::identity::Identity;
 use crate::ids::Raw;
+use crate::pool::{Pool, Work};
 use crate::vocabulary::Vocabulary;
 use crate::{Categorical, Error, Ids, Numeric, numeric};
 
@@ -46,6 +47,7 @@ pub struct FeatureColumns {
     pub numbers_width: usize,
     /// Categorical features in an order in which crosses come behind what they name.
     order: Vec<usize>,
+    pool: Pool,
 }
 
 impl FeatureColumns {
@@ -70,7 +72,7 @@ impl FeatureColumns {
         let crossed = |place: &usize| matches!(categorical[*place].source, Source::Crossed(_));
         let all = 0..categorical.len();
         let order = all.clone().filter(|place| !crossed(place)).chain(all.filter(crossed)).collect();
-        Self { numeric, categorical, shared, numbers_width: width, order }
+        Self { numeric, categorical, shared, numbers_width: width, order, pool: Pool::default() }
     }
 
     /// Returns the place in [`Features::ids`] of the ids that a feature's embedding looks up.
@@ -90,10 +92,18 @@ impl FeatureColumns {
         for column in &self.numeric {
             column.fill(batch, self.numbers_width, &mut numbers)?;
         }
-        let mut raw: Vec<Raw> = self.categorical.iter().map(|_| Raw::for_rows(batch.rows)).collect();
+        let mut work = self.pool.take();
+        let ids = self.ids(batch, &mut work)?;
+        self.pool.give_back(work);
+        Ok(Features { rows: batch.rows, numbers, ids })
+    }
+
+    fn ids(&self, batch: &Batch, work: &mut Work) -> Result<Vec<Ids>, Error> {
+        let Work { raw, unique } = work;
+        raw.resize_with(self.categorical.len(), Raw::default);
         for &place in &self.order {
             let mut out = std::mem::take(&mut raw[place]);
-            self.categorical[place].ids(batch, &raw, &mut out)?;
+            self.categorical[place].ids(batch, raw, &mut out)?;
             raw[place] = out;
         }
         for (raw, column) in raw.iter_mut().zip(&self.categorical) {
@@ -101,15 +111,15 @@ impl FeatureColumns {
                 raw.drop_unknown();
             }
         }
-        let mut scratch = Vec::with_capacity(batch.rows);
-        let mut ids = Vec::with_capacity(raw.len());
+        let members: usize = self.shared.iter().map(|table| table.members.len()).sum();
+        let mut ids = Vec::with_capacity(raw.len() + members);
         for (place, raw) in raw.iter().enumerate() {
             let column = &self.categorical[place];
             let alone =
                 column.deep.is_some() && !self.shared.iter().any(|table| table.members.contains(&place));
             ids.extend(match column.wide || alone {
                 true if column.dynamic().is_some() => Ids::of_fingerprints(&[raw]),
-                true => Ids::of(&[raw], &mut scratch),
+                true => Ids::of(&[raw], unique),
                 false => vec![Ids::none()],
             });
         }
@@ -119,10 +129,10 @@ impl FeatureColumns {
             let dynamic = table.members.iter().any(|member| self.categorical[*member].dynamic().is_some());
             ids.extend(match dynamic {
                 true => Ids::of_fingerprints(&members),
-                false => Ids::of(&members, &mut scratch),
+                false => Ids::of(&members, unique),
             });
         }
-        Ok(Features { rows: batch.rows, numbers, ids })
+        Ok(ids)
     }
 }
 

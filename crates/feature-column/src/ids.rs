@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use trainyard_run_config::Combiner;
 
+use crate::unique::Unique;
+
 /// Row `r` has the ids `unique[index[i]]` for `i` in `offsets[r]..offsets[r + 1]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ids {
@@ -37,11 +39,6 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Returns no ids yet, with room for one in each row.
-    pub(crate) fn for_rows(rows: usize) -> Self {
-        Self { offsets: Vec::with_capacity(rows + 1), ids: Vec::with_capacity(rows), ..Self::default() }
-    }
-
     pub(crate) fn clear(&mut self) {
         self.offsets.clear();
         self.offsets.push(0);
@@ -96,28 +93,41 @@ impl Ids {
     }
 
     /// Returns the ids of several features that are looked up in one table: their `unique` is the same.
-    pub(crate) fn of(features: &[&Raw], scratch: &mut Vec<u64>) -> Vec<Self> {
-        scratch.clear();
-        let mut empty = false;
-        for raw in features {
-            for id in &raw.ids {
-                // Sorting (id, place) pairs as one number finds the unique ids and their places in one sweep.
-                scratch.push(u64::from(*id) << 32 | scratch.len() as u64);
-            }
-            empty = empty || raw.offsets.windows(2).any(|pair| pair[0] == pair[1]);
+    pub(crate) fn of(features: &[&Raw], scratch: &mut Unique) -> Vec<Self> {
+        let empty = features.iter().any(|raw| raw.offsets.windows(2).any(|pair| pair[0] == pair[1]));
+        if !scratch.find(features, empty) {
+            return Self::sorted(features, empty);
         }
-        let mut index = vec![0; scratch.len()];
-        scratch.sort_unstable();
-        let mut unique: Vec<u32> = Vec::with_capacity(scratch.len() + 1);
+        let unique: Arc<[u32]> = scratch.ids().into();
+        let of = |raw: &&Raw| Self {
+            offsets: raw.offsets.clone(),
+            index: scratch.places(raw),
+            weights: (!raw.weights.is_empty()).then(|| raw.weights.clone()),
+            unique: Arc::clone(&unique),
+            fingerprints: None,
+        };
+        let ids = features.iter().map(of).collect();
+        scratch.clear();
+        ids
+    }
+
+    /// As [`Ids::of`], for ids of any size.
+    fn sorted(features: &[&Raw], empty: bool) -> Vec<Self> {
+        let ids = features.iter().flat_map(|raw| &raw.ids);
+        // Sorting (id, place) pairs as one number finds the unique ids and their places in one sweep.
+        let mut pairs: Vec<u64> = ids.zip(0_u64..).map(|(id, place)| u64::from(*id) << 32 | place).collect();
+        let mut index = vec![0; pairs.len()];
+        pairs.sort_unstable();
+        let mut unique: Vec<u32> = Vec::with_capacity(pairs.len() + 1);
         if empty {
             unique.push(0);
         }
-        for pair in scratch.iter() {
+        for pair in pairs {
             let id = (pair >> 32) as u32;
             if unique.last() != Some(&id) {
                 unique.push(id);
             }
-            index[(*pair & u64::from(u32::MAX)) as usize] = unique.len() as u32 - 1;
+            index[(pair & u64::from(u32::MAX)) as usize] = unique.len() as u32 - 1;
         }
         Self::cut(features, &index, &unique.into(), None)
     }
@@ -210,6 +220,8 @@ impl Ids {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn raw(rows: &[&[u32]]) -> Raw {
@@ -224,7 +236,7 @@ mod tests {
 
     #[test]
     fn repeated_ids_are_looked_up_once() {
-        let ids = Ids::of(&[&raw(&[&[9], &[3, 9], &[9]])], &mut Vec::new()).remove(0);
+        let ids = Ids::of(&[&raw(&[&[9], &[3, 9], &[9]])], &mut Unique::default()).remove(0);
         assert_eq!((&*ids.unique, ids.index.as_slice()), ([3, 9].as_slice(), [1, 0, 1, 1].as_slice()));
         assert_eq!((ids.of_row(0), ids.of_row(1)), ([1].as_slice(), [0, 1].as_slice()));
     }
@@ -241,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_row_without_id_touches_the_first_one() {
-        let ids = Ids::of(&[&raw(&[&[9], &[]])], &mut Vec::new()).remove(0);
+        let ids = Ids::of(&[&raw(&[&[9], &[]])], &mut Unique::default()).remove(0);
         assert_eq!(
             (&*ids.unique, ids.of_row(0), ids.of_row(1)),
             ([0, 9].as_slice(), [1].as_slice(), [].as_slice())
@@ -272,11 +284,39 @@ mod tests {
 
     #[test]
     fn features_of_one_table_share_their_ids() {
-        let ids = Ids::of(&[&raw(&[&[4], &[1]]), &raw(&[&[1], &[7]])], &mut Vec::new());
+        let ids = Ids::of(&[&raw(&[&[4], &[1]]), &raw(&[&[1], &[7]])], &mut Unique::default());
         assert!(Arc::ptr_eq(&ids[0].unique, &ids[1].unique));
         assert_eq!(
             (&*ids[0].unique, ids[0].of_row(0), ids[1].of_row(1)),
             ([1, 4, 7].as_slice(), [1].as_slice(), [2].as_slice())
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn marks_and_sorting_find_the_same(
+            rows in prop::collection::vec(prop::collection::vec(0..5000_u32, 0..3), 1..50),
+            more in prop::collection::vec(prop::collection::vec(0..4_194_304_u32, 1..3), 1..50),
+        ) {
+            let features: Vec<Raw> = [rows, more]
+                .iter()
+                .map(|rows| raw(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>()))
+                .collect();
+            let mut scratch = Unique::default();
+            for features in [vec![&features[0]], vec![&features[1]], features.iter().collect()] {
+                let empty = features.iter().any(|raw| raw.offsets.windows(2).any(|pair| pair[0] == pair[1]));
+                prop_assert_eq!(Ids::of(&features, &mut scratch), Ids::sorted(&features, empty));
+            }
+        }
+    }
+
+    #[test]
+    fn ids_that_are_too_far_apart_for_marks_are_sorted() {
+        let mut scratch = Unique::default();
+        let ids = Ids::of(&[&raw(&[&[u32::MAX - 1], &[], &[7, u32::MAX - 1]])], &mut scratch).remove(0);
+        assert_eq!(
+            (&*ids.unique, ids.index.as_slice()),
+            ([0, 7, u32::MAX - 1].as_slice(), [2, 1, 2].as_slice())
         );
     }
 }

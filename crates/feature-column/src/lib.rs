@@ -12,6 +12,8 @@ mod hashed;
 mod identity;
 mod ids;
 mod numeric;
+mod pool;
+mod unique;
 mod vocabulary;
 
 pub use categorical::Categorical;

@@ -1,9 +1,14 @@
 //! `numeric_column`: numbers, normalised.
 
+use std::sync::Arc;
+
 use trainyard_input::{Batch, Cells};
 use trainyard_run_config::{Normalizer, Numbers};
 
 use crate::Error;
+
+/// Whole numbers whose logarithm is remembered.
+const COUNTS: u16 = 1024;
 
 /// A numeric feature.
 #[derive(Debug, Clone)]
@@ -30,12 +35,18 @@ pub(crate) struct Source {
     pub(crate) field: usize,
     pub(crate) width: usize,
     normalizer: Normalizer,
+    /// What log1p makes of the whole numbers from 0: its numbers are mostly small counts.
+    logarithms: Arc<[f32]>,
 }
 
 impl Source {
     pub(crate) fn new(numbers: &Numbers, field: usize) -> Self {
         let Numbers { column, width, normalizer, .. } = numbers;
-        Self { column: column.clone(), field, width: *width, normalizer: *normalizer }
+        let logarithms = match normalizer {
+            Normalizer::Log1p => (0..COUNTS).map(|count| f32::from(count).ln_1p()).collect(),
+            Normalizer::None | Normalizer::Standardize { .. } => Arc::from([]),
+        };
+        Self { column: column.clone(), field, width: *width, normalizer: *normalizer, logarithms }
     }
 
     /// Returns the numbers of a batch, `rows x width`.
@@ -63,7 +74,13 @@ impl Source {
     pub(crate) fn normalize(&self, value: f32) -> f32 {
         match self.normalizer {
             Normalizer::None => value,
-            Normalizer::Log1p => value.max(0.0).ln_1p(),
+            Normalizer::Log1p => {
+                let value = value.max(0.0);
+                match self.logarithms.get(value as usize) {
+                    Some(logarithm) if (value as usize as f32).to_bits() == value.to_bits() => *logarithm,
+                    _ => value.ln_1p(),
+                }
+            }
             Normalizer::Standardize { mean, stddev } => (value - mean) / stddev,
         }
     }
