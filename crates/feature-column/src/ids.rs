@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn rows_of_one_id_each_are_known() {
-        let ids = |rows: &[&[u32]]| Ids::of(&[&raw(rows)], &mut Vec::new()).remove(0);
+        let ids = |rows: &[&[u32]]| Ids::of(&[&raw(rows)], &mut Unique::default()).remove(0);
         assert_eq!(ids(&[&[9], &[3], &[9]]).one_of_each(0..3), Some([1, 0, 1].as_slice()));
         let uneven = ids(&[&[9], &[], &[9, 3], &[7], &[3]]);
         assert_eq!((uneven.one_of_each(0..3), uneven.one_of_each(1..4)), (None, None), "as many ids as rows");
