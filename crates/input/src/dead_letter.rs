@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use crate::{BadRow, Error};
+use crate::{BadRow, Error, Format};
 
 /// Size at which the dead-letter file stops growing.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -55,9 +55,10 @@ impl DeadLetter {
             let length = file.metadata().map_err(failed)?.len();
             self.file = Some((file, length));
         }
+        let number = if row.format == Format::TfRecord { "record" } else { "line" };
         let line = serde_json::json!({
-            "file": row.file, "line": row.line, "offset": row.offset, "column": row.column, "reason": row.reason,
-            "row": crate::parser::shown(bytes),
+            "file": row.file, number: row.line, "offset": row.offset, "column": row.column, "reason": row.reason,
+            "row": crate::cells::shown(bytes),
         });
         let Some((file, length)) = &mut self.file else { return Ok(()) };
         let text = format!("{line}\n");

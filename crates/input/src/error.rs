@@ -4,14 +4,18 @@ use std::path::PathBuf;
 
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 
+use crate::Format;
+
 /// A record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadRow {
     /// The file.
     pub file: PathBuf,
-    /// Line on which the record begins, from 1.
+    /// Its format.
+    pub format: Format,
+    /// Line on which the record begins, or, of TFRecord, its number in the file; from 1.
     pub line: u64,
-    /// Byte at which it begins.
+    /// Byte at which it begins, from 0, of the decompressed content.
     pub offset: u64,
     /// The column, where one is at fault.
     pub column: Option<String>,
@@ -21,7 +25,12 @@ pub struct BadRow {
 
 impl std::fmt::Display for BadRow {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}:{}: ", self.file.display(), self.line)?;
+        match self.format {
+            Format::TfRecord => {
+                write!(formatter, "{}: record {} at byte {}: ", self.file.display(), self.line, self.offset)?;
+            }
+            Format::Csv | Format::Tsv => write!(formatter, "{}:{}: ", self.file.display(), self.line)?,
+        }
         match &self.column {
             Some(column) => write!(formatter, "column `{column}`: {}", self.reason),
             None => formatter.write_str(&self.reason),
@@ -59,6 +68,16 @@ pub enum Error {
     /// A record cannot be read, and the job says to stop.
     #[error("{0}")]
     Row(Box<BadRow>),
+    /// A batch is too large to be held.
+    #[error("a batch must hold less than {most} bytes of records, its first {rows} hold {bytes}")]
+    Batch {
+        /// Records that it holds.
+        rows: usize,
+        /// Their bytes.
+        bytes: u64,
+        /// Bytes allowed.
+        most: u64,
+    },
     /// More bad rows than allowed.
     #[error("{bad} of {read} rows are unreadable, bad_rows_max is {most}")]
     Rows {
@@ -89,6 +108,7 @@ impl From<Error> for Diagnostic {
             Error::Row(_) => {
                 Self::error(Code::E4004, text).help("fix the row, or set input.bad_rows = \"skip\" to leave such rows out")
             }
+            Error::Batch { .. } => Self::error(Code::E1002, text).help("set a smaller batch_size"),
             Error::Rows { first, .. } => first
                 .iter()
                 .fold(Self::error(Code::E4004, text), |problem, row| problem.note(row.to_string()))

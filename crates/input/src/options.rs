@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::Compression;
+
 /// Record formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -9,6 +11,8 @@ pub enum Format {
     Csv,
     /// Fields between tabs, no quotes.
     Tsv,
+    /// `tf.train.Example` messages in TFRecord files.
+    TfRecord,
 }
 
 /// What to do with a record that cannot be read.
@@ -38,9 +42,11 @@ pub struct Options {
     pub files: Vec<PathBuf>,
     /// Record format.
     pub format: Format,
-    /// Column names; absent = the first line of each file names them.
+    /// How the files are compressed; absent = as the end of each file's name says, see [`Compression::of`].
+    pub compression: Option<Compression>,
+    /// Column names; absent = the first line of each file names them. TFRecord names the features in each record.
     pub columns: Option<Vec<String>>,
-    /// Whether spaces around fields and names are dropped.
+    /// Whether spaces around fields and names are dropped; the values of TFRecord are taken as they are.
     pub trim: bool,
     /// Texts that stand for a missing value, besides the empty one.
     pub missing: Vec<String>,

@@ -1,274 +1,280 @@
-//! From a record's bytes to the wanted columns.
+//! From a record to the wanted columns.
 
-use crate::{Batch, Bytes, Cells, Column, FieldKind, Format, Position, Schema};
+use crate::cells::{Bad, truncate};
+use crate::example::ExampleParser;
+use crate::record::Record;
+use crate::text::TextParser;
+use crate::{Batch, Schema};
 
-/// Bytes of a bad value that are shown.
-const SHOWN_BYTES_MAX: usize = 256;
-
-/// Where the fields of a file go.
-#[derive(Debug, Clone)]
-pub(crate) struct Parser {
-    delimiter: u8,
-    quotes: bool,
-    trim: bool,
-    missing: Vec<Vec<u8>>,
-    schema: Schema,
-    /// For each field of a record, the columns of the batch that want it.
-    targets: Vec<Vec<usize>>,
-    /// Last field that is wanted, plus one.
-    wanted: usize,
-    scratch: Vec<u8>,
+/// Parses the records of one file.
+#[derive(Debug)]
+pub(crate) enum Parser {
+    Text(TextParser),
+    Example(ExampleParser),
 }
 
-/// A field that cannot be used: the schema's column, and why. `None` is the record as a whole.
-pub(crate) type Bad = (Option<usize>, String);
-
 impl Parser {
-    /// Returns a parser for records with these columns, or the wanted column that is not among them.
-    pub(crate) fn new(
-        schema: &Schema,
-        columns: &[String],
-        format: Format,
-        trim: bool,
-        missing: &[String],
-    ) -> Result<Self, String> {
-        let mut targets = vec![Vec::new(); columns.len()];
-        for (position, field) in schema.fields.iter().enumerate() {
-            let Some(place) = columns.iter().position(|column| *column == field.name) else {
-                return Err(field.name.clone());
-            };
-            targets[place].push(position);
-        }
-        Ok(Self {
-            delimiter: if format == Format::Csv { b',' } else { b'\t' },
-            quotes: format == Format::Csv,
-            trim,
-            missing: missing.iter().map(|text| text.as_bytes().to_vec()).collect(),
-            schema: schema.clone(),
-            wanted: targets.iter().rposition(|targets| !targets.is_empty()).map_or(0, |last| last + 1),
-            targets,
-            scratch: Vec::new(),
-        })
-    }
-
-    /// Returns an empty batch of the schema.
-    pub(crate) fn empty(schema: &Schema, position: Position, rows: usize) -> Batch {
-        let column = |kind: &FieldKind| Column {
-            cells: match kind {
-                FieldKind::Float { width, .. } => Cells::Float(Vec::with_capacity(rows * width)),
-                FieldKind::Floats { .. } => Cells::Float(Vec::with_capacity(rows)),
-                FieldKind::Int { .. } => Cells::Int(Vec::with_capacity(rows)),
-                FieldKind::Bytes { .. } => Cells::Bytes(Bytes::default()),
-            },
-            offsets: kind.is_ragged().then(|| vec![0]),
-        };
-        Batch { rows: 0, columns: schema.fields.iter().map(|field| column(&field.kind)).collect(), position }
-    }
-
     /// Appends a record to the batch: all wanted columns, or none.
-    pub(crate) fn append(&mut self, record: &[u8], batch: &mut Batch) -> Result<(), Bad> {
-        let outcome = self.fields(record, batch);
+    pub(crate) fn append(
+        &mut self,
+        record: Record<'_>,
+        schema: &Schema,
+        batch: &mut Batch,
+    ) -> Result<(), Bad> {
+        if let Some(fault) = record.fault {
+            return Err((None, fault.to_owned()));
+        }
+        let outcome = match self {
+            Self::Text(parser) => parser.append(record.bytes, batch),
+            Self::Example(parser) => parser.append(record.bytes, batch),
+        };
         match outcome {
             Ok(()) => batch.rows += 1,
             Err(_) => {
-                for (column, field) in batch.columns.iter_mut().zip(&self.schema.fields) {
+                for (column, field) in batch.columns.iter_mut().zip(&schema.fields) {
                     truncate(column, &field.kind, batch.rows);
                 }
             }
         }
         outcome
     }
-
-    fn fields(&mut self, record: &[u8], batch: &mut Batch) -> Result<(), Bad> {
-        let quoted = self.quotes && memchr::memchr(b'"', record).is_some();
-        let (mut rest, mut field, mut more) = (record, 0, true);
-        while more {
-            let mut scratch = std::mem::take(&mut self.scratch);
-            let (value, tail) = if quoted && self.opens_quote(rest) {
-                unquote(rest, self.delimiter, &mut scratch)
-                    .map(|tail| (scratch.as_slice(), tail))
-                    .ok_or_else(|| {
-                        (
-                            None,
-                            "a quoted field has text after its closing quote, or no closing quote".to_owned(),
-                        )
-                    })?
-            } else {
-                match memchr::memchr(self.delimiter, rest) {
-                    Some(end) => (&rest[..end], Some(&rest[end + 1..])),
-                    None => (rest, None),
-                }
-            };
-            let value = if self.trim { value.trim_ascii() } else { value };
-            let stored = if field < self.targets.len() { self.store(field, value, batch) } else { Ok(()) };
-            self.scratch = scratch;
-            stored?;
-            field += 1;
-            more = tail.is_some();
-            rest = tail.unwrap_or_default();
-            if field == self.wanted && !quoted && more {
-                // Nothing after this is wanted: only the number of fields is checked.
-                field += 1 + memchr::memchr_iter(self.delimiter, rest).count();
-                more = false;
-            }
-        }
-        if field != self.targets.len() {
-            return Err((None, format!("a record must have {} columns, given {field}", self.targets.len())));
-        }
-        Ok(())
-    }
-
-    fn opens_quote(&self, rest: &[u8]) -> bool {
-        let rest = if self.trim { rest.trim_ascii_start() } else { rest };
-        rest.first() == Some(&b'"')
-    }
-
-    fn store(&self, field: usize, value: &[u8], batch: &mut Batch) -> Result<(), Bad> {
-        for &target in &self.targets[field] {
-            let missing = value.is_empty() || self.missing.iter().any(|text| text == value);
-            let column = &mut batch.columns[target];
-            store_cells(&mut column.cells, &self.schema.fields[target].kind, value, missing)
-                .map_err(|reason| (Some(target), reason))?;
-            if let Some(offsets) = &mut column.offsets {
-                offsets.push(column.cells.len() as u32);
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Appends what a field holds.
-fn store_cells(cells: &mut Cells, kind: &FieldKind, value: &[u8], missing: bool) -> Result<(), String> {
-    match (cells, kind) {
-        (Cells::Float(cells), FieldKind::Float { width, separator, default }) => {
-            let default = default.as_ref();
-            if missing {
-                let default = default.ok_or_else(|| "the value is missing and has no default".to_owned())?;
-                cells.extend_from_slice(default);
-                return Ok(());
+/// What TensorFlow 2.15 reads of TFRecord files and examples, recorded.
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use serde_json::Value;
+
+    use crate::cells::clear;
+    use crate::record::{Place, Record, RecordReader};
+    use crate::source::open_file;
+    use crate::*;
+
+    fn golden() -> Option<(PathBuf, Value)> {
+        let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/golden");
+        let folder = std::env::var("TRAINYARD_GOLDEN").unwrap_or_else(|_| default.into());
+        let folder = PathBuf::from(folder).join("tfrecord");
+        match std::fs::read_to_string(folder.join("expected.json")) {
+            Ok(text) => Some((folder, serde_json::from_str(&text).expect("expected.json is JSON"))),
+            Err(_) => {
+                println!("skipped: {} is not here", folder.display());
+                None
             }
-            let Some(separator) = separator else {
-                cells.push(float(value)?);
-                return Ok(());
-            };
-            let before = cells.len();
-            for part in value.split(|byte| byte == separator) {
-                cells.push(float(part)?);
-            }
-            match cells.len() - before {
-                given if given == *width => Ok(()),
-                given => Err(format!("{} must hold {width} numbers, given {given}", shown(value))),
-            }
         }
-        (Cells::Float(_) | Cells::Int(_) | Cells::Bytes(_), kind) if missing && kind.is_ragged() => Ok(()),
-        (Cells::Float(cells), FieldKind::Floats { separator }) => {
-            value.split(|byte| byte == separator).try_for_each(|part| {
-                cells.push(float(part)?);
-                Ok(())
-            })
-        }
-        (Cells::Int(cells), FieldKind::Int { separator: Some(separator), truncate }) => {
-            value.split(|byte| byte == separator).try_for_each(|part| {
-                cells.push(int(part, *truncate)?);
-                Ok(())
-            })
-        }
-        (Cells::Int(cells), FieldKind::Int { truncate, .. }) => {
-            cells.push(if missing { -1 } else { int(value, *truncate)? });
-            Ok(())
-        }
-        (Cells::Bytes(cells), FieldKind::Bytes { separator: Some(separator) }) => {
-            value.split(|byte| byte == separator).for_each(|part| cells.push(part));
-            Ok(())
-        }
-        (Cells::Bytes(cells), _) => {
-            cells.push(if missing { b"" } else { value });
-            Ok(())
-        }
-        _ => Ok(()),
     }
-}
 
-fn float(value: &[u8]) -> Result<f32, String> {
-    match fast_float2::parse::<f32, _>(value) {
-        Ok(number) if number.is_finite() => Ok(number),
-        Ok(_) => Err(format!("{} is not a finite number", shown(value))),
-        Err(_) => Err(format!("{} is not a number", shown(value))),
+    fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+        value[key].as_array().map_or(&[], Vec::as_slice)
     }
-}
 
-fn int(value: &[u8], truncate: bool) -> Result<i64, String> {
-    let whole = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-    match whole {
-        Some(number) => Ok(number),
-        None if truncate => float(value).map(|number| number as i64),
-        None => Err(format!("{} is not a whole number", shown(value))),
+    fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+        value[key].as_str().unwrap_or_default()
     }
-}
 
-/// A value for a message: quoted, escaped, cut.
-pub(crate) fn shown(value: &[u8]) -> String {
-    let cut = &value[..value.len().min(SHOWN_BYTES_MAX)];
-    format!("\"{}\"{}", cut.escape_ascii(), if cut.len() < value.len() { " …" } else { "" })
-}
+    /// Standard base64.
+    fn decode(text: &str) -> Vec<u8> {
+        const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let digit =
+            |byte: u8| DIGITS.iter().position(|digit| *digit == byte).expect("a digit of base64") as u32;
+        let quads = text.trim_end_matches('=').as_bytes().chunks(4).flat_map(|quad| {
+            let bits = quad.iter().fold(0, |bits, byte| bits << 6 | digit(*byte)) << (6 * (4 - quad.len()));
+            bits.to_be_bytes()[1..quad.len()].to_vec()
+        });
+        quads.collect()
+    }
 
-/// Reads a quoted field into `out` and returns what follows its delimiter: `Some(None)` at the end of the record,
-/// nothing where the quoting is broken.
-#[allow(clippy::option_option)]
-fn unquote<'a>(rest: &'a [u8], delimiter: u8, out: &mut Vec<u8>) -> Option<Option<&'a [u8]>> {
-    out.clear();
-    let mut rest = &rest.trim_ascii_start()[1..];
-    loop {
-        let end = memchr::memchr(b'"', rest)?;
-        out.extend_from_slice(&rest[..end]);
-        rest = &rest[end + 1..];
-        if rest.first() != Some(&b'"') {
-            break;
+    fn compression(case: &Value) -> Compression {
+        match text(case, "compression") {
+            "GZIP" => Compression::Gzip,
+            "ZLIB" => Compression::Zlib,
+            _ => Compression::None,
         }
-        out.push(b'"');
-        rest = &rest[1..];
     }
-    let rest = rest.trim_ascii_start();
-    match rest.first() {
-        None => Some(None),
-        Some(byte) if *byte == delimiter => Some(Some(&rest[1..])),
-        Some(_) => None,
-    }
-}
 
-/// Keeps the values of the first `rows` records.
-fn truncate(column: &mut Column, kind: &FieldKind, rows: usize) {
-    let values = match (&mut column.offsets, kind) {
-        (Some(offsets), _) => {
-            offsets.truncate(rows + 1);
-            offsets.last().map_or(0, |end| *end as usize)
-        }
-        (None, FieldKind::Float { width, .. }) => rows * width,
-        (None, _) => rows,
-    };
-    column.cells.truncate(values);
-}
-
-/// Splits a header into names.
-pub(crate) fn header(record: &[u8], format: Format, trim: bool) -> Vec<String> {
-    let delimiter = if format == Format::Csv { b',' } else { b'\t' };
-    let (mut names, mut rest, mut scratch) = (Vec::new(), Some(record), Vec::new());
-    while let Some(current) = rest {
-        let quoted = format == Format::Csv && current.trim_ascii_start().first() == Some(&b'"');
-        let unquoted = if quoted { unquote(current, delimiter, &mut scratch) } else { None };
-        let name = match unquoted {
-            Some(tail) => {
-                rest = tail;
-                scratch.as_slice()
-            }
-            None => {
-                let end = memchr::memchr(delimiter, current);
-                rest = end.map(|end| &current[end + 1..]);
-                &current[..end.unwrap_or(current.len())]
-            }
+    /// The records of a file up to the first that is at fault, and the fault.
+    fn records(path: PathBuf, compression: Compression) -> (Vec<Vec<u8>>, Option<String>) {
+        let mut reader = match RecordReader::open(&path, 0, Format::TfRecord, Some(compression)) {
+            Ok(reader) => reader,
+            Err(error) => return (Vec::new(), Some(error.to_string())),
         };
-        let name = String::from_utf8_lossy(name);
-        names.push(if trim { name.trim().to_owned() } else { name.into_owned() });
+        let mut records = Vec::new();
+        while reader.next(&path, true).expect("the file can be read") {
+            let record = reader.record(0);
+            if let Some(fault) = record.fault {
+                return (records, Some(fault.to_owned()));
+            }
+            records.push(record.bytes.to_vec());
+        }
+        (records, None)
     }
-    names
+
+    #[test]
+    fn golden_files_hold_the_records_that_tensorflow_reads() {
+        let Some((folder, expected)) = golden() else { return };
+        let files = list(&expected, "files");
+        for case in files {
+            let (read, fault) = records(folder.join(text(case, "file")), compression(case));
+            assert_eq!(
+                (read.len() as u64, fault),
+                (case["records_read"].as_u64().unwrap_or_default(), None),
+                "{case}"
+            );
+            for (read, expected) in read.iter().zip(list(case, "records")) {
+                assert_eq!(*read, decode(text(expected, "b64")), "{}", text(case, "file"));
+            }
+        }
+        assert!(files.len() >= 9, "only {} files", files.len());
+    }
+
+    /// TensorFlow ends without a word where a header or gzip's trailer is cut short; here that is a bad record, too.
+    const TOLD_HERE_ALONE: [&str; 5] = [
+        "corrupt_truncated_in_length.tfrecord",
+        "corrupt_truncated_in_length_crc.tfrecord",
+        "corrupt_trailing_garbage_3_bytes.tfrecord",
+        "corrupt_one_byte.tfrecord",
+        "corrupt_gzip_missing_trailer.tfrecord",
+    ];
+
+    #[test]
+    fn golden_damage_is_found_where_tensorflow_finds_it() {
+        let Some((folder, expected)) = golden() else { return };
+        let cases = list(&expected, "corrupt");
+        for case in cases {
+            let (name, compression) = (text(case, "file"), compression(case));
+            let (read, fault) = records(folder.join(name), compression);
+            let wanted: Vec<Vec<u8>> = list(case, "records_b64")
+                .iter()
+                .map(|record| decode(record.as_str().unwrap_or_default()))
+                .collect();
+            // How much of a compressed file is read before an error depends on buffers.
+            match compression {
+                Compression::None => assert_eq!(read, wanted, "{name}"),
+                _ => assert!(read.starts_with(&wanted) || wanted.starts_with(&read), "{name}"),
+            }
+            let told = !case["error_type"].is_null() || TOLD_HERE_ALONE.contains(&name);
+            assert_eq!(fault.is_some(), told, "{name}: {fault:?}");
+        }
+        assert!(cases.len() >= 28, "only {} cases", cases.len());
+    }
+
+    /// What a field of `parse_example`'s spec is here, besides which it must hold what a float without default would.
+    fn kinds(spec: &Value) -> Vec<FieldKind> {
+        let separator = Some(b'|');
+        let width = list(spec, "shape").iter().map(|size| size.as_u64().unwrap_or(1) as usize).product();
+        let default: Option<Vec<f32>> = match &spec["default"] {
+            Value::Null => None,
+            Value::Array(values) => {
+                Some(values.iter().map(|value| value.as_f64().unwrap_or_default() as f32).collect())
+            }
+            value => Some(vec![value.as_f64().unwrap_or_default() as f32]),
+        };
+        let floats = FieldKind::Float { width, separator, default };
+        match (text(spec, "kind"), text(spec, "dtype")) {
+            ("VarLen", "string") => vec![FieldKind::Bytes { separator }],
+            ("VarLen", "int64") => vec![FieldKind::Int { separator, truncate: false }],
+            ("VarLen", _) => vec![FieldKind::Floats { separator: b'|' }],
+            ("FixedLen", "string") => vec![FieldKind::BYTES],
+            ("FixedLen", "int64") if width == 1 => vec![FieldKind::INT, floats],
+            _ => vec![floats],
+        }
+    }
+
+    fn numbers(value: &Value, out: &mut Vec<f64>) {
+        match value {
+            Value::Array(values) => values.iter().for_each(|value| numbers(value, out)),
+            value => out.extend(value.as_f64()),
+        }
+    }
+
+    /// Reads the examples as one batch.
+    fn parse(examples: &[Value], schema: &Schema) -> Result<Batch, String> {
+        let options = Options {
+            files: vec!["/dev/null".into()],
+            format: Format::TfRecord,
+            compression: None,
+            columns: None,
+            trim: true,
+            missing: Vec::new(),
+            bad_rows: BadRows::Fail,
+            bad_rows_max: 0,
+            dead_letter: None,
+            batch_size: examples.len(),
+            shuffle_rows: 0,
+            epochs: Some(1),
+            sharding: Sharding::None,
+            shard_index: 0,
+            shard_count: 1,
+            seed: 0,
+            skip_batches: 0,
+        };
+        let (_, mut parser) = open_file(&options, schema, 0, None).map_err(|error| error.to_string())?;
+        let mut batch = Batch::default();
+        clear(&mut batch, schema, examples.len(), Position::default());
+        for example in examples {
+            let bytes = decode(example.as_str().unwrap_or_default());
+            let record = Record { bytes: &bytes, place: Place::default(), fault: None };
+            parser.append(record, schema, &mut batch).map_err(|(_, reason)| reason)?;
+        }
+        Ok(batch)
+    }
+
+    #[test]
+    fn golden_examples_are_parsed_as_parse_example_does() {
+        let Some((_, expected)) = golden() else { return };
+        let cases = list(&expected, "parse_example");
+        for case in cases {
+            let name = text(case, "name");
+            let mut schema = Schema::default();
+            for (key, spec) in case["spec"].as_object().expect("a spec") {
+                for kind in kinds(spec) {
+                    schema.want(key, kind);
+                }
+            }
+            let batch = parse(list(case, "serialized_b64"), &schema);
+            assert_eq!(batch.is_err(), !case["error_type"].is_null(), "{name}: {batch:?}");
+            let Ok(batch) = batch else { continue };
+            for (field, column) in schema.fields.iter().zip(&batch.columns) {
+                let output = &case["outputs"][&field.name];
+                let mut wanted = Vec::new();
+                numbers(&output["values"], &mut wanted);
+                match &column.cells {
+                    Cells::Float(cells) => assert_eq!(
+                        cells.iter().map(|cell| f64::from(*cell)).collect::<Vec<_>>(),
+                        wanted,
+                        "{name}"
+                    ),
+                    Cells::Int(cells) => {
+                        assert_eq!(
+                            cells.iter().map(|cell| *cell as f64).collect::<Vec<_>>(),
+                            wanted,
+                            "{name}"
+                        )
+                    }
+                    Cells::Bytes(cells) => {
+                        let wanted: Vec<_> = list(output, "values")
+                            .iter()
+                            .map(|value| value.as_str().unwrap_or_default().as_bytes())
+                            .collect();
+                        assert_eq!(
+                            (0..cells.len()).map(|place| cells.get(place)).collect::<Vec<_>>(),
+                            wanted,
+                            "{name}"
+                        );
+                    }
+                }
+                if column.offsets.is_some() {
+                    let rows =
+                        list(output, "indices").iter().map(|pair| pair[0].as_u64().unwrap_or_default());
+                    let held = column
+                        .rows(batch.rows)
+                        .enumerate()
+                        .flat_map(|(row, places)| places.map(move |_| row as u64));
+                    assert!(rows.eq(held), "{name}");
+                }
+            }
+        }
+        assert!(cases.len() >= 15, "only {} cases", cases.len());
+    }
 }

@@ -39,23 +39,24 @@ pub struct Prefetch<T, E> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> Prefetch<T, E> {
-    /// Starts to read. `map` prepares each batch, on the input's thread.
+    /// Starts to read. `map` prepares each batch, on the input's thread; the memory of the batch is used again.
     ///
     /// # Errors
     /// The system starts no thread.
     pub fn spawn(
-        dataset: Dataset,
+        mut dataset: Dataset,
         depth: usize,
-        mut map: impl FnMut(Batch) -> Result<T, E> + Send + 'static,
+        mut map: impl FnMut(&Batch) -> Result<T, E> + Send + 'static,
     ) -> std::io::Result<Self> {
         let (sender, queue) = mpsc::channel(depth.max(1));
         let work = move || {
-            for batch in dataset {
-                let item = match batch {
-                    Ok(batch) => {
-                        let position = batch.position;
-                        map(batch).map(|prepared| (position, prepared)).map_err(PrefetchError::Prepare)
+            let mut batch = Batch::default();
+            loop {
+                let item = match dataset.read(&mut batch) {
+                    Ok(true) => {
+                        map(&batch).map(|prepared| (batch.position, prepared)).map_err(PrefetchError::Prepare)
                     }
+                    Ok(false) => return,
                     Err(error) => Err(PrefetchError::Input(error)),
                 };
                 let last = item.is_err();

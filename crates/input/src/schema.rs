@@ -1,6 +1,10 @@
 //! The columns a job wants from each record.
 
 /// What a field of a record is parsed into.
+///
+/// A TFRecord's feature holds its values apart: a separator then only says that there may be several. A `float_list` or
+/// `int64_list` is taken for floats, an `int64_list` for integers (and a `float_list` where they are cut), a
+/// `bytes_list` or `int64_list` for texts. A feature that is absent, or holds no value, is missing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FieldKind {
     /// 32-bit floats. A missing field becomes `default`, or is a bad row when there is none.

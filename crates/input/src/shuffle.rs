@@ -3,20 +3,29 @@
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use crate::record::Record;
+use crate::record::{Place, Record};
 
-/// A buffer of at most `capacity` records. Records are swapped in and out, so their memory is used again.
+/// A buffer of at most `capacity` records. Each is copied in once and used where it stands; its memory is used again.
 #[derive(Debug)]
 pub(crate) struct Shuffle {
     capacity: usize,
-    records: Vec<Record>,
-    spare: Vec<Record>,
+    /// The first `held` are in the buffer, the one behind them was drawn last.
+    slots: Vec<Slot>,
+    held: usize,
     random: ChaCha8Rng,
+}
+
+/// A record of the buffer's own.
+#[derive(Debug, Default)]
+struct Slot {
+    bytes: Vec<u8>,
+    place: Place,
+    fault: Option<String>,
 }
 
 impl Shuffle {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { capacity, records: Vec::new(), spare: Vec::new(), random: ChaCha8Rng::seed_from_u64(0) }
+        Self { capacity, slots: Vec::new(), held: 0, random: ChaCha8Rng::seed_from_u64(0) }
     }
 
     /// Starts the order of a pass: it depends on seed, pass and shard alone.
@@ -25,25 +34,35 @@ impl Shuffle {
         self.random.set_stream(pass.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(shard));
     }
 
+    /// Returns whether records come in the order of the files: nothing needs to be held.
+    pub(crate) fn is_off(&self) -> bool {
+        self.capacity <= 1
+    }
+
     pub(crate) fn is_full(&self) -> bool {
-        self.records.len() >= self.capacity.max(1)
+        self.held >= self.capacity
     }
 
-    /// Takes `record` in and gives its caller other memory back.
-    pub(crate) fn put(&mut self, record: &mut Record) {
-        let spare = self.spare.pop().unwrap_or_default();
-        self.records.push(std::mem::replace(record, spare));
-    }
-
-    /// Draws a record into `out`; `false` when the buffer is empty.
-    pub(crate) fn draw(&mut self, out: &mut Record) -> bool {
-        if self.records.is_empty() {
-            return false;
+    /// Takes a record in.
+    pub(crate) fn put(&mut self, record: Record<'_>) {
+        if self.held == self.slots.len() {
+            self.slots.push(Slot::default());
         }
-        let last = self.records.len() - 1;
-        let drawn = if self.capacity <= 1 { last } else { self.random.random_range(0..=last) };
-        let record = self.records.swap_remove(drawn);
-        self.spare.push(std::mem::replace(out, record));
-        true
+        let slot = &mut self.slots[self.held];
+        slot.bytes.clear();
+        slot.bytes.extend_from_slice(record.bytes);
+        slot.place = record.place;
+        slot.fault = record.fault.map(str::to_owned);
+        self.held += 1;
+    }
+
+    /// Draws a record; nothing when the buffer is empty.
+    pub(crate) fn draw(&mut self) -> Option<Record<'_>> {
+        let last = self.held.checked_sub(1)?;
+        let drawn = self.random.random_range(0..=last);
+        self.slots.swap(drawn, last);
+        self.held = last;
+        let slot = &self.slots[last];
+        Some(Record { bytes: &slot.bytes, place: slot.place, fault: slot.fault.as_deref() })
     }
 }

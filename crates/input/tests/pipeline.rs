@@ -12,6 +12,7 @@ fn options(files: Vec<PathBuf>) -> Options {
     Options {
         files,
         format: Format::Csv,
+        compression: None,
         columns: None,
         trim: true,
         missing: vec!["?".into()],
@@ -236,7 +237,7 @@ fn prefetch_delivers_in_order_and_reports_failures() {
         std::iter::from_fn(|| prefetch.blocking_next()).map(|item| item.expect("a batch").1).collect();
     assert_eq!(read, [4, 4, 2]);
     let dataset = Dataset::open(options(files), schema()).expect("opens");
-    let broken = |batch: Batch| if batch.position.batch == 1 { panic!("on purpose") } else { Ok(()) };
+    let broken = |batch: &Batch| if batch.position.batch == 1 { panic!("on purpose") } else { Ok(()) };
     let mut prefetch = Prefetch::<(), String>::spawn(dataset, 2, broken).expect("a thread");
     assert!(matches!(prefetch.blocking_next(), Some(Ok(_))));
     assert!(matches!(prefetch.blocking_next(), Some(Err(PrefetchError::Panicked))));

@@ -59,7 +59,13 @@ pub fn input_options(
         format: match job.input.format {
             job::Format::Csv => input::Format::Csv,
             job::Format::Tsv => input::Format::Tsv,
+            job::Format::TfRecord => input::Format::TfRecord,
         },
+        compression: job.input.compression.map(|compression| match compression {
+            job::Compression::None => input::Compression::None,
+            job::Compression::Gzip => input::Compression::Gzip,
+            job::Compression::Zlib => input::Compression::Zlib,
+        }),
         columns: job.input.columns.clone(),
         trim: job.input.trim,
         missing: job.input.missing.clone(),

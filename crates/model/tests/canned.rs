@@ -96,6 +96,7 @@ fn batch(model: &Canned, rows: &str) -> Batch {
     let options = Options {
         files: vec![path],
         format: Format::Csv,
+        compression: None,
         columns: None,
         trim: true,
         missing: Vec::new(),

@@ -81,6 +81,7 @@ fn batch(model: &Canned, text: &str) -> Batch {
     let options = Options {
         files: vec![file],
         format: Format::Csv,
+        compression: None,
         columns: None,
         trim: true,
         missing: Vec::new(),

@@ -60,6 +60,21 @@ pub enum Format {
     Csv,
     /// Tab-separated, no quotes.
     Tsv,
+    /// `tf.train.Example` messages in TFRecord files.
+    #[serde(rename = "tfrecord")]
+    TfRecord,
+}
+
+/// How files are compressed as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// They are not.
+    None,
+    /// Gzip.
+    Gzip,
+    /// Zlib.
+    Zlib,
 }
 
 /// What to do with a record that cannot be read.
@@ -77,6 +92,8 @@ pub enum BadRows {
 pub struct InputConfig {
     /// Record format.
     pub format: Format,
+    /// How the files are compressed; absent = as the end of each file's name says.
+    pub compression: Option<Compression>,
     /// Column names of files without a header line; absent = the first line of each file names them.
     pub columns: Option<Vec<String>>,
     /// The label.

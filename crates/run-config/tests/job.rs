@@ -5,7 +5,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use trainyard_diagnostic::{Diagnostic, Place, render_all};
-use trainyard_run_config::{Deep, ExportFormat, FeatureKind, Job, Sharding, resolve_files};
+use trainyard_run_config::{
+    Compression, Deep, ExportFormat, FeatureKind, Format, Job, Sharding, resolve_files,
+};
 
 const CENSUS: &str = r#"
 model_dir = "runs/census"
@@ -96,6 +98,30 @@ fn the_example_of_the_design_loads() {
     let Some(Deep::Embedding(embedding)) = &job.features[1].deep else { panic!("{:?}", job.features[1]) };
     assert_eq!(embedding.dimension, 8);
     assert_eq!((job.model.n_classes, job.exporters[0].metric.as_str()), (2, "loss"));
+}
+
+#[test]
+fn the_tfrecord_job_of_the_page_of_configuration_loads() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks = page.split("```toml\n").skip(1).filter_map(|block| block.split("```").next());
+    let block = blocks.into_iter().find(|block| block.contains("format = \"tfrecord\"")).unwrap();
+    let rest = "[model]\nkind = \"dnn_classifier\"\nhidden_units = [8]\n[train]\nmax_steps = 5\n";
+    let job = parse(&format!("model_dir = \"runs/t\"\n{block}{rest}"), &[]).unwrap();
+    assert_eq!((job.input.format, job.input.compression), (Format::TfRecord, Some(Compression::Gzip)));
+    let FeatureKind::Numeric(numbers) = &job.features[1].kind else { panic!("{:?}", job.features[1]) };
+    assert_eq!((numbers.width, job.features[0].separator), (64, Some(b'|')));
+    let json = serde_json::to_value(&job.input).unwrap();
+    assert_eq!((json["format"].as_str(), json["compression"].as_str()), (Some("tfrecord"), Some("gzip")));
+}
+
+#[test]
+fn tfrecord_takes_no_keys_of_text() {
+    let with = |line: &str| format!("format = \"tfrecord\"\n{line}");
+    refused("format = \"csv\"", &with("columns = [\"age\"]"), &["E1006", "columns is for text"]);
+    refused("format = \"csv\"", &with("trim = true"), &["E1006", "trim is for text"]);
+    refused("format = \"csv\"", &with("compression = \"zip\""), &["E1101", "`gzip`"]);
+    assert_eq!(parse(CENSUS, &["input.format=tfrecord"]).unwrap().input.compression, None);
 }
 
 #[test]

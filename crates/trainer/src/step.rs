@@ -80,7 +80,7 @@ fn open_input<M: Model>(config: &Config, model: &Arc<M>, session: &Session) -> R
     info!(files = options.files.len(), batch_size, tasks, epochs = ?options.epochs, skipped_batches = shard.skip_batches, "{meaning}");
     let dataset = Dataset::open(options, model.schema().clone()).map_err(Diagnostic::from)?;
     let model = Arc::clone(model);
-    Prefetch::spawn(dataset, job.input.train.prefetch_batches, move |batch| model.features(&batch))
+    Prefetch::spawn(dataset, job.input.train.prefetch_batches, move |batch| model.features(batch))
         .map_err(|error| Diagnostic::error(Code::E9002, format!("the input thread cannot start: {error}")))
 }
 

@@ -2,15 +2,29 @@
 
 use trainyard_diagnostic::{Code, Section};
 
-use crate::{BadRows, Format, InputConfig, InputPart, LabelConfig, Sharding};
+use crate::{BadRows, Compression, Format, InputConfig, InputPart, LabelConfig, Sharding};
 
 /// Most records in a batch or a shuffle buffer.
 const ROWS_MAX: u64 = 100_000_000;
 
 pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
     let format = match section.node("format") {
-        Some(_) => section.choice("format", "input format", &[("csv", Format::Csv), ("tsv", Format::Tsv)]),
+        Some(_) => section.choice(
+            "format",
+            "input format",
+            &[("csv", Format::Csv), ("tsv", Format::Tsv), ("tfrecord", Format::TfRecord)],
+        ),
         None => Some(Format::Csv),
+    };
+    let compression = match section.node("compression") {
+        Some(_) => section
+            .choice(
+                "compression",
+                "compression",
+                &[("none", Compression::None), ("gzip", Compression::Gzip), ("zlib", Compression::Zlib)],
+            )
+            .map(Some),
+        None => Some(None),
     };
     let label = match section.section("label") {
         Some(label) => read_label(label),
@@ -35,8 +49,20 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
     if let Some(twice) = columns.as_ref().and_then(|columns| duplicate(columns)) {
         section.fail(Code::E1002, "columns", format!("columns must be unique, `{twice}` is given twice"));
     }
+    if format == Some(Format::TfRecord) {
+        for key in ["columns", "trim"].into_iter().filter(|key| section.node(key).is_some()) {
+            section.fail(
+                Code::E1006,
+                key,
+                format!(
+                    "{key} is for text: a TFRecord names its features and holds their values as they are"
+                ),
+            );
+        }
+    }
     let input = InputConfig {
         format: format?,
+        compression: compression?,
         columns,
         label: label?,
         weight_column: section.text("weight_column"),

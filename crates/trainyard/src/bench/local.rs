@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use trainyard_diagnostic::Diagnostic;
-use trainyard_input::Dataset;
+use trainyard_input::{Batch, Dataset};
 use trainyard_model::{Error, Model, Part, Shard, input_options};
 use trainyard_run_config::Job;
 use trainyard_variable::{Access, Read};
@@ -25,10 +25,9 @@ pub(super) fn input<M: Model>(
         let model = build(&job)?;
         let read = |ready: bool| -> Result<(f64, u64), Diagnostic> {
             let options = input_options(&job, Part::Train, Shard::WHOLE, None)?;
-            let dataset = Dataset::open(options, model.schema().clone())?;
-            let (began, mut records) = (Instant::now(), 0);
-            for batch in dataset {
-                let batch = batch?;
+            let mut dataset = Dataset::open(options, model.schema().clone())?;
+            let (began, mut records, mut batch) = (Instant::now(), 0, Batch::default());
+            while dataset.read(&mut batch)? {
                 records += batch.rows as u64;
                 if ready {
                     drop(model.features(&batch)?);

@@ -1,0 +1,91 @@
+//! Cells of a batch's columns: what a missing field leaves, and how a record that fails is taken back.
+
+use crate::{Batch, Bytes, Cells, Column, FieldKind, Position, Schema};
+
+/// Bytes of a bad value that are shown.
+const SHOWN_BYTES_MAX: usize = 256;
+
+/// A record that cannot be used: the schema's column, and why. `None` is the record as a whole.
+pub(crate) type Bad = (Option<usize>, String);
+
+/// Makes a batch empty, with columns as the schema has them and their memory kept. New columns have room for `rows`.
+pub(crate) fn clear(batch: &mut Batch, schema: &Schema, rows: usize, position: Position) {
+    (batch.rows, batch.position) = (0, position);
+    batch.columns.truncate(schema.fields.len());
+    for (place, field) in schema.fields.iter().enumerate() {
+        let kind = &field.kind;
+        match batch.columns.get_mut(place) {
+            Some(column) if column.offsets.is_some() == kind.is_ragged() && fits(&column.cells, kind) => {
+                if let Some(offsets) = &mut column.offsets {
+                    offsets.clear();
+                    offsets.push(0);
+                }
+                column.cells.truncate(0);
+            }
+            Some(column) => *column = empty(kind, rows),
+            None => batch.columns.push(empty(kind, rows)),
+        }
+    }
+}
+
+fn fits(cells: &Cells, kind: &FieldKind) -> bool {
+    matches!(
+        (cells, kind),
+        (Cells::Float(_), FieldKind::Float { .. } | FieldKind::Floats { .. })
+            | (Cells::Int(_), FieldKind::Int { .. })
+            | (Cells::Bytes(_), FieldKind::Bytes { .. })
+    )
+}
+
+fn empty(kind: &FieldKind, rows: usize) -> Column {
+    let cells = match kind {
+        FieldKind::Float { width, .. } => Cells::Float(Vec::with_capacity(rows * width)),
+        FieldKind::Floats { .. } => Cells::Float(Vec::with_capacity(rows)),
+        FieldKind::Int { .. } => Cells::Int(Vec::with_capacity(rows)),
+        FieldKind::Bytes { .. } => Cells::Bytes(Bytes::default()),
+    };
+    Column { cells, offsets: kind.is_ragged().then(|| vec![0]) }
+}
+
+/// Appends what a missing field stands for.
+pub(crate) fn missing_cells(column: &mut Column, kind: &FieldKind) -> Result<(), String> {
+    match (&mut column.cells, kind) {
+        (Cells::Float(cells), FieldKind::Float { default, .. }) => match default {
+            Some(default) => cells.extend_from_slice(default),
+            None => return Err("the value is missing and has no default".to_owned()),
+        },
+        (_, kind) if kind.is_ragged() => end_row(column),
+        (Cells::Int(cells), _) => cells.push(-1),
+        (Cells::Bytes(cells), _) => cells.push(b""),
+        (Cells::Float(_), _) => {}
+    }
+    Ok(())
+}
+
+/// Notes where the values of a row end.
+#[inline]
+pub(crate) fn end_row(column: &mut Column) {
+    if let Some(offsets) = &mut column.offsets {
+        // A batch's records are far fewer bytes than 2^32.
+        offsets.push(column.cells.len() as u32);
+    }
+}
+
+/// Keeps the values of the first `rows` records.
+pub(crate) fn truncate(column: &mut Column, kind: &FieldKind, rows: usize) {
+    let values = match (&mut column.offsets, kind) {
+        (Some(offsets), _) => {
+            offsets.truncate(rows + 1);
+            offsets.last().map_or(0, |end| *end as usize)
+        }
+        (None, FieldKind::Float { width, .. }) => rows * width,
+        (None, _) => rows,
+    };
+    column.cells.truncate(values);
+}
+
+/// A value for a message: quoted, escaped, cut.
+pub(crate) fn shown(value: &[u8]) -> String {
+    let cut = &value[..value.len().min(SHOWN_BYTES_MAX)];
+    format!("\"{}\"{}", cut.escape_ascii(), if cut.len() < value.len() { " …" } else { "" })
+}

@@ -1,0 +1,145 @@
+//! Compressed files (`compression_type` of `tf.data.TFRecordDataset`), and their content.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Read as _, Result};
+use std::path::Path;
+
+use flate2::{Decompress, FlushDecompress, Status};
+
+/// Compressed bytes read from a file at once.
+const READ_BYTES: usize = 1 << 18;
+/// Largest window of deflate, as a power of two.
+const WINDOW_BITS: u8 = 15;
+
+/// How a file is compressed as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// It is not.
+    None,
+    /// Gzip (RFC 1952), of one or more members.
+    Gzip,
+    /// Zlib (RFC 1950).
+    Zlib,
+}
+
+impl Compression {
+    /// Returns what the end of a file's name says: `.gz` and `.gzip`, `.zz` and `.zlib`, or nothing.
+    ///
+    /// ```
+    /// use trainyard_input::Compression;
+    ///
+    /// assert_eq!(Compression::of("part-0.tfrecord.gz".as_ref()), Compression::Gzip);
+    /// assert_eq!(Compression::of("part-0.tfrecord".as_ref()), Compression::None);
+    /// ```
+    pub fn of(file: &Path) -> Self {
+        match file.extension().and_then(|ending| ending.to_str()) {
+            Some("gz" | "gzip") => Self::Gzip,
+            Some("zz" | "zlib") => Self::Zlib,
+            _ => Self::None,
+        }
+    }
+}
+
+/// The bytes of a file, decompressed.
+#[derive(Debug)]
+pub(crate) struct Content {
+    file: File,
+    inflater: Option<Inflater>,
+}
+
+impl Content {
+    /// Opens a file. Nothing is read yet.
+    pub(crate) fn open(path: &Path, compression: Compression) -> Result<Self> {
+        let file = File::open(path)?;
+        let inflater = (compression != Compression::None).then(|| Inflater::new(compression));
+        Ok(Self { file, inflater })
+    }
+
+    /// Reads into `out`, which is not empty, and returns the number of bytes; 0 at the end of the content.
+    ///
+    /// Compressed content that is broken is [`ErrorKind::InvalidData`]; one that is cut short,
+    /// [`ErrorKind::UnexpectedEof`].
+    pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+        loop {
+            let read = match &mut self.inflater {
+                Some(inflater) => inflater.read(&mut self.file, out),
+                None => self.file.read(out),
+            };
+            match read {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+}
+
+/// Decompresses a file as it is read.
+#[derive(Debug)]
+struct Inflater {
+    compression: Compression,
+    state: Decompress,
+    input: Vec<u8>,
+    begin: usize,
+    end: usize,
+    /// Whether the last member has ended, and with it, if there is no more, the content.
+    complete: bool,
+}
+
+impl Inflater {
+    fn new(compression: Compression) -> Self {
+        Self {
+            compression,
+            state: Self::state(compression),
+            input: vec![0; READ_BYTES],
+            begin: 0,
+            end: 0,
+            complete: false,
+        }
+    }
+
+    fn state(compression: Compression) -> Decompress {
+        match compression {
+            Compression::Gzip => Decompress::new_gzip(WINDOW_BITS),
+            Compression::Zlib | Compression::None => Decompress::new(true),
+        }
+    }
+
+    fn read(&mut self, file: &mut File, out: &mut [u8]) -> Result<usize> {
+        let broken = |message: String| Error::new(ErrorKind::InvalidData, message);
+        let name = if self.compression == Compression::Gzip { "gzip" } else { "zlib" };
+        loop {
+            if self.begin == self.end {
+                (self.begin, self.end) = (0, file.read(&mut self.input)?);
+                if self.end == 0 && self.complete {
+                    return Ok(0);
+                }
+            }
+            if self.complete {
+                if self.compression != Compression::Gzip {
+                    return Err(broken(format!("bytes follow the end of the {name} content")));
+                }
+                (self.state, self.complete) = (Self::state(self.compression), false);
+            }
+            let (consumed, produced) = (self.state.total_in(), self.state.total_out());
+            let input = &self.input[self.begin..self.end];
+            let status = self
+                .state
+                .decompress(input, out, FlushDecompress::None)
+                .map_err(|error| broken(format!("the {name} content is broken: {error}")))?;
+            // Both are at most the lengths of the slices.
+            let consumed = (self.state.total_in() - consumed) as usize;
+            let produced = (self.state.total_out() - produced) as usize;
+            self.begin += consumed;
+            self.complete = status == Status::StreamEnd;
+            if produced > 0 {
+                return Ok(produced);
+            }
+            if !self.complete && self.end == 0 {
+                return Err(Error::new(ErrorKind::UnexpectedEof, format!("the {name} content is cut short")));
+            }
+            if !self.complete && consumed == 0 {
+                return Err(broken(format!("the {name} content is broken: it goes nowhere")));
+            }
+        }
+    }
+}

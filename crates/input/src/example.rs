@@ -1,0 +1,428 @@
+//! From a `tf.train.Example` to the wanted columns, without messages in between (`tf.io.parse_example`).
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use crate::cells::{Bad, end_row, missing_cells, truncate};
+use crate::wire::{Malformed, Value, Wire};
+use crate::{Batch, Cells, FieldKind, Schema};
+
+/// Features of a record whose place is remembered from the record before.
+const REMEMBERED_MAX: usize = 4096;
+
+/// Tags of bytes in fields 1, 2 and 3.
+const BYTES_1: u8 = 1 << 3 | 2;
+const BYTES_2: u8 = 2 << 3 | 2;
+const BYTES_3: u8 = 3 << 3 | 2;
+
+/// Where the features of a file go.
+#[derive(Debug)]
+pub(crate) struct ExampleParser {
+    schema: Schema,
+    missing: Vec<Vec<u8>>,
+    wanted: Vec<Wanted>,
+    by_name: HashMap<Vec<u8>, usize>,
+    /// Names of the last record's features, in order, and which are wanted: the next record's are mostly the same.
+    remembered: Vec<(Vec<u8>, Option<usize>)>,
+    /// Number of the record; 0 is before the first.
+    record: u64,
+    joined: Vec<u8>,
+    digits: String,
+}
+
+/// A feature that is wanted.
+#[derive(Debug)]
+struct Wanted {
+    /// Columns that want it.
+    columns: Vec<usize>,
+    /// The last record that held it.
+    seen: u64,
+}
+
+/// Why a record cannot be used.
+enum Flaw {
+    Malformed(Malformed),
+    Column(usize, String),
+}
+
+impl From<Malformed> for Flaw {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+impl ExampleParser {
+    /// Returns a parser for the features that the schema names.
+    pub(crate) fn new(schema: &Schema, missing: &[String]) -> Self {
+        let (mut wanted, mut by_name) = (Vec::<Wanted>::new(), HashMap::new());
+        for (column, field) in schema.fields.iter().enumerate() {
+            let place = *by_name.entry(field.name.as_bytes().to_vec()).or_insert(wanted.len());
+            match wanted.get_mut(place) {
+                Some(feature) => feature.columns.push(column),
+                None => wanted.push(Wanted { columns: vec![column], seen: 0 }),
+            }
+        }
+        Self {
+            schema: schema.clone(),
+            missing: missing.iter().map(|text| text.as_bytes().to_vec()).collect(),
+            wanted,
+            by_name,
+            remembered: Vec::new(),
+            record: 0,
+            joined: Vec::new(),
+            digits: String::new(),
+        }
+    }
+
+    /// Returns the names of the wanted features that no record held so far.
+    pub(crate) fn unseen(&self) -> impl Iterator<Item = &str> {
+        let unseen = self.wanted.iter().filter(|feature| feature.seen == 0);
+        unseen.map(|feature| self.schema.fields[feature.columns[0]].name.as_str())
+    }
+
+    /// Returns the names of the last record's features.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
+        self.remembered.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned())
+    }
+
+    /// Appends a record's wanted features to the batch, or part of them where it fails.
+    pub(crate) fn append(&mut self, record: &[u8], batch: &mut Batch) -> Result<(), Bad> {
+        self.record += 1;
+        let outcome = self.example(record, batch).and_then(|()| {
+            for feature in self.wanted.iter().filter(|feature| feature.seen != self.record) {
+                for &column in &feature.columns {
+                    missing_cells(&mut batch.columns[column], &self.schema.fields[column].kind)
+                        .map_err(|reason| Flaw::Column(column, reason))?;
+                }
+            }
+            Ok(())
+        });
+        outcome.map_err(|flaw| match flaw {
+            Flaw::Column(column, reason) => (Some(column), reason),
+            Flaw::Malformed(Malformed { at, expected }) => {
+                let found = match record.get(at) {
+                    Some(byte) => format!("byte {byte:#04x}"),
+                    None => "the end".to_owned(),
+                };
+                let length = record.len();
+                let message = format!(
+                    "the record is no tf.train.Example: expected {expected} at byte {at} of its {length}, found {found}"
+                );
+                (None, message)
+            }
+        })
+    }
+
+    /// `Example { Features features = 1; }`
+    fn example(&mut self, record: &[u8], batch: &mut Batch) -> Result<(), Flaw> {
+        let (mut example, mut nth) = (Wire::new(record), 0);
+        while let Some((number, value)) = example.next()? {
+            match (number, value) {
+                (1, Value::Bytes(features)) => self.features(features, &mut nth, batch)?,
+                (1, _) => return Err(example.malformed("a message `features` before this").into()),
+                _ => {}
+            }
+        }
+        self.remembered.truncate(nth);
+        Ok(())
+    }
+
+    /// `Features { map<string, Feature> feature = 1; }`
+    fn features(&mut self, mut features: Wire<'_>, nth: &mut usize, batch: &mut Batch) -> Result<(), Flaw> {
+        while !features.is_at_end() {
+            if let Some(length) = self.short(features, *nth, batch) {
+                features.pass(length);
+                *nth += 1;
+                continue;
+            }
+            match features.next()? {
+                Some((1, Value::Bytes(entry))) => {
+                    self.entry(entry, *nth, batch)?;
+                    *nth += 1;
+                }
+                Some((1, _)) => {
+                    return Err(features.malformed("an entry of the map `feature` before this").into());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the first of these features, if it is as nearly all are: below 128 bytes, key before value, one value,
+    /// of its column's type. Returns its length then; otherwise nothing has changed.
+    #[inline]
+    fn short(&mut self, features: Wire<'_>, nth: usize, batch: &mut Batch) -> Option<usize> {
+        let (record, Range { start, .. }) = features.place();
+        let (entry, _) = short_field(features.bytes(), BYTES_1)?;
+        let end = start + 2 + entry.len();
+        let (name, value) = short_field(entry, BYTES_1)?;
+        let feature = whole_field(value, BYTES_2)?;
+        let Some(place) = self.place(name, nth) else { return Some(end - start) };
+        let wanted = &mut self.wanted[place];
+        let &[target] = wanted.columns.as_slice() else { return None };
+        if wanted.seen == self.record {
+            return None;
+        }
+        let kind = *feature.first()?;
+        let value = whole_field(whole_field(feature, kind)?, BYTES_1)?;
+        match (kind, value, &mut batch.columns[target].cells, &self.schema.fields[target].kind) {
+            (BYTES_1, _, Cells::Bytes(cells), FieldKind::Bytes { separator: None }) => {
+                if self.missing.iter().any(|text| text == value) {
+                    return None;
+                }
+                // Each is the end of what it is in.
+                cells.push_part(record, end - value.len()..end);
+            }
+            (BYTES_2, &[a, b, c, d], Cells::Float(cells), FieldKind::Float { width: 1, .. }) => {
+                let number = f32::from_le_bytes([a, b, c, d]);
+                if !number.is_finite() {
+                    return None;
+                }
+                cells.push(number);
+            }
+            (BYTES_3, &[number @ ..0x80], Cells::Float(cells), FieldKind::Float { width: 1, .. }) => {
+                cells.push(f32::from(number));
+            }
+            (BYTES_3, &[number @ ..0x80], Cells::Int(cells), FieldKind::Int { separator: None, .. }) => {
+                cells.push(i64::from(number));
+            }
+            _ => return None,
+        }
+        wanted.seen = self.record;
+        Some(end - start)
+    }
+
+    /// An entry of the map: `{ string key = 1; Feature value = 2; }`. The last of those with one key counts.
+    fn entry(&mut self, entry: Wire<'_>, nth: usize, batch: &mut Batch) -> Result<(), Flaw> {
+        let (mut fields, mut key, mut feature, mut split) = (entry, [].as_slice(), None, false);
+        while let Some((number, value)) = fields.next()? {
+            match (number, value) {
+                (1, Value::Bytes(name)) => key = name.bytes(),
+                (2, Value::Bytes(value)) => split |= feature.replace(value).is_some(),
+                (1 | 2, _) => {
+                    return Err(fields.malformed("a text `key` or a message `value` before this").into());
+                }
+                _ => {}
+            }
+        }
+        let Some(place) = self.place(key, nth) else { return Ok(()) };
+        if !split {
+            return self.feature(place, feature.unwrap_or(Wire::new(&[])), batch);
+        }
+        // A message in parts is what its parts are end to end.
+        let (mut joined, mut parts) = (std::mem::take(&mut self.joined), entry);
+        joined.clear();
+        while let Some((number, value)) = parts.next()? {
+            if let (2, Value::Bytes(part)) = (number, value) {
+                joined.extend_from_slice(part.bytes());
+            }
+        }
+        let outcome = self.feature(place, Wire::new(&joined), batch);
+        self.joined = joined;
+        outcome.map_err(|flaw| match flaw {
+            // Places are those of the joined parts.
+            Flaw::Malformed(Malformed { expected, .. }) => entry.malformed(expected).into(),
+            flaw => flaw,
+        })
+    }
+
+    /// Returns which wanted feature has this name, which the `nth` feature of a record bears.
+    #[inline]
+    fn place(&mut self, name: &[u8], nth: usize) -> Option<usize> {
+        if let Some((known, place)) = self.remembered.get(nth)
+            && known == name
+        {
+            return *place;
+        }
+        let place = self.by_name.get(name).copied();
+        match self.remembered.get_mut(nth) {
+            Some((known, remembered)) => {
+                known.clear();
+                known.extend_from_slice(name);
+                *remembered = place;
+            }
+            None if nth < REMEMBERED_MAX => self.remembered.push((name.to_vec(), place)),
+            None => {}
+        }
+        place
+    }
+
+    /// `Feature { oneof kind { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }`
+    fn feature(&mut self, place: usize, feature: Wire<'_>, batch: &mut Batch) -> Result<(), Flaw> {
+        let again = self.wanted[place].seen == self.record;
+        self.wanted[place].seen = self.record;
+        for &target in &self.wanted[place].columns {
+            let (column, kind) = (&mut batch.columns[target], &self.schema.fields[target].kind);
+            if again {
+                truncate(column, kind, batch.rows);
+            }
+            let before = column.cells.len();
+            let (mut lists, held) = (feature, held(feature)?);
+            while let Some((number, value)) = lists.next()? {
+                match (number, value) {
+                    (1, Value::Bytes(list)) if held == 1 => texts(list, &mut column.cells, target)?,
+                    (2, Value::Bytes(list)) if held == 2 => floats(list, &mut column.cells, kind, target)?,
+                    (3, Value::Bytes(list)) if held == 3 => {
+                        ints(list, &mut column.cells, &mut self.digits)?;
+                    }
+                    // Setting another kind clears what was held before.
+                    (1..=3, _) => column.cells.truncate(before),
+                    _ => {}
+                }
+            }
+            let mut given = column.cells.len() - before;
+            if given == 1
+                && let Cells::Bytes(texts) = &mut column.cells
+                && self.missing.iter().any(|text| text == texts.get(before))
+            {
+                texts.truncate(before);
+                given = 0;
+            }
+            let outcome = match kind {
+                _ if given == 0 => missing_cells(column, kind),
+                FieldKind::Float { width, .. } => hold(*width, given),
+                kind if kind.is_ragged() => {
+                    end_row(column);
+                    Ok(())
+                }
+                _ => hold(1, given),
+            };
+            outcome.map_err(|reason| Flaw::Column(target, reason))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the bytes of the field that stands first, and what follows it, if its tag and a length below 128 do.
+#[inline]
+fn short_field(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    match bytes {
+        [first, length @ ..0x80, rest @ ..] if *first == tag => rest.split_at_checked(usize::from(*length)),
+        _ => None,
+    }
+}
+
+/// Returns the bytes of the only field.
+#[inline]
+fn whole_field(bytes: &[u8], tag: u8) -> Option<&[u8]> {
+    match short_field(bytes, tag)? {
+        (field, []) => Some(field),
+        _ => None,
+    }
+}
+
+/// Returns which kind of list a feature holds: the last that was set; 0 = none.
+#[inline]
+fn held(mut feature: Wire<'_>) -> Result<u64, Malformed> {
+    let mut held = 0;
+    while let Some((number, value)) = feature.next()? {
+        match (number, value) {
+            (1..=3, Value::Bytes(_)) => held = number,
+            (1..=3, _) => return Err(feature.malformed("a list of values before this")),
+            _ => {}
+        }
+    }
+    Ok(held)
+}
+
+fn hold(width: usize, given: usize) -> Result<(), String> {
+    match given == width {
+        true => Ok(()),
+        false => Err(format!(
+            "the feature must hold {width} value{}, given {given}",
+            if width == 1 { "" } else { "s" }
+        )),
+    }
+}
+
+fn mismatch(cells: &Cells, found: &str, target: usize) -> Flaw {
+    let wanted = match cells {
+        Cells::Float(_) => "a float_list or int64_list",
+        Cells::Int(_) => "an int64_list",
+        Cells::Bytes(_) => "a bytes_list or int64_list",
+    };
+    Flaw::Column(target, format!("the feature must be {wanted}, given a {found}"))
+}
+
+/// `BytesList { repeated bytes value = 1; }`
+#[inline]
+fn texts(mut list: Wire<'_>, cells: &mut Cells, target: usize) -> Result<(), Flaw> {
+    while let Some((number, value)) = list.next()? {
+        match (number, value, &mut *cells) {
+            (1, Value::Bytes(text), Cells::Bytes(out)) => {
+                let (record, place) = text.place();
+                out.push_part(record, place);
+            }
+            (1, Value::Bytes(_), cells) => return Err(mismatch(cells, "bytes_list", target)),
+            (1, ..) => return Err(list.malformed("a text before this").into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// `FloatList { repeated float value = 1 [packed = true]; }`; older writers do not pack.
+#[inline]
+fn floats(mut list: Wire<'_>, cells: &mut Cells, kind: &FieldKind, target: usize) -> Result<(), Flaw> {
+    let truncate = matches!(kind, FieldKind::Int { truncate: true, .. });
+    let mut push = |bytes: [u8; 4]| {
+        let number = f32::from_le_bytes(bytes);
+        if !number.is_finite() {
+            return Err(Flaw::Column(target, format!("{number} is not a finite number")));
+        }
+        match &mut *cells {
+            Cells::Float(out) => out.push(number),
+            Cells::Int(out) if truncate => out.push(number as i64),
+            cells => return Err(mismatch(cells, "float_list", target)),
+        }
+        Ok(())
+    };
+    while let Some((number, value)) = list.next()? {
+        match (number, value) {
+            (1, Value::Bytes(packed)) => {
+                let (numbers, rest) = packed.bytes().as_chunks();
+                if !rest.is_empty() {
+                    return Err(packed.malformed("packed floats, of 4 bytes each").into());
+                }
+                numbers.iter().try_for_each(|bytes| push(*bytes))?;
+            }
+            (1, Value::Fixed32(bytes)) => push(bytes)?,
+            (1, _) => return Err(list.malformed("a float before this").into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// `Int64List { repeated int64 value = 1 [packed = true]; }`; older writers do not pack.
+#[inline]
+fn ints(mut list: Wire<'_>, cells: &mut Cells, digits: &mut String) -> Result<(), Malformed> {
+    let mut push = |number: u64| {
+        let number = number as i64;
+        match &mut *cells {
+            Cells::Float(out) => out.push(number as f32),
+            Cells::Int(out) => out.push(number),
+            Cells::Bytes(out) => {
+                digits.clear();
+                // A String takes everything.
+                let _ = write!(digits, "{number}");
+                out.push(digits.as_bytes());
+            }
+        }
+    };
+    while let Some((number, value)) = list.next()? {
+        match (number, value) {
+            (1, Value::Bytes(mut packed)) => {
+                while !packed.is_at_end() {
+                    push(packed.varint()?);
+                }
+            }
+            (1, Value::Varint(number)) => push(number),
+            (1, _) => return Err(list.malformed("a whole number before this")),
+            _ => {}
+        }
+    }
+    Ok(())
+}

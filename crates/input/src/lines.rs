@@ -1,0 +1,93 @@
+//! Records of text: the bytes between line ends.
+
+use std::path::Path;
+
+use crate::block::Block;
+use crate::record::{Place, failed};
+use crate::{Compression, Error, Format};
+
+/// Longest record, in bytes.
+const RECORD_BYTES_MAX: usize = 16 << 20;
+
+/// Reads the records of one file.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    block: Block,
+    format: Format,
+    line: u64,
+    /// Bytes passed over since the record began, and its length.
+    passed: usize,
+    length: usize,
+}
+
+impl Lines {
+    /// Opens a file; a byte order mark at its front is passed over.
+    pub(crate) fn open(file: &Path, compression: Compression, format: Format) -> Result<Self, Error> {
+        let mut block = Block::open(file, compression).map_err(|error| failed(file, &error))?;
+        let marked = block.fill(3).map_err(|error| failed(file, &error))?;
+        if marked && block.bytes().starts_with(b"\xef\xbb\xbf") {
+            block.pass(3);
+        }
+        Ok(Self { block, format, line: 0, passed: 0, length: 0 })
+    }
+
+    /// Returns the record, without its line end.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.block.passed(self.passed)[..self.length]
+    }
+
+    /// Goes to the next record that is not empty; `false` at the end of the file.
+    pub(crate) fn next(&mut self, file: &Path, place: &mut Place) -> Result<bool, Error> {
+        loop {
+            (place.line, place.offset) = (self.line + 1, self.block.offset());
+            let record = self.end(file, place)?;
+            if record == 0 {
+                return Ok(false);
+            }
+            self.block.pass(record);
+            self.passed = record;
+            let bytes = self.block.passed(record);
+            let ends = bytes.iter().rev().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+            self.length = record - ends;
+            if self.length > 0 {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Returns the length of the next record with its line end, 0 at the end of the file, and counts its lines.
+    fn end(&mut self, file: &Path, place: &Place) -> Result<usize, Error> {
+        // What was looked at, the start of the record's last line, and the quotes before that.
+        let (mut seen, mut line, mut quotes) = (0, 0, 0);
+        loop {
+            let bytes = self.block.bytes();
+            match memchr::memchr(b'\n', &bytes[seen..]) {
+                Some(end) => {
+                    seen += end + 1;
+                    self.line += 1;
+                    if self.format == Format::Csv {
+                        quotes += memchr::memchr_iter(b'"', &bytes[line..seen]).count();
+                        line = seen;
+                    }
+                    // An odd number of quotes: the line end is part of a field.
+                    if quotes % 2 == 0 && seen <= RECORD_BYTES_MAX {
+                        return Ok(seen);
+                    }
+                }
+                None => {
+                    seen = bytes.len();
+                    if seen <= RECORD_BYTES_MAX && !self.block.more().map_err(|error| failed(file, &error))? {
+                        self.line += u64::from(seen > line);
+                        return Ok(seen);
+                    }
+                }
+            }
+            if seen > RECORD_BYTES_MAX {
+                let message =
+                    format!("the record at line {} is longer than {RECORD_BYTES_MAX} bytes", place.line);
+                return Err(Error::File { file: file.to_owned(), message });
+            }
+        }
+    }
+}

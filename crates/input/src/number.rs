@@ -1,0 +1,136 @@
+//! Numbers from their decimal text.
+
+use std::ops::Range;
+
+use crate::cells::shown;
+
+/// Digits that surely fit into 64 bits.
+const INT_DIGITS: usize = 18;
+
+/// Returns the whole number of at most [`INT_DIGITS`] digits, if `text` is one.
+#[inline]
+fn digits(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > INT_DIGITS {
+        return None;
+    }
+    let mut number = 0;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number * 10 + u64::from(digit);
+    }
+    Some(number)
+}
+
+/// Returns the whole number whose digits are the last `length` of 8 bytes, if they are digits; `length` is 1 to 8.
+///
+/// All digits are looked at, and pairs and fours of them joined, at once (D. Lemire, "Quickly parsing eight digits"):
+/// numbers of different lengths take the same way.
+#[inline]
+fn eight_digits(bytes: [u8; 8], length: usize) -> Option<u64> {
+    const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
+    const HIGH: u64 = 0xf0f0_f0f0_f0f0_f0f0;
+    // Zeros take the place of what follows the number, and stand before it.
+    let shift = 8 * (8 - length as u32);
+    let text = u64::from_le_bytes(bytes) << shift | ZEROS.unbounded_shr(64 - shift);
+    if text & HIGH != ZEROS || text.wrapping_add(0x0606_0606_0606_0606) & HIGH != ZEROS {
+        return None;
+    }
+    let ones = text - ZEROS;
+    let pairs = (ones.wrapping_mul(10)).wrapping_add(ones >> 8);
+    let fours = pairs & 0x0000_00ff_0000_00ff;
+    let others = (pairs >> 16) & 0x0000_00ff_0000_00ff;
+    let joined =
+        fours.wrapping_mul(100 + (1_000_000 << 32)).wrapping_add(others.wrapping_mul(1 + (10_000 << 32)));
+    Some(joined >> 32)
+}
+
+/// Returns the whole number of at most 8 digits at `place` of a record, if one is there.
+#[inline]
+fn short(record: &[u8], place: &Range<usize>) -> Option<u64> {
+    match record[place.start..].first_chunk() {
+        Some(bytes) if (1..=8).contains(&place.len()) => eight_digits(*bytes, place.len()),
+        _ => digits(&record[place.clone()]),
+    }
+}
+
+/// Returns the nearest float of the number at `place` of a record. It must be finite.
+#[inline]
+pub(crate) fn float_at(record: &[u8], place: Range<usize>) -> Result<f32, String> {
+    match short(record, &place) {
+        Some(number) => Ok(number as f32),
+        None => float(&record[place]),
+    }
+}
+
+/// Returns the whole number at `place` of a record; with `truncate`, a number with a fraction is cut to one.
+#[inline]
+pub(crate) fn int_at(record: &[u8], place: Range<usize>, truncate: bool) -> Result<i64, String> {
+    match short(record, &place) {
+        // Below 10^18.
+        Some(number) => Ok(number as i64),
+        None => int(&record[place], truncate),
+    }
+}
+
+/// Returns the nearest float of a number. It must be finite.
+#[inline(never)]
+pub(crate) fn float(text: &[u8]) -> Result<f32, String> {
+    match fast_float2::parse::<f32, _>(text) {
+        Ok(number) if number.is_finite() => Ok(number),
+        Ok(_) => Err(format!("{} is not a finite number", shown(text))),
+        Err(_) => Err(format!("{} is not a number", shown(text))),
+    }
+}
+
+/// Returns a whole number; with `truncate`, a number with a fraction is cut to one.
+#[inline(never)]
+pub(crate) fn int(text: &[u8], truncate: bool) -> Result<i64, String> {
+    let (negative, rest) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    if let Some(number) = digits(rest) {
+        return Ok(if negative { -(number as i64) } else { number as i64 });
+    }
+    match std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()) {
+        Some(number) => Ok(number),
+        None if truncate => float(text).map(|number| number as i64),
+        None => Err(format!("{} is not a whole number", shown(text))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn short_cuts_give_what_the_libraries_give(
+            text in "[-+]{0,1}[0-9]{0,20}([.][0-9]{0,3}){0,1}(e[0-9]){0,1}",
+            before in "[ -~]{0,3}",
+            after in "[ -~]{0,9}",
+        ) {
+            let whole = text.parse::<i64>().ok();
+            let near = fast_float2::parse::<f32, _>(&text).ok().filter(|number| number.is_finite());
+            let record = format!("{before}{text}{after}");
+            let place = before.len()..before.len() + text.len();
+            prop_assert_eq!(int(text.as_bytes(), false).ok(), whole);
+            prop_assert_eq!(int_at(record.as_bytes(), place.clone(), false).ok(), whole);
+            prop_assert_eq!(int(text.as_bytes(), true).ok(), whole.or(near.map(|number| number as i64)));
+            let bits = near.map(f32::to_bits);
+            prop_assert_eq!(float_at(record.as_bytes(), place).ok().map(f32::to_bits), bits);
+        }
+
+        #[test]
+        fn what_follows_eight_bytes_or_fewer_is_not_read(text in "[!-~]{1,8}", after in "[ -~]{8}") {
+            let record = format!("{text}{after}");
+            let number = if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None };
+            prop_assert_eq!(short(record.as_bytes(), &(0..text.len())), number);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Records of TFRecord files: a length, its checksum, as many bytes, their checksum
+//! (`tensorflow/core/lib/io/record_reader.cc`).
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::block::Block;
+use crate::record::{Place, failed};
+use crate::{Compression, Error};
+
+/// Bytes before a record: its length and the checksum of that, both little-endian.
+const HEADER_BYTES: usize = 12;
+/// Bytes after a record: its checksum.
+const FOOTER_BYTES: usize = 4;
+/// Longest record, in bytes.
+const RECORD_BYTES_MAX: u64 = 256 << 20;
+
+/// Returns the checksum that TFRecord files hold (`tensorflow::crc32c::MaskedCrc`): the CRC of data that holds CRCs
+/// would be weak, so it is turned around.
+pub(crate) fn masked_crc(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+/// Reads the records of one file.
+#[derive(Debug)]
+pub(crate) struct TfRecords {
+    block: Block,
+    records: u64,
+    /// Bytes passed over since the record's data began, and how many of them are data.
+    passed: usize,
+    length: usize,
+    fault: Option<String>,
+    /// Whether what follows cannot be found any more.
+    lost: bool,
+}
+
+impl TfRecords {
+    /// Opens a file.
+    pub(crate) fn open(file: &Path, compression: Compression) -> Result<Self, Error> {
+        let block = Block::open(file, compression).map_err(|error| failed(file, &error))?;
+        Ok(Self { block, records: 0, passed: 0, length: 0, fault: None, lost: false })
+    }
+
+    /// Returns the record's data.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.block.passed(self.passed)[..self.length]
+    }
+
+    /// Returns what is wrong with the record.
+    #[inline]
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
+    /// Goes to the next record, good or at fault; `false` at the end of the file. The data's checksum is left out
+    /// where the record is not `wanted`.
+    ///
+    /// # Errors
+    /// The system cannot read the file. What is wrong with its content is the record's fault.
+    pub(crate) fn next(&mut self, file: &Path, place: &mut Place, wanted: bool) -> Result<bool, Error> {
+        if self.lost {
+            return Ok(false);
+        }
+        self.fault = None;
+        (place.line, place.offset) = (self.records + 1, self.block.offset());
+        if !self.there(HEADER_BYTES, file)? {
+            let given = self.block.bytes().len();
+            if given == 0 && self.fault.is_none() {
+                return Ok(false);
+            }
+            return Ok(self.lose(given, || {
+                format!("the record is cut short: expected a header of {HEADER_BYTES} bytes, found {given}")
+            }));
+        }
+        self.records += 1;
+        let Some((header, _)) = self.block.bytes().split_first_chunk::<HEADER_BYTES>() else {
+            return Ok(false);
+        };
+        let [length @ .., c0, c1, c2, c3] = *header;
+        let (stated, computed) = (u32::from_le_bytes([c0, c1, c2, c3]), masked_crc(&length));
+        let length = u64::from_le_bytes(length);
+        if stated != computed {
+            return Ok(self.lose(HEADER_BYTES, || {
+                let what = if place.offset == 0 { " (is this a TFRecord file, compressed as the job says?)" } else { "" };
+                format!(
+                    "the checksum of the record's length is wrong{what}: expected {computed:#010x}, found {stated:#010x}"
+                )
+            }));
+        }
+        if length > RECORD_BYTES_MAX {
+            return Ok(self.lose(HEADER_BYTES, || {
+                format!("the record is too long: expected at most {RECORD_BYTES_MAX} bytes, found {length}")
+            }));
+        }
+        // It fits: it is below the limit.
+        let length = length as usize;
+        let whole = HEADER_BYTES + length + FOOTER_BYTES;
+        if !self.there(whole, file)? {
+            let given = self.block.bytes().len();
+            self.block.pass(HEADER_BYTES);
+            return Ok(self.lose(given - HEADER_BYTES, || {
+                format!(
+                    "the record is cut short: expected {length} bytes and a checksum of {FOOTER_BYTES}, found {}",
+                    given - HEADER_BYTES
+                )
+            }));
+        }
+        self.block.pass(whole);
+        (self.passed, self.length) = (length + FOOTER_BYTES, length);
+        if wanted
+            && let Some((data, footer)) = self.block.passed(self.passed).split_last_chunk::<FOOTER_BYTES>()
+        {
+            let (stated, computed) = (u32::from_le_bytes(*footer), masked_crc(data));
+            if stated != computed {
+                self.fault = Some(format!(
+                    "the checksum of the record's {length} bytes is wrong: expected {computed:#010x}, found {stated:#010x}"
+                ));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads until `count` bytes are there. Broken compression is noted as a fault: there are no more bytes then.
+    fn there(&mut self, count: usize, file: &Path) -> Result<bool, Error> {
+        match self.block.fill(count) {
+            Ok(there) => Ok(there),
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => {
+                self.fault = Some(error.to_string());
+                Ok(false)
+            }
+            Err(error) => Err(failed(file, &error)),
+        }
+    }
+
+    /// Makes what is left a record at fault, and the last one: `shown` bytes of it are its data.
+    fn lose(&mut self, shown: usize, reason: impl FnOnce() -> String) -> bool {
+        self.block.pass(shown);
+        (self.passed, self.length, self.lost) = (shown, shown, true);
+        let reason = self.fault.take().unwrap_or_else(reason);
+        self.fault = Some(format!("{reason}; the rest of the file is not read"));
+        true
+    }
+}
