@@ -12,8 +12,6 @@ mod dead_letter;
 mod delimiter;
 mod error;
 mod example;
-#[cfg(test)]
-mod golden;
 mod lines;
 mod number;
 mod options;

@@ -39,3 +39,242 @@ impl Parser {
         outcome
     }
 }
+
+/// What TensorFlow 2.15 reads of TFRecord files and examples, recorded.
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use serde_json::Value;
+
+    use crate::cells::clear;
+    use crate::record::{Place, Record, RecordReader};
+    use crate::source::open_file;
+    use crate::*;
+
+    fn golden() -> Option<(PathBuf, Value)> {
+        let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/golden");
+        let folder = std::env::var("TRAINYARD_GOLDEN").unwrap_or_else(|_| default.into());
+        let folder = PathBuf::from(folder).join("tfrecord");
+        match std::fs::read_to_string(folder.join("expected.json")) {
+            Ok(text) => Some((folder, serde_json::from_str(&text).expect("expected.json is JSON"))),
+            Err(_) => {
+                println!("skipped: {} is not here", folder.display());
+                None
+            }
+        }
+    }
+
+    fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+        value[key].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+        value[key].as_str().unwrap_or_default()
+    }
+
+    /// Standard base64.
+    fn decode(text: &str) -> Vec<u8> {
+        const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let digit =
+            |byte: u8| DIGITS.iter().position(|digit| *digit == byte).expect("a digit of base64") as u32;
+        let quads = text.trim_end_matches('=').as_bytes().chunks(4).flat_map(|quad| {
+            let bits = quad.iter().fold(0, |bits, byte| bits << 6 | digit(*byte)) << (6 * (4 - quad.len()));
+            bits.to_be_bytes()[1..quad.len()].to_vec()
+        });
+        quads.collect()
+    }
+
+    fn compression(case: &Value) -> Compression {
+        match text(case, "compression") {
+            "GZIP" => Compression::Gzip,
+            "ZLIB" => Compression::Zlib,
+            _ => Compression::None,
+        }
+    }
+
+    /// The records of a file up to the first that is at fault, and the fault.
+    fn records(path: PathBuf, compression: Compression) -> (Vec<Vec<u8>>, Option<String>) {
+        let mut reader = match RecordReader::open(&path, 0, Format::TfRecord, Some(compression)) {
+            Ok(reader) => reader,
+            Err(error) => return (Vec::new(), Some(error.to_string())),
+        };
+        let mut records = Vec::new();
+        while reader.next(&path, true).expect("the file can be read") {
+            let record = reader.record(0);
+            if let Some(fault) = record.fault {
+                return (records, Some(fault.to_owned()));
+            }
+            records.push(record.bytes.to_vec());
+        }
+        (records, None)
+    }
+
+    #[test]
+    fn golden_files_hold_the_records_that_tensorflow_reads() {
+        let Some((folder, expected)) = golden() else { return };
+        let files = list(&expected, "files");
+        for case in files {
+            let (read, fault) = records(folder.join(text(case, "file")), compression(case));
+            assert_eq!(
+                (read.len() as u64, fault),
+                (case["records_read"].as_u64().unwrap_or_default(), None),
+                "{case}"
+            );
+            for (read, expected) in read.iter().zip(list(case, "records")) {
+                assert_eq!(*read, decode(text(expected, "b64")), "{}", text(case, "file"));
+            }
+        }
+        assert!(files.len() >= 9, "only {} files", files.len());
+    }
+
+    /// TensorFlow ends without a word where a header or gzip's trailer is cut short; here that is a bad record, too.
+    const TOLD_HERE_ALONE: [&str; 5] = [
+        "corrupt_truncated_in_length.tfrecord",
+        "corrupt_truncated_in_length_crc.tfrecord",
+        "corrupt_trailing_garbage_3_bytes.tfrecord",
+        "corrupt_one_byte.tfrecord",
+        "corrupt_gzip_missing_trailer.tfrecord",
+    ];
+
+    #[test]
+    fn golden_damage_is_found_where_tensorflow_finds_it() {
+        let Some((folder, expected)) = golden() else { return };
+        let cases = list(&expected, "corrupt");
+        for case in cases {
+            let (name, compression) = (text(case, "file"), compression(case));
+            let (read, fault) = records(folder.join(name), compression);
+            let wanted: Vec<Vec<u8>> = list(case, "records_b64")
+                .iter()
+                .map(|record| decode(record.as_str().unwrap_or_default()))
+                .collect();
+            // How much of a compressed file is read before an error depends on buffers.
+            match compression {
+                Compression::None => assert_eq!(read, wanted, "{name}"),
+                _ => assert!(read.starts_with(&wanted) || wanted.starts_with(&read), "{name}"),
+            }
+            let told = !case["error_type"].is_null() || TOLD_HERE_ALONE.contains(&name);
+            assert_eq!(fault.is_some(), told, "{name}: {fault:?}");
+        }
+        assert!(cases.len() >= 28, "only {} cases", cases.len());
+    }
+
+    /// What a field of `parse_example`'s spec is here, besides which it must hold what a float without default would.
+    fn kinds(spec: &Value) -> Vec<FieldKind> {
+        let separator = Some(b'|');
+        let width = list(spec, "shape").iter().map(|size| size.as_u64().unwrap_or(1) as usize).product();
+        let default: Option<Vec<f32>> = match &spec["default"] {
+            Value::Null => None,
+            Value::Array(values) => {
+                Some(values.iter().map(|value| value.as_f64().unwrap_or_default() as f32).collect())
+            }
+            value => Some(vec![value.as_f64().unwrap_or_default() as f32]),
+        };
+        let floats = FieldKind::Float { width, separator, default };
+        match (text(spec, "kind"), text(spec, "dtype")) {
+            ("VarLen", "string") => vec![FieldKind::Bytes { separator }],
+            ("VarLen", "int64") => vec![FieldKind::Int { separator, truncate: false }],
+            ("VarLen", _) => vec![FieldKind::Floats { separator: b'|' }],
+            ("FixedLen", "string") => vec![FieldKind::BYTES],
+            ("FixedLen", "int64") if width == 1 => vec![FieldKind::INT, floats],
+            _ => vec![floats],
+        }
+    }
+
+    fn numbers(value: &Value, out: &mut Vec<f64>) {
+        match value {
+            Value::Array(values) => values.iter().for_each(|value| numbers(value, out)),
+            value => out.extend(value.as_f64()),
+        }
+    }
+
+    /// Reads the examples as one batch.
+    fn parse(examples: &[Value], schema: &Schema) -> Result<Batch, String> {
+        let options = Options {
+            files: vec!["/dev/null".into()],
+            format: Format::TfRecord,
+            compression: None,
+            columns: None,
+            trim: true,
+            missing: Vec::new(),
+            bad_rows: BadRows::Fail,
+            bad_rows_max: 0,
+            dead_letter: None,
+            batch_size: examples.len(),
+            shuffle_rows: 0,
+            epochs: Some(1),
+            sharding: Sharding::None,
+            shard_index: 0,
+            shard_count: 1,
+            seed: 0,
+            skip_batches: 0,
+        };
+        let (_, mut parser) = open_file(&options, schema, 0, None).map_err(|error| error.to_string())?;
+        let mut batch = Batch::default();
+        clear(&mut batch, schema, examples.len(), Position::default());
+        for example in examples {
+            let bytes = decode(example.as_str().unwrap_or_default());
+            let record = Record { bytes: &bytes, place: Place::default(), fault: None };
+            parser.append(record, schema, &mut batch).map_err(|(_, reason)| reason)?;
+        }
+        Ok(batch)
+    }
+
+    #[test]
+    fn golden_examples_are_parsed_as_parse_example_does() {
+        let Some((_, expected)) = golden() else { return };
+        let cases = list(&expected, "parse_example");
+        for case in cases {
+            let name = text(case, "name");
+            let mut schema = Schema::default();
+            for (key, spec) in case["spec"].as_object().expect("a spec") {
+                for kind in kinds(spec) {
+                    schema.want(key, kind);
+                }
+            }
+            let batch = parse(list(case, "serialized_b64"), &schema);
+            assert_eq!(batch.is_err(), !case["error_type"].is_null(), "{name}: {batch:?}");
+            let Ok(batch) = batch else { continue };
+            for (field, column) in schema.fields.iter().zip(&batch.columns) {
+                let output = &case["outputs"][&field.name];
+                let mut wanted = Vec::new();
+                numbers(&output["values"], &mut wanted);
+                match &column.cells {
+                    Cells::Float(cells) => assert_eq!(
+                        cells.iter().map(|cell| f64::from(*cell)).collect::<Vec<_>>(),
+                        wanted,
+                        "{name}"
+                    ),
+                    Cells::Int(cells) => {
+                        assert_eq!(
+                            cells.iter().map(|cell| *cell as f64).collect::<Vec<_>>(),
+                            wanted,
+                            "{name}"
+                        )
+                    }
+                    Cells::Bytes(cells) => {
+                        let wanted: Vec<_> = list(output, "values")
+                            .iter()
+                            .map(|value| value.as_str().unwrap_or_default().as_bytes())
+                            .collect();
+                        assert_eq!(
+                            (0..cells.len()).map(|place| cells.get(place)).collect::<Vec<_>>(),
+                            wanted,
+                            "{name}"
+                        );
+                    }
+                }
+                if column.offsets.is_some() {
+                    let rows =
+                        list(output, "indices").iter().map(|pair| pair[0].as_u64().unwrap_or_default());
+                    let held = column
+                        .rows(batch.rows)
+                        .enumerate()
+                        .flat_map(|(row, places)| places.map(move |_| row as u64));
+                    assert!(rows.eq(held), "{name}");
+                }
+            }
+        }
+        assert!(cases.len() >= 15, "only {} cases", cases.len());
+    }
+}
