@@ -1,5 +1,9 @@
 //! A gRPC channel with every limit set.
 
+use std::path::PathBuf;
+
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -11,8 +15,10 @@ use trainyard_protocol::limits;
 /// # Errors
 /// The address is not one.
 pub fn channel(task: Task, address: &str) -> Result<Channel, Diagnostic> {
-    let uri = if address.starts_with("unix:") { address.to_owned() } else { format!("http://{address}") };
-    let endpoint = Endpoint::from_shared(uri).map_err(|error| {
+    let path = address.strip_prefix("unix:").map(PathBuf::from);
+    // The name in the requests of a socket file's channel is for nobody to read.
+    let host = if path.is_some() { "localhost" } else { address };
+    let endpoint = Endpoint::from_shared(format!("http://{host}")).map_err(|error| {
         Diagnostic::error(Code::E1007, format!("address `{address}` of {task} cannot be used: {error}"))
     })?;
     let endpoint = endpoint
@@ -25,5 +31,16 @@ pub fn channel(task: Task, address: &str) -> Result<Channel, Diagnostic> {
         .http2_keep_alive_interval(limits::KEEPALIVE_INTERVAL)
         .keep_alive_timeout(limits::KEEPALIVE_TIMEOUT)
         .keep_alive_while_idle(true);
-    Ok(endpoint.connect_lazy())
+    Ok(match path {
+        None => endpoint.connect_lazy(),
+        Some(path) => endpoint.connect_with_connector_lazy(tower::service_fn(move |_| open(path.clone()))),
+    })
+}
+
+/// Connects to a socket file.
+async fn open(path: PathBuf) -> std::io::Result<TokioIo<UnixStream>> {
+    let stream = UnixStream::connect(path).await?;
+    // What the system gives a socket is room for a fraction of a message; the least it may give is enough to go on.
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, limits::SOCKET_BUFFER_BYTES);
+    Ok(TokioIo::new(stream))
 }

@@ -230,7 +230,8 @@ pub(crate) fn check_address(address: &str) -> Result<(), &'static str> {
 
 /// Checks the path of a socket file: a socket's name holds 107 bytes and no more (`sun_path` of `unix(7)`).
 fn check_path(path: &str) -> Result<(), &'static str> {
-    let odd = |character: char| character.is_whitespace() || character.is_control() || "\"'\\,".contains(character);
+    let odd =
+        |character: char| character.is_whitespace() || character.is_control() || "\"'\\,".contains(character);
     if !path.starts_with('/') || path.ends_with('/') || path.contains(odd) {
         Err("must name an absolute path behind unix:, as in unix:/run/trainyard/ps-0.sock")
     } else if path.len() > 107 {
@@ -246,7 +247,14 @@ mod tests {
 
     #[test]
     fn addresses_are_host_and_port() {
-        for good in ["unix:/run/trainyard/ps-0.sock", "a:1", "10.0.0.4:2222", "[::1]:0", "[fe80::1%eth0]:65535", "h\u{f4}te-1.example:2"] {
+        for good in [
+            "unix:/run/trainyard/ps-0.sock",
+            "a:1",
+            "10.0.0.4:2222",
+            "[::1]:0",
+            "[fe80::1%eth0]:65535",
+            "h\u{f4}te-1.example:2",
+        ] {
             assert_eq!(check_address(good), Ok(()), "{good}");
         }
         for (bad, rule) in [

@@ -9,6 +9,9 @@ use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::server::bind;
 
+/// Bytes on their way out through a socket file.
+const SEND_BUFFER_BYTES: usize = 2 << 20;
+
 /// A connection, however it came.
 pub(crate) type Stream = Either<TcpStream, UnixStream>;
 
@@ -78,6 +81,8 @@ impl Listener {
             }
             Self::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
+                // What the system gives a socket is room for a fraction of a message; it may give no more.
+                let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
                 Ok((Either::Right(stream), "a process of this host".to_owned()))
             }
         }

@@ -155,10 +155,9 @@ mod tests {
         let limits =
             ServerLimits { first_bytes_timeout: Duration::from_millis(50), ..ServerLimits::default() };
         let (readiness, end) = (Readiness::default(), stop.clone());
-        let server =
-            tokio::spawn(
-                async move { serve(Listener::Tcp(listener), Routes::default(), &[], &readiness, limits, end).await },
-            );
+        let server = tokio::spawn(async move {
+            serve(Listener::Tcp(listener), Routes::default(), &[], &readiness, limits, end).await
+        });
         let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
         let read = tokio::time::timeout(Duration::from_secs(10), silent.read(&mut [0; 16])).await;
         assert!(matches!(read, Ok(Ok(0) | Err(_))), "the connection stays open: {read:?}");

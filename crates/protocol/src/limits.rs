@@ -21,6 +21,8 @@ pub const PEER_TEXT_BYTES_MAX: usize = 256;
 pub const WINDOW_BYTES: u32 = 8 << 20;
 /// Largest HTTP/2 frame, in bytes.
 pub const FRAME_BYTES: u32 = 1 << 20;
+/// Bytes on their way through a socket file, each way. Ports have buffers that grow by themselves.
+pub const SOCKET_BUFFER_BYTES: usize = 2 << 20;
 /// Idle time after which a connection is pinged.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Time after which a ping without answer ends the connection.

@@ -1,7 +1,6 @@
 //! `trainyard bench`: how fast the pieces of training are on this machine.
 
 mod figures;
-mod folder;
 mod load;
 mod local;
 mod plane;

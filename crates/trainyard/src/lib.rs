@@ -15,6 +15,7 @@ mod bench;
 mod check;
 mod command;
 mod datagen;
+mod folder;
 mod import_tf;
 mod inspect;
 mod one_shot;

@@ -14,16 +14,21 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::Job;
 
 use crate::command::Up;
+use crate::folder::Folder;
 use crate::output::{print, table};
+pub(crate) use child::RUNTIME_THREADS;
 pub(crate) use supervisor::Supervisor;
 
 /// Ports are taken below the range from which the system gives its own.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
+/// Bytes of a folder's name that leave a socket's room for its own.
+const SOCKET_FOLDER_BYTES_MAX: usize = 90;
+
 /// Starts a cluster, and returns the exit code of its job.
 pub(crate) fn up(arguments: &Up) -> Result<u8, Vec<Diagnostic>> {
     let job = arguments.job.load()?;
-    let cluster = resolve(&arguments.cluster)?;
+    let (cluster, _sockets) = resolve(&arguments.cluster)?;
     let one = |problem: Diagnostic| vec![problem];
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -32,9 +37,11 @@ pub(crate) fn up(arguments: &Up) -> Result<u8, Vec<Diagnostic>> {
     runtime.block_on(supervise(arguments, &job, cluster)).map_err(one)
 }
 
-/// Reads a cluster file, or makes a cluster of this machine.
-pub(crate) fn resolve(text: &str) -> Result<ClusterSpec, Vec<Diagnostic>> {
-    let Some(counts) = LocalCounts::parse(text) else { return ClusterSpec::load(Path::new(text)) };
+/// Reads a cluster file, or makes a cluster of this machine, and the folder of its sockets.
+pub(crate) fn resolve(text: &str) -> Result<(ClusterSpec, Option<Folder>), Vec<Diagnostic>> {
+    let Some(counts) = LocalCounts::parse(text) else {
+        return ClusterSpec::load(Path::new(text)).map(|cluster| (cluster, None));
+    };
     let counts = counts.map_err(|problem| vec![problem])?;
     let ports = free_ports(2 * counts.ports() + counts.evaluators).ok_or_else(|| {
         vec![
@@ -46,7 +53,16 @@ pub(crate) fn resolve(text: &str) -> Result<ClusterSpec, Vec<Diagnostic>> {
     let tasks: Vec<Task> = cluster.tasks.keys().copied().chain(evaluators).collect();
     let admin = tasks.into_iter().zip(&ports[counts.ports()..]);
     cluster.admin = admin.map(|(task, port)| (task, format!("127.0.0.1:{port}"))).collect();
-    Ok(cluster)
+    // What the servers send and get is most of what there is to send: it needs no network. A folder whose name is too
+    // long for a socket's leaves them at their ports.
+    let sockets =
+        Folder::new().ok().filter(|folder| folder.path().as_os_str().len() < SOCKET_FOLDER_BYTES_MAX);
+    if let Some(folder) = &sockets {
+        for (task, address) in cluster.tasks.iter_mut().filter(|(task, _)| task.role == Role::Ps) {
+            *address = format!("unix:{}", folder.path().join(format!("ps-{}.sock", task.index)).display());
+        }
+    }
+    Ok((cluster, sockets))
 }
 
 /// Finds ports that nobody listens at. They are held together while they are looked for, so that none comes twice.
@@ -68,10 +84,14 @@ pub(crate) fn tasks(cluster: &ClusterSpec, job: &Job) -> Vec<Task> {
     of(Role::Ps).chain(of(Role::Chief)).chain(of(Role::Worker)).chain(evaluators).collect()
 }
 
-/// Threads for the steps of each of so many tasks on this machine, if the job leaves it open: they share the cores.
+/// Threads for the steps of each of so many tasks on this machine, if the job leaves it open.
 pub(crate) fn threads(job: &Job, tasks: usize) -> Option<usize> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    (job.run.intra_op_parallelism_threads == 0).then(|| (cores / tasks.max(1)).max(1))
+    (job.run.intra_op_parallelism_threads == 0).then(|| share_of_cores(tasks))
+}
+
+/// The cores of this machine that each of so many tasks has to itself, at least 1.
+pub(crate) fn share_of_cores(tasks: usize) -> usize {
+    (std::thread::available_parallelism().map_or(1, usize::from) / tasks.max(1)).max(1)
 }
 
 async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8, Diagnostic> {

@@ -85,7 +85,6 @@ fn broken(what: &str, error: impl std::fmt::Display) -> Diagnostic {
 pub(super) fn run(order: &str) -> Result<(), Diagnostic> {
     let order: Order = serde_json::from_str(order).map_err(|error| broken("was given no order", error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| broken("has no runtime", error))?;

@@ -1,7 +1,6 @@
 //! `trainyard bench ps`: the parameter plane alone, real servers and workers, each a process of this machine.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,14 +14,15 @@ use trainyard_parameter_store::Identity;
 use trainyard_trainer::into_diagnostic;
 use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, VariableSpec};
 
-use super::folder::Folder;
 use super::load::{Loaded, Order};
 use super::row_law::RowLaw;
 use super::slow_link::SlowLink;
 use super::traffic::Traffic;
 use super::usage;
 use crate::command::{BenchPs, Format};
+use crate::folder::Folder;
 use crate::output::print;
+use crate::up::{RUNTIME_THREADS, free_ports, share_of_cores};
 
 /// Longest wait for a parameter server to start.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -62,8 +62,9 @@ pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
         RowLaw::new(arguments.table_rows, arguments.zipf)?;
     }
     let folder = Folder::new()?;
-    let addresses = write_files(folder.path(), arguments.ps)?;
+    let addresses = write_files(folder.path(), arguments.ps, arguments.unix_sockets)?;
     let program = std::env::current_exe().map_err(|error| broken("find its own program", error))?;
+    let threads = runtime_threads(arguments);
     let mut servers = Processes(Vec::new());
     for index in 0..arguments.ps {
         let child = Command::new(&program)
@@ -71,6 +72,7 @@ pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
             .arg(folder.path().join("job.toml"))
             .arg("--cluster")
             .arg(folder.path().join("cluster.toml"))
+            .env(RUNTIME_THREADS, &threads)
             .stdin(Stdio::null())
             .spawn();
         servers.0.push(child.map_err(|error| broken("start a server", error))?);
@@ -133,17 +135,23 @@ fn variables(arguments: &BenchPs) -> Vec<VariableSpec> {
     dense.into_iter().chain(tables).collect()
 }
 
+/// Threads of each process's runtime: the processes share the cores, as those of `trainyard up` do.
+fn runtime_threads(arguments: &BenchPs) -> String {
+    let processes = arguments.ps + arguments.workers.div_ceil(arguments.workers_per_process);
+    share_of_cores(processes).to_string()
+}
+
 /// Writes a job and a cluster for the servers, and returns their addresses.
-fn write_files(folder: &Path, servers: usize) -> Result<Vec<String>, Diagnostic> {
-    let held = (0..=servers).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>();
-    let held = held.map_err(|error| broken("find free ports", error))?;
-    let mut addresses = held
-        .iter()
-        .map(|listener| listener.local_addr().map(|address| address.to_string()))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| broken("find free ports", error))?;
-    drop(held);
+fn write_files(folder: &Path, servers: usize, sockets: bool) -> Result<Vec<String>, Diagnostic> {
+    // Not from the range of which the system gives the servers' own admin ports.
+    let ports =
+        free_ports(servers + 1).ok_or_else(|| broken("find free ports", "this machine has too few"))?;
+    let mut addresses: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
     let chief = addresses.pop().unwrap_or_default();
+    if sockets {
+        let path = |index: usize| format!("unix:{}", folder.join(format!("ps-{index}.sock")).display());
+        addresses = (0..servers).map(path).collect();
+    }
     let job = format!(
         "model_dir = {:?}\n[input]\nlabel = {{ column = \"y\" }}\ntrain = {{ files = [\"none\"], epochs = 1 }}\n\
          [model]\nkind = \"baseline_regressor\"\n",
@@ -218,6 +226,7 @@ fn run_workers(
             .map_err(|error| broken("give orders", error))?;
         let mut child = Command::new(program)
             .args(["bench-load", &order])
+            .env(RUNTIME_THREADS, runtime_threads(arguments))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -110,6 +110,7 @@ fn load(arguments: &BenchScale, workers: usize) -> BenchPs {
         workers_per_process: arguments.workers_per_process,
         compute_ms: arguments.compute_ms,
         pipeline_depth: 0,
+        unix_sockets: false,
         payload: trainyard_run_config::PayloadType::Float32,
         zipf: None,
         slow_ps_ms: None,

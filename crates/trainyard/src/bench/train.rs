@@ -11,10 +11,10 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::Job;
 
 use super::figures::{Figures, Observed, Snapshot};
-use super::folder::Folder;
 use super::samples::Samples;
 use super::usage;
 use crate::command::{BenchTrain, Format, JobArguments};
+use crate::folder::Folder;
 use crate::output::print;
 use crate::up::{Supervisor, free_ports, resolve, tasks, threads};
 
@@ -54,7 +54,10 @@ struct Cluster {
 pub(super) fn bench(arguments: &BenchTrain) -> Result<(), Vec<Diagnostic>> {
     let mut job = Job::load(&arguments.job, &arguments.set)?;
     let (set, changed) = endless(&job);
-    let spec = if arguments.cluster == "none" { None } else { Some(training_cluster(&arguments.cluster)?) };
+    let (spec, _sockets) = match arguments.cluster.as_str() {
+        "none" => (None, None),
+        text => training_cluster(text).map(|(spec, sockets)| (Some(spec), sockets))?,
+    };
     let one = |problem: Diagnostic| vec![problem];
     let folder = Folder::new().map_err(one)?;
     job.model_dir = folder.path().join("model");
@@ -94,12 +97,12 @@ pub(super) fn bench(arguments: &BenchTrain) -> Result<(), Vec<Diagnostic>> {
 }
 
 /// Returns the cluster to train on, without evaluators.
-fn training_cluster(text: &str) -> Result<ClusterSpec, Vec<Diagnostic>> {
-    let mut cluster = resolve(text)?;
+fn training_cluster(text: &str) -> Result<(ClusterSpec, Option<Folder>), Vec<Diagnostic>> {
+    let (mut cluster, sockets) = resolve(text)?;
     cluster.evaluators = 0;
     cluster.admin.retain(|task, _| task.role != Role::Evaluator);
     match cluster.tasks.keys().find(|task| !cluster.admin.contains_key(task)) {
-        None => Ok(cluster),
+        None => Ok((cluster, sockets)),
         Some(task) => {
             let message =
                 format!("cluster file {text} has no admin address of {task}, which is asked for its metrics");

@@ -97,6 +97,9 @@ pub(crate) struct BenchPs {
     /// Draws rows by Zipf's law with this exponent, 0 to 10, instead of all alike.
     #[arg(long, value_name = "S", value_parser = exponent)]
     pub(crate) zipf: Option<f64>,
+    /// Lets the servers listen at socket files (`unix:` addresses) instead of ports.
+    #[arg(long, conflicts_with = "slow_ps_ms")]
+    pub(crate) unix_sockets: bool,
     /// Puts the last server behind a link that takes so much longer, each way.
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub(crate) slow_ps_ms: Option<f64>,

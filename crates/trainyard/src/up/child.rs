@@ -16,6 +16,8 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use super::sibling;
 use crate::command::JobArguments;
 
+/// Where a tokio runtime reads the number of its threads.
+pub(crate) const RUNTIME_THREADS: &str = "TOKIO_WORKER_THREADS";
 /// Wait before a restart; doubled for each that follows soon.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Longest wait before a restart.
@@ -37,6 +39,7 @@ pub(super) struct Launch {
     arguments: Vec<OsString>,
     cluster: PathBuf,
     report: PathBuf,
+    runtime_threads: usize,
     starts: RefCell<BTreeMap<Task, (Instant, u32)>>,
 }
 
@@ -45,6 +48,7 @@ impl Launch {
     pub(super) fn new(
         job: &JobArguments,
         threads: Option<usize>,
+        runtime_threads: usize,
         cluster: &Path,
         report: &Path,
     ) -> Result<Self, Diagnostic> {
@@ -68,7 +72,15 @@ impl Launch {
             arguments.extend(["--log-format".into(), "json".into()]);
         }
         let (cluster, report) = (cluster.to_owned(), report.to_owned());
-        Ok(Self { program, job: job.job.clone(), arguments, cluster, report, starts: RefCell::default() })
+        Ok(Self {
+            program,
+            job: job.job.clone(),
+            arguments,
+            cluster,
+            report,
+            runtime_threads,
+            starts: RefCell::default(),
+        })
     }
 
     /// Where the chief writes its report.
@@ -110,6 +122,10 @@ impl Launch {
             .args(["--index", &task.index.to_string()]);
         if task.role == Role::Chief {
             command.arg("--report").arg(&self.report);
+        }
+        // Runtimes that each have a thread a core hand their work from core to core, and its memory with it.
+        if std::env::var_os(RUNTIME_THREADS).is_none() {
+            command.env(RUNTIME_THREADS, self.runtime_threads.to_string());
         }
         self.spawn(task, command, Stdio::piped())
     }

@@ -10,6 +10,7 @@ use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use super::child::{Child, Launch};
+use super::share_of_cores;
 use crate::command::JobArguments;
 
 /// Longest time for the other tasks to end after the chief has.
@@ -56,7 +57,7 @@ impl Supervisor {
         std::fs::write(&cluster_file, cluster.to_toml()).map_err(|error| written(&cluster_file, error))?;
         let report_file = folder.join("chief-report.json");
         let _ = std::fs::remove_file(&report_file);
-        let launch = Launch::new(job, threads, &cluster_file, &report_file)?;
+        let launch = Launch::new(job, threads, share_of_cores(tasks.len()), &cluster_file, &report_file)?;
         let mut children = BTreeMap::new();
         for task in tasks {
             children.insert(*task, launch.start(*task)?);
@@ -69,7 +70,7 @@ impl Supervisor {
     /// # Errors
     /// The process cannot be started.
     pub(crate) fn start_alone(job: &JobArguments, admin: &str) -> Result<Self, Diagnostic> {
-        let launch = Launch::new(job, None, Path::new(""), Path::new(""))?;
+        let launch = Launch::new(job, None, share_of_cores(1), Path::new(""), Path::new(""))?;
         let task = Task { role: Role::Chief, index: 0 };
         let children = [(task, launch.start_alone(task, admin)?)].into();
         Ok(Self { launch, children, exits: BTreeMap::new() })

@@ -6,15 +6,15 @@ use trainyard_diagnostic::{Code, Diagnostic};
 
 /// A folder that is removed with everything in it.
 #[derive(Debug)]
-pub(super) struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     /// Makes the folder, of this process alone.
     ///
     /// # Errors
     /// It cannot be made, or is there already.
-    pub(super) fn new() -> Result<Self, Diagnostic> {
-        let name = format!("trainyard-bench-{}", uuid::Uuid::new_v4().simple());
+    pub(crate) fn new() -> Result<Self, Diagnostic> {
+        let name = format!("trainyard-{}", uuid::Uuid::new_v4().simple());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path).map_err(|error| {
             let message = format!("the temporary folder {} cannot be made: {error}", path.display());
@@ -23,7 +23,7 @@ impl Folder {
         Ok(Self(path))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
