@@ -1,20 +1,40 @@
 //! Writing a checkpoint: each server its own file, then the chief the manifest, then one rename.
 
-use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::durable::{flush_folder, rename, write_and_flush};
 use crate::model_dir::{MANIFEST, list, step_folder, write_state_file};
 use crate::{Checkpoint, Dtype, Error, Manifest, PositionRecord, ShardRecord, TableView, TensorRecord};
 
-/// Bytes collected before a write.
-const WRITE_BYTES: usize = 1 << 20;
+/// The values and slots of a slice.
+pub trait SliceSource {
+    /// Gives all rows, in order, some at a time: `each` takes their values and, in the order of the slice's slot names,
+    /// as many of each slot.
+    ///
+    /// # Errors
+    /// That of `each`.
+    fn read(&self, each: &mut dyn FnMut(&[f32], &[&[f32]]) -> Result<(), Error>) -> Result<(), Error>;
+}
+
+/// A slice that lies in memory.
+#[derive(Debug, Clone, Default)]
+pub struct InMemory<'a> {
+    /// `rows x width` values.
+    pub values: &'a [f32],
+    /// As many values of each slot.
+    pub slots: Vec<&'a [f32]>,
+}
+
+impl SliceSource for InMemory<'_> {
+    fn read(&self, each: &mut dyn FnMut(&[f32], &[&[f32]]) -> Result<(), Error>) -> Result<(), Error> {
+        each(self.values, &self.slots)
+    }
+}
 
 /// One slice of one variable, with its slots.
-#[derive(Debug, Clone)]
 pub struct SliceView<'a> {
     /// Variable.
     pub variable: &'a str,
@@ -24,10 +44,10 @@ pub struct SliceView<'a> {
     pub rows: Range<usize>,
     /// Values in a row.
     pub width: usize,
-    /// `rows x width` values.
-    pub values: &'a [f32],
-    /// Slots by name, as many values each.
-    pub slots: Vec<(&'a str, &'a [f32])>,
+    /// Names of the slots.
+    pub slot_names: Vec<&'a str>,
+    /// Values and slots.
+    pub source: &'a dyn SliceSource,
 }
 
 /// What a server adds to its slices.
@@ -43,28 +63,27 @@ pub struct ShardState {
     pub positions: Vec<PositionRecord>,
 }
 
-/// The tensors of a file, before their places are known.
+/// The tensors of a file, one behind the other.
 #[derive(Default)]
-struct Contents<'a> {
+struct Contents {
     tensors: Vec<TensorRecord>,
-    buffers: Vec<Cow<'a, [u8]>>,
     header: serde_json::Map<String, serde_json::Value>,
     bytes: u64,
 }
 
-impl<'a> Contents<'a> {
-    /// Adds the tensor of a (variable, slot, part).
+impl Contents {
+    /// Adds the tensor of a (variable, slot, part), of which nothing is written yet.
     fn add(
         &mut self,
         (variable, slot, part): (&str, Option<&str>, usize),
         rows: Range<usize>,
         width: usize,
         dtype: Dtype,
-        buffer: Cow<'a, [u8]>,
     ) {
         let base = slot.map_or(variable.to_owned(), |slot| format!("{variable}/{slot}"));
         let name = format!("{base}/part_{part}");
-        let (begin, end) = (self.bytes, self.bytes + buffer.len() as u64);
+        let length = (rows.len() * width * dtype.bytes()) as u64;
+        let (begin, end) = (self.bytes, self.bytes + length);
         let shape = [rows.len(), width];
         self.header.insert(
             name.clone(),
@@ -79,10 +98,28 @@ impl<'a> Contents<'a> {
             width,
             dtype,
             offset: begin,
-            crc32c: crc32c::crc32c(&buffer),
+            crc32c: 0,
         });
-        self.buffers.push(buffer);
         self.bytes = end;
+    }
+}
+
+/// A file whose tensors are written piece by piece, each from its front.
+struct Writing<'a> {
+    file: File,
+    path: &'a Path,
+    tensors: &'a mut [TensorRecord],
+    /// Bytes written of each tensor.
+    written: Vec<u64>,
+}
+
+impl Writing<'_> {
+    fn append(&mut self, tensor: usize, bytes: &[u8]) -> Result<(), Error> {
+        let (record, written) = (&mut self.tensors[tensor], &mut self.written[tensor]);
+        self.file.write_all_at(bytes, record.offset + *written).map_err(Error::io("write", self.path))?;
+        record.crc32c = crc32c::crc32c_append(record.crc32c, bytes);
+        *written += bytes.len() as u64;
+        Ok(())
     }
 }
 
@@ -126,31 +163,23 @@ pub fn write_shard(
     let path = folder.join(&file_name);
     let mut contents = Contents::default();
     // Whole numbers first: they lie at multiples of 8 then, whatever floats follow.
-    for table in tables {
-        for (name, width, values) in table.integers() {
-            let rows = 0..values.len() / width;
-            let what = (table.variable, Some(name), table.part);
-            contents.add(what, rows, width, Dtype::U64, bytemuck::cast_slice(&values).to_vec().into());
-        }
+    let integers: Vec<_> = tables.iter().flat_map(|table| table.integers().map(|of| (table, of))).collect();
+    for (table, (name, width, values)) in &integers {
+        let what = (table.variable, Some(*name), table.part);
+        contents.add(what, 0..values.len() / width, *width, Dtype::U64);
     }
     for slice in slices {
-        let slots = slice.slots.iter().map(|(name, values)| (Some(*name), *values));
-        for (slot, values) in std::iter::once((None, slice.values)).chain(slots) {
-            let bytes: &[u8] = bytemuck::cast_slice(values);
-            let what = (slice.variable, slot, slice.part);
-            contents.add(what, slice.rows.clone(), slice.width, Dtype::F32, bytes.into());
+        for slot in std::iter::once(None).chain(slice.slot_names.iter().copied().map(Some)) {
+            contents.add((slice.variable, slot, slice.part), slice.rows.clone(), slice.width, Dtype::F32);
         }
     }
     for table in tables {
-        let slots =
-            table.slot_names.iter().zip(&table.rows.slots).map(|(name, values)| (Some(*name), values));
-        for (slot, values) in std::iter::once((None, &table.rows.values)).chain(slots) {
-            let bytes: &[u8] = bytemuck::cast_slice(values);
-            let (what, rows) = ((table.variable, slot, table.part), 0..table.rows.ids.len());
-            contents.add(what, rows, table.width, Dtype::F32, bytes.into());
+        for slot in std::iter::once(None).chain(table.slot_names.iter().copied().map(Some)) {
+            let rows = 0..table.rows.ids.len();
+            contents.add((table.variable, slot, table.part), rows, table.width, Dtype::F32);
         }
     }
-    let Contents { mut tensors, buffers, header, bytes: offset } = contents;
+    let Contents { mut tensors, header, bytes: offset } = contents;
     let mut text = serde_json::to_vec(&header).unwrap_or_default();
     // The values begin at a multiple of 8, so that a mapped file can be read in place.
     text.resize(text.len().next_multiple_of(8), b' ');
@@ -160,13 +189,29 @@ pub fn write_shard(
         tensor.offset += front.len() as u64;
     }
     let file = File::create(&path).map_err(Error::io("create", &path))?;
-    let mut writer = BufWriter::with_capacity(WRITE_BYTES, file);
-    writer.write_all(&front).map_err(Error::io("write", &path))?;
-    for bytes in buffers {
-        writer.write_all(&bytes).map_err(Error::io("write", &path))?;
+    file.write_all_at(&front, 0).map_err(Error::io("write", &path))?;
+    let written = vec![0; tensors.len()];
+    let mut writing = Writing { file, path: &path, tensors: &mut tensors, written };
+    for (place, (_, (_, _, values))) in integers.iter().enumerate() {
+        writing.append(place, bytemuck::cast_slice(values))?;
     }
-    writer.flush().map_err(Error::io("write", &path))?;
-    writer.get_ref().sync_all().map_err(Error::io("flush", &path))?;
+    let mut place = integers.len();
+    for slice in slices {
+        slice.source.read(&mut |values, slots| {
+            for (tensor, values) in std::iter::once(values).chain(slots.iter().copied()).enumerate() {
+                writing.append(place + tensor, bytemuck::cast_slice(values))?;
+            }
+            Ok(())
+        })?;
+        place += 1 + slice.slot_names.len();
+    }
+    for table in tables {
+        for values in std::iter::once(&table.rows.values).chain(&table.rows.slots) {
+            writing.append(place, bytemuck::cast_slice(values))?;
+            place += 1;
+        }
+    }
+    writing.file.sync_all().map_err(Error::io("flush", &path))?;
     Ok(ShardRecord {
         file: file_name,
         bytes: front.len() as u64 + offset,

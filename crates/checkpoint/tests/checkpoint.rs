@@ -46,16 +46,18 @@ fn write_files(folder: &Path, num_ps: usize) -> Vec<ShardRecord> {
                     .map(|slot| places.clone().map(|place| value(slice.variable, slot, place)).collect())
             })
             .collect();
+        let sources: Vec<InMemory<'_>> =
+            buffers.iter().map(|[values, slot]| InMemory { values, slots: vec![slot] }).collect();
         let views: Vec<SliceView<'_>> = slices
             .iter()
-            .zip(&buffers)
-            .map(|(slice, [values, slot])| SliceView {
+            .zip(&sources)
+            .map(|(slice, source)| SliceView {
                 variable: &variables[slice.variable].name,
                 part: slice.part,
                 rows: slice.rows.clone(),
                 width: slice.width,
-                values,
-                slots: vec![("accumulator", slot)],
+                slot_names: vec!["accumulator"],
+                source,
             })
             .collect();
         let positions = vec![PositionRecord { shard: 3, pass: 1, batch: 40 }];

@@ -1,16 +1,22 @@
 //! Checkpoints: every server writes its file, the chief commits them.
 
 use std::path::Path;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::try_join_all;
 use trainyard_checkpoint::{Manifest, ShardRecord, abandon, begin, commit, retain};
-use trainyard_cluster_client::{Error, Plan, Shard};
+use trainyard_cluster_client::{Error, Plan, Saved, Shard};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::Identity;
+use trainyard_protocol::Reason;
 use trainyard_run_config::RunConfig;
 
 use crate::telemetry::Telemetry;
+
+/// Longest wait for a server that writes another checkpoint.
+const SAVE_PATIENCE: Duration = Duration::from_secs(60);
+/// Time between questions whether it is done.
+const SAVE_AGAIN: Duration = Duration::from_millis(100);
 
 /// What a save needs to know.
 #[derive(Debug)]
@@ -57,7 +63,7 @@ impl Saver<'_> {
     }
 
     async fn write(&self, identity: Identity, shown: &Path, folder: &Path) -> Result<u64, Diagnostic> {
-        let calls = self.shards.iter().map(|shard| shard.save(identity, shown));
+        let calls = self.shards.iter().map(|shard| save_on(shard, identity, shown));
         let saved = try_join_all(calls).await.map_err(|error| failed(&error))?;
         let step = saved.first().map_or(0, |saved| saved.global_step);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -82,6 +88,20 @@ impl Saver<'_> {
             Err(error) => tracing::warn!(%error, "old checkpoints stay: the newest could not be read back"),
         }
         Ok(step)
+    }
+}
+
+/// Has a server write its part. One that still writes a checkpoint for the chief before this one is asked again.
+async fn save_on(shard: &Shard, identity: Identity, folder: &Path) -> Result<Saved, Error> {
+    let started = Instant::now();
+    loop {
+        match shard.save(identity, folder).await {
+            Err(error) if error.reason() == Some(Reason::NotReady) && started.elapsed() < SAVE_PATIENCE => {
+                tracing::debug!(%error, "the checkpoint waits");
+                tokio::time::sleep(SAVE_AGAIN).await;
+            }
+            saved => return saved,
+        }
     }
 }
 

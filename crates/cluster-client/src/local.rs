@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use trainyard_checkpoint::{Checkpoint, Origin, PositionRecord, ShardState, SliceView, TableView};
+use trainyard_checkpoint::{
+    Checkpoint, Origin, PositionRecord, ShardState, SliceSource, SliceView, TableView,
+};
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
     Claim, FirstValues, Gradients, Identity, Prepare, Pull, Pulled, Push, Pushed, Reading, Restore,
-    ShardPosition, Store, TensorSource, Ticket,
+    ShardPosition, SliceValues, SnapshotSlice, Store, TensorSource, Ticket,
 };
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_variable::{DynamicRows, Slice};
@@ -282,21 +284,16 @@ impl LocalShard {
             .map(|&ShardPosition { shard, pass, batch }| PositionRecord { shard, pass, batch })
             .collect();
         let state = ShardState { ps: self.ps, num_ps: self.num_ps, version: snapshot.version, positions };
-        let views: Vec<SliceView<'_>> = snapshot
-            .slices
+        let sources: Vec<Stripes<'_>> = snapshot.slices.iter().map(Stripes).collect();
+        let views: Vec<SliceView<'_>> = sources
             .iter()
-            .map(|slice| SliceView {
-                variable: &slice.variable,
-                part: slice.part,
-                rows: slice.rows.clone(),
-                width: slice.width,
-                values: &slice.values.values,
-                slots: slice
-                    .slot_names
-                    .iter()
-                    .copied()
-                    .zip(slice.values.slots.iter().map(Vec::as_slice))
-                    .collect(),
+            .map(|source| SliceView {
+                variable: &source.0.variable,
+                part: source.0.part,
+                rows: source.0.rows.clone(),
+                width: source.0.width,
+                slot_names: source.0.slot_names.clone(),
+                source,
             })
             .collect();
         let tables: Vec<TableView<'_>> = snapshot
@@ -330,6 +327,24 @@ fn chain(error: &trainyard_checkpoint::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
+    }
+}
+
+/// A slice as it was when the checkpoint began, of which a stripe at a time is copied.
+struct Stripes<'a>(&'a SnapshotSlice);
+
+impl SliceSource for Stripes<'_> {
+    fn read(
+        &self,
+        each: &mut dyn FnMut(&[f32], &[&[f32]]) -> Result<(), trainyard_checkpoint::Error>,
+    ) -> Result<(), trainyard_checkpoint::Error> {
+        let mut stripe = SliceValues::default();
+        for place in 0..self.0.stripes() {
+            self.0.read(place, &mut stripe);
+            let slots: Vec<&[f32]> = stripe.slots.iter().map(Vec::as_slice).collect();
+            each(&stripe.values, &slots)?;
+        }
+        Ok(())
     }
 }
 

@@ -14,7 +14,9 @@ mod selection;
 mod sessions;
 mod slice;
 mod steps;
+mod snapshot;
 mod store;
+mod stripe;
 mod sync;
 mod turn;
 mod window;
@@ -25,9 +27,9 @@ pub use gradients::{Gradients, not_finite};
 pub use identity::{BatchId, Identity};
 pub use reading::Reading;
 pub use selection::Selection;
-pub use slice::SliceValues;
+pub use snapshot::{Snapshot, SnapshotSlice, SnapshotTable};
 pub use steps::Ticket;
 pub use store::{
-    Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Snapshot, SnapshotSlice,
-    SnapshotTable, State, Status, Store, TensorSource,
+    Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, State, Status, Store, TensorSource,
 };
+pub use stripe::SliceValues;

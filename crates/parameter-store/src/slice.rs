@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use rayon::iter::{IndexedParallelIterator as _, IntoParallelRefIterator as _, ParallelIterator as _};
 use trainyard_optimizer::{OptimizerConfig, SLOTS_MAX};
 
+use crate::stripe::{SliceValues, Stripe};
 use crate::sync::{AtomicU64, RwLock};
 use crate::{Error, Gradients};
 
@@ -19,15 +20,6 @@ const FETCH_ROWS: usize = 64;
 /// Values of a slice from which the stripes of one push are updated side by side.
 const PARALLEL_VALUES: usize = 4 << 20;
 
-/// Values and slots, row-major, `rows x width` each.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct SliceValues {
-    /// Values.
-    pub values: Vec<f32>,
-    /// The optimizer's slots, in the order of `OptimizerConfig::slots`.
-    pub slots: Vec<Vec<f32>>,
-}
-
 /// One slice, in stripes of rows with a lock each. A lock covers values and slots of its rows, so that no reader sees
 /// half of a row's update, and pushes to other rows go on beside.
 #[derive(Debug)]
@@ -37,7 +29,7 @@ pub(crate) struct Slice {
     pub(crate) rows: Range<usize>,
     pub(crate) width: usize,
     pub(crate) optimizer: OptimizerConfig,
-    stripes: Vec<RwLock<SliceValues>>,
+    stripes: Vec<RwLock<Stripe>>,
     /// Rows of a stripe are `1 << shift`, of the last one what is left.
     shift: u32,
     /// Updates that are over, from 1. Counted behind an update, never before: who reads the count first and values
@@ -70,7 +62,7 @@ impl Slice {
     /// Returns the slice that holds `stripes`, each of the rows that [`stripe_rows`] gives it.
     pub(crate) fn new(parts: Parts, stripes: impl IntoIterator<Item = SliceValues>) -> Self {
         let Parts { variable, part, rows, width, optimizer } = parts;
-        let stripes = stripes.into_iter().map(RwLock::new).collect();
+        let stripes = stripes.into_iter().map(|stripe| RwLock::new(Stripe::new(stripe))).collect();
         Self {
             variable,
             part,
@@ -120,9 +112,9 @@ impl Slice {
         }
         let in_stripe = begin & ((1 << self.shift) - 1);
         let state = self.stripes[begin >> self.shift].read();
-        let rows = (out.len() / self.width).min(state.values.len() / self.width - in_stripe);
+        let rows = (out.len() / self.width).min(state.now.values.len() / self.width - in_stripe);
         let (from, count) = (in_stripe * self.width, rows * self.width);
-        out[..count].copy_from_slice(&state.values[from..from + count]);
+        out[..count].copy_from_slice(&state.now.values[from..from + count]);
         (count, rows)
     }
 
@@ -132,9 +124,9 @@ impl Slice {
         self.by_stripe(rows, |stripe, rows| {
             let state = self.stripes[stripe].read();
             for rows in rows.chunks(FETCH_ROWS) {
-                fetch(&state.values, rows.iter().map(|row| self.place(*row)), self.width);
+                fetch(&state.now.values, rows.iter().map(|row| self.place(*row)), self.width);
                 for (place, out) in rows.iter().map(|row| self.place(*row)).zip(&mut out) {
-                    out.copy_from_slice(&state.values[place..place + self.width]);
+                    out.copy_from_slice(&state.now.values[place..place + self.width]);
                 }
             }
         });
@@ -156,8 +148,10 @@ impl Slice {
     /// Applies a gradient of the whole slice, which lies from `begin` on in `gradients`. `step` counts from 1.
     pub(crate) fn apply_whole<G: Gradients + ?Sized>(&self, step: u64, gradients: &G, begin: usize) {
         let stripe_values = self.width << self.shift;
-        let apply = |(place, stripe): (usize, &RwLock<SliceValues>), scratch: &mut Vec<f32>| {
-            let state = &mut *stripe.write();
+        let apply = |(place, stripe): (usize, &RwLock<Stripe>), scratch: &mut Vec<f32>| {
+            let stripe = &mut *stripe.write();
+            stripe.set_all_aside(self.width);
+            let state = &mut stripe.now;
             let (mut done, length) = (0, state.values.len());
             while done < length {
                 let block = done..(done + BLOCK_VALUES).min(length);
@@ -200,7 +194,13 @@ impl Slice {
             let length = rows.len() * self.width;
             let gradient = gradients.get(from..from + length, &mut scratch.gradient);
             from += length;
-            let state = &mut *self.stripes[stripe].write();
+            let stripe = &mut *self.stripes[stripe].write();
+            if self.optimizer.moves_all_rows() {
+                stripe.set_all_aside(self.width);
+            } else {
+                stripe.set_rows_aside(&scratch.places, self.width);
+            }
+            let state = &mut stripe.now;
             let mut slots: [&mut [f32]; SLOTS_MAX] = Default::default();
             let held = state.slots.iter_mut().map(Vec::as_mut_slice);
             let count = slots.iter_mut().zip(held).map(|(slot, held)| *slot = held).count();
@@ -226,18 +226,27 @@ impl Slice {
         self.updates.fetch_add(1, Ordering::Release);
     }
 
-    /// Copies everything.
-    pub(crate) fn copy(&self) -> SliceValues {
-        let mut all = SliceValues { values: Vec::with_capacity(self.len()), slots: Vec::new() };
-        all.slots.resize_with(self.optimizer.slots().len(), || Vec::with_capacity(self.len()));
-        for stripe in &self.stripes {
-            let stripe = stripe.read();
-            all.values.extend_from_slice(&stripe.values);
-            for (all, slot) in all.slots.iter_mut().zip(&stripe.slots) {
-                all.extend_from_slice(slot);
-            }
-        }
-        all
+    /// Returns the number of stripes.
+    pub(crate) fn stripes(&self) -> usize {
+        self.stripes.len()
+    }
+
+    /// The instant of a checkpoint: what changes from now on is set aside, until the stripe is read by
+    /// [`Slice::take`].
+    pub(crate) fn cut(&self) {
+        self.stripes.iter().for_each(|stripe| stripe.write().cut());
+    }
+
+    /// Copies a stripe as it was at the instant of the checkpoint, which is then done with it.
+    pub(crate) fn take(&self, stripe: usize, out: &mut SliceValues) {
+        let mut stripe = self.stripes[stripe].write();
+        stripe.read(out, self.width);
+        stripe.forget();
+    }
+
+    /// Forgets the checkpoint.
+    pub(crate) fn forget(&self) {
+        self.stripes.iter().for_each(|stripe| stripe.write().forget());
     }
 }
 

@@ -5,7 +5,7 @@ mod request;
 mod tables;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use trainyard_cluster_spec::Task;
@@ -16,14 +16,14 @@ use crate::recency::Moment;
 use crate::selection::Resolved;
 use crate::sessions::{Admission, Sessions};
 use crate::slice::{Scratch, Slice};
+use crate::snapshot::Turn as SnapshotTurn;
 use crate::steps::Steps;
 use crate::sync::{Mutex, RwLock};
 use crate::turn::Turn;
-use crate::{Error, Gradients, Identity, Reading, Selection, Ticket};
+use crate::{Error, Gradients, Identity, Reading, Selection, Snapshot, SnapshotSlice, SnapshotTable, Ticket};
 use build::build_slices;
 pub use request::{
-    Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, Snapshot, SnapshotSlice,
-    SnapshotTable, State, Status, TensorSource,
+    Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, State, Status, TensorSource,
 };
 use tables::Tables;
 
@@ -68,6 +68,7 @@ pub struct Store {
     /// Parts of tables whose rule moves all rows at each step.
     restless: RwLock<Vec<(u32, Arc<Slice>)>>,
     tables: Tables,
+    snapshot_taken: Arc<AtomicBool>,
     /// Seconds of training, as told.
     clock_secs: AtomicU64,
 }
@@ -91,6 +92,7 @@ impl Store {
             slices: DashMap::new(),
             restless: RwLock::new(Vec::new()),
             tables: Tables::default(),
+            snapshot_taken: Arc::default(),
             clock_secs: AtomicU64::new(0),
         }
     }
@@ -359,30 +361,33 @@ impl Store {
         self.tables.apply(self.moment(version), resolved, gradients, begin, &mut scratch);
     }
 
-    /// Copies everything that a checkpoint holds of this store, at one instant between pushes.
+    /// Takes a snapshot: everything that a checkpoint holds of this store, at one instant between pushes. Training is
+    /// held up for that instant and no longer; what it changes until the snapshot has been read is set aside.
     ///
     /// # Errors
-    /// A stale epoch, or no variables.
+    /// A stale epoch, no variables, or another snapshot that has not been dropped.
     pub fn snapshot(&self, identity: &Identity) -> Result<Snapshot, Error> {
         let control = self.control.read();
         check_control(&control, identity)?;
         if control.state == State::Empty {
             return Err(Error::NotReady("it holds no variables"));
         }
+        let turn = SnapshotTurn::take(&self.snapshot_taken).ok_or(Error::NotReady("it writes another checkpoint"))?;
         let alone = self.cut.write();
         let mut ledger = self.ledger.lock();
         let mut slices: Vec<(u32, SnapshotSlice)> = Vec::with_capacity(self.slices.len());
         for entry in &self.slices {
             let slice = entry.value();
-            let copy = SnapshotSlice {
+            slice.cut();
+            let snapshot = SnapshotSlice {
                 variable: control.variables[slice.variable].name.clone(),
                 part: slice.part,
                 rows: slice.rows.clone(),
                 width: slice.width,
                 slot_names: slice.optimizer.slots().iter().map(|slot| slot.name).collect(),
-                values: slice.copy(),
+                slice: Arc::clone(slice),
             };
-            slices.push((*entry.key(), copy));
+            slices.push((*entry.key(), snapshot));
         }
         slices.sort_by_key(|(number, _)| *number);
         ledger.saved_version = Some(ledger.version);
@@ -408,6 +413,7 @@ impl Store {
             positions,
             slices: slices.into_iter().map(|(_, slice)| slice).collect(),
             tables: frozen.into_iter().map(table).collect(),
+            _turn: turn,
         })
     }
 

@@ -83,7 +83,7 @@ fn read_all(mut reading: Reading) -> Vec<f32> {
 }
 
 fn table(store: &Store) -> Vec<f32> {
-    store.snapshot(&chief()).unwrap().slices[1].values.values.clone()
+    store.snapshot(&chief()).unwrap().slices[1].read_all().values
 }
 
 /// One task, whose answer was lost, sends its push again while the first one is still on its way; meanwhile the chief
@@ -139,10 +139,11 @@ fn updates_add_up_and_a_checkpoint_sees_each_whole_or_not_at_all() {
             .collect();
         let snapshot = store.snapshot(&chief()).unwrap();
         let held = snapshot.version as f32;
-        assert!(snapshot.slices[0].values.values.iter().all(|value| *value == held), "version {held}");
-        assert_eq!(snapshot.slices[1].values.values, [0.0, 0.0, held, held, 0.0, 0.0, held, held]);
+        assert!(snapshot.slices[0].read_all().values.iter().all(|value| *value == held), "version {held}");
+        assert_eq!(snapshot.slices[1].read_all().values, [0.0, 0.0, held, held, 0.0, 0.0, held, held]);
         assert_eq!(snapshot.positions.iter().map(|position| position.batch).sum::<u64>(), snapshot.version);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
+        drop(snapshot);
         assert_eq!(table(&store), [0.0, 0.0, 3.0, 3.0, 0.0, 0.0, 3.0, 3.0]);
     };
     shuttle::check_random(run, ORDERS / 20);

@@ -9,7 +9,8 @@ use super::Prepare;
 use crate::Error;
 use crate::dynamic::DynamicSlice;
 use crate::recency::Moment;
-use crate::slice::{Parts, Slice, SliceValues, stripe_rows};
+use crate::SliceValues;
+use crate::slice::{Parts, Slice, stripe_rows};
 
 /// Slices, by number.
 #[derive(Default)]

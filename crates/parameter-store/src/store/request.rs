@@ -8,7 +8,7 @@ use std::sync::Arc;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{DynamicRows, Slice, VariableSpec};
 
-use crate::{BatchId, DynamicStatus, Selection, SliceValues, Ticket};
+use crate::{BatchId, DynamicStatus, Selection, Ticket};
 
 /// What a parameter server is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,51 +199,4 @@ pub struct Pushed {
     pub global_step: u64,
     /// Pushes applied between the pull and this one.
     pub staleness: u64,
-}
-
-/// A copy of one slice.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SnapshotSlice {
-    /// Name of the variable.
-    pub variable: String,
-    /// Part of the variable.
-    pub part: usize,
-    /// Rows of the variable.
-    pub rows: Range<usize>,
-    /// Values in a row.
-    pub width: usize,
-    /// Names of the slots.
-    pub slot_names: Vec<&'static str>,
-    /// Values and slots.
-    pub values: SliceValues,
-}
-
-/// A copy of one slice of a dynamic table.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SnapshotTable {
-    /// Name of the variable.
-    pub variable: String,
-    /// Part of the variable.
-    pub part: usize,
-    /// Values in a row.
-    pub width: usize,
-    /// Names of the slots.
-    pub slot_names: Vec<&'static str>,
-    /// Ids, values and slots.
-    pub rows: DynamicRows,
-}
-
-/// A copy of a store at one instant.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Snapshot {
-    /// Pushes applied.
-    pub version: u64,
-    /// Steps applied.
-    pub global_step: u64,
-    /// Data applied.
-    pub positions: Vec<ShardPosition>,
-    /// Slices, by number.
-    pub slices: Vec<SnapshotSlice>,
-    /// Slices of dynamic tables, by number.
-    pub tables: Vec<SnapshotTable>,
 }

@@ -288,7 +288,35 @@ fn nobody_trains_before_open_or_after_the_end() {
     assert_eq!(push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]), Err(Error::Ended));
 }
 
-struct Copied(Snapshot);
+/// Everything of a snapshot, to compare it and to restore it.
+#[derive(Debug, Clone, PartialEq)]
+struct Copy {
+    version: u64,
+    global_step: u64,
+    positions: Vec<ShardPosition>,
+    /// By variable.
+    slices: Vec<(String, SliceValues)>,
+    tables: Vec<SnapshotTable>,
+}
+
+impl Copy {
+    fn of(snapshot: Snapshot) -> Self {
+        let slices = snapshot.slices.iter().map(|slice| (slice.variable.clone(), slice.read_all()));
+        Self {
+            version: snapshot.version,
+            global_step: snapshot.global_step,
+            positions: snapshot.positions.clone(),
+            slices: slices.collect(),
+            tables: snapshot.tables.clone(),
+        }
+    }
+}
+
+fn copy(store: &Store) -> Copy {
+    Copy::of(store.snapshot(&chief(1)).unwrap())
+}
+
+struct Copied(Copy);
 
 impl TensorSource for Copied {
     fn read(
@@ -298,10 +326,11 @@ impl TensorSource for Copied {
         rows: std::ops::Range<usize>,
         out: &mut [f32],
     ) -> Result<(), String> {
-        let slice =
-            self.0.slices.iter().find(|slice| slice.variable == variable).ok_or("no such variable")?;
-        assert_eq!((slice.rows.clone(), slot), (rows, None), "SGD has no slots");
-        out.copy_from_slice(&slice.values.values);
+        let (_, slice) =
+            self.0.slices.iter().find(|(name, _)| name == variable).ok_or("no such variable")?;
+        assert_eq!(slot, None, "SGD has no slots");
+        assert!(!rows.is_empty());
+        out.copy_from_slice(&slice.values);
         Ok(())
     }
 
@@ -322,7 +351,7 @@ fn restored_store_goes_on_with_values_counters_and_data() {
     let store = open_store(0);
     store.open_session(&worker(0, 1, 0), FINGERPRINT, 4).unwrap();
     step(&store, &worker(0, 1, 1), batch(4, 0), &[1.0, 2.0, 3.0, 4.0]).unwrap();
-    let snapshot = store.snapshot(&chief(1)).unwrap();
+    let snapshot = copy(&store);
     let source = Copied(snapshot.clone());
     let restored = Store::new(0);
     restored.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
@@ -331,7 +360,7 @@ fn restored_store_goes_on_with_values_counters_and_data() {
     restored.prepare(&chief(1), Prepare { restore: Some(restore), ..prepare(0) }).unwrap();
     restored.open(&chief(1)).unwrap();
     assert_eq!(restored.open_session(&worker(0, 1, 0), FINGERPRINT, 4), Ok(1));
-    assert_eq!(restored.snapshot(&chief(1)).unwrap(), snapshot);
+    assert_eq!(copy(&restored), snapshot);
     let again = step(&restored, &worker(0, 1, 1), batch(4, 0), &[1.0; 4]).unwrap();
     assert!(again.duplicate, "a batch inside the checkpoint is not applied again");
 }
@@ -374,10 +403,37 @@ fn snapshot_sees_each_push_whole_or_not_at_all() {
         for _ in 0..50 {
             let snapshot = store.snapshot(&chief(1)).unwrap();
             let expected = -(snapshot.version as f32);
-            assert_eq!(snapshot.slices[0].values.values, [expected; 2]);
-            assert_eq!(snapshot.slices[1].values.values[2..], [expected; 2]);
+            // Pushes go on between the instant and the reading.
+            assert_eq!(snapshot.slices[0].read_all().values, [expected; 2]);
+            assert_eq!(snapshot.slices[1].read_all().values[2..], [expected; 2]);
         }
     });
+}
+
+#[test]
+fn a_snapshot_is_of_its_instant_and_there_is_one_at_a_time() {
+    for kind in ["sgd", "adagrad", "adam"] {
+        let rule = serde_json::json!({"kind": kind, "learning_rate": 1.0});
+        let store = Store::new(0);
+        store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
+        let mut request = prepare(0);
+        let rule: OptimizerConfig = serde_json::from_value(rule).unwrap();
+        request.optimizers = BTreeMap::from([("sgd".to_owned(), rule)]);
+        store.prepare(&chief(1), request).unwrap();
+        store.open(&chief(1)).unwrap();
+        store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+        step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0, 2.0, 3.0, 4.0]).unwrap();
+        let then = copy(&store);
+        let snapshot = store.snapshot(&chief(1)).unwrap();
+        let refused = store.snapshot(&chief(1)).map(|_| ());
+        assert_eq!(refused, Err(Error::NotReady("it writes another checkpoint")));
+        for seq in 2..5 {
+            step(&store, &worker(0, 1, seq), batch(0, seq - 1), &[1.0; 4]).unwrap();
+        }
+        assert_eq!(Copy::of(snapshot), then, "{kind}");
+        let now = copy(&store);
+        assert!(now.version == 4 && now.slices != then.slices, "{kind}");
+    }
 }
 
 #[test]

@@ -20,6 +20,8 @@ use super::usage;
 
 /// Longest wait for a parameter server.
 const DEADLINE: Duration = Duration::from_secs(20);
+/// Draws of rows, used in turn: many enough that a step's rows have left the caches when they come again.
+const DRAWS: usize = 256;
 /// Latencies that are kept.
 const LATENCIES_MAX: usize = 1_000_000;
 
@@ -148,6 +150,10 @@ impl Worker {
         let shard = self.index as u64;
         let mut random = ChaCha8Rng::seed_from_u64(shard);
         let compute = Duration::from_secs_f64(order.compute_ms / 1e3);
+        // Drawn before: to draw and sort rows is no work of a worker.
+        let draws: Vec<(Reads, usize)> =
+            (0..DRAWS).map(|_| reads(&order, self.law.as_ref(), &mut random)).collect();
+        let mut draws = draws.iter().cycle();
         let began = Instant::now();
         let mut outcome = Outcome::default();
         let mut pipeline: Pipeline<usize> = Pipeline::new(order.pipeline_depth);
@@ -155,11 +161,11 @@ impl Worker {
         loop {
             let over = began.elapsed().as_secs_f64() >= order.seconds;
             while !over && pipeline.has_room() {
-                let (reads, drawn) = reads(&order, self.law.as_ref(), &mut random);
-                let (push, step) = (computed.take(), self.parameters.plan(&reads));
+                let Some((reads, drawn)) = draws.next() else { break };
+                let (push, step) = (computed.take(), self.parameters.plan(reads));
                 let pushing = push.as_ref().map(|_| (0, 0.0));
                 let call = self.parameters.call(push, Some((step, pipeline.spare_held())));
-                pipeline.push(Some(drawn), pushing, call);
+                pipeline.push(Some(*drawn), pushing, call);
             }
             let Some(ahead) = pipeline.pop() else {
                 let Some(push) = computed.take() else { break };

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use trainyard_checkpoint::{
-    Manifest, ShardState, SliceView, TableView, abandon, begin, claim_epoch, cluster_id, commit, list,
+    InMemory, Manifest, ShardState, SliceView, TableView, abandon, begin, claim_epoch, cluster_id, commit, list,
     write_shard,
 };
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -73,22 +73,27 @@ pub(super) fn write<M: Model>(
         }
         reads.push(Read { of, values });
     }
-    let slices: Vec<SliceView<'_>> = model
-        .variables()
-        .iter()
-        .filter(|spec| spec.dynamic().is_none())
+    let fixed = model.variables().iter().filter(|spec| spec.dynamic().is_none());
+    let sources: Vec<(&VariableSpec, InMemory<'_>)> = fixed
         .map(|spec| {
             let own = || reads.iter().filter(|read| read.of.variable == spec.name);
             let values =
                 own().find(|read| read.of.slot.is_none()).map_or(&[][..], |read| read.values.as_slice());
-            let slots = own().filter_map(|read| Some((read.of.slot?, read.values.as_slice()))).collect();
+            let slots = own().filter(|read| read.of.slot.is_some()).map(|read| read.values.as_slice()).collect();
+            (spec, InMemory { values, slots })
+        })
+        .collect();
+    let slices: Vec<SliceView<'_>> = sources
+        .iter()
+        .map(|(spec, source)| {
+            let own = reads.iter().filter(|read| read.of.variable == spec.name);
             SliceView {
                 variable: &spec.name,
                 part: 0,
                 rows: 0..spec.rows(),
                 width: spec.width(),
-                values,
-                slots,
+                slot_names: own.filter_map(|read| read.of.slot).collect(),
+                source,
             }
         })
         .collect();

@@ -26,10 +26,10 @@ fn an_answer_read_bit_by_bit_is_the_answer_read_at_once() {
     let rows: Vec<u32> = (0..300_000).step_by(7).collect();
     let pull = Pull { selection: select(&rows), ..Pull::default() };
     let at_once = read_all(store.pull(&worker(0, 1, 0), &pull).unwrap().1);
-    let Snapshot { slices, .. } = store.snapshot(&chief(1)).unwrap();
-    let table = &slices[1].values.values;
+    let Copy { slices, .. } = copy(&store);
+    let table = &slices[1].1.values;
     let expected =
-        slices[0].values.values.iter().chain(rows.iter().flat_map(|row| &table[*row as usize * 2..][..2]));
+        slices[0].1.values.iter().chain(rows.iter().flat_map(|row| &table[*row as usize * 2..][..2]));
     assert!(at_once.iter().eq(expected));
     for room in [2, 3, 1001, 65_536, 200_000] {
         let (_, mut reading) = store.pull(&worker(0, 1, 0), &pull).unwrap();

@@ -51,14 +51,14 @@ fn a_ledger_of_whole_numbers_is_exact_under_eight_workers() {
             });
         }
     });
-    let snapshot = store.snapshot(&chief(1)).unwrap();
+    let snapshot = copy(&store);
     assert_eq!(snapshot.version, WORKERS as u64 * STEPS);
     let dense = (WORKERS as u64 * STEPS) as f32;
-    assert!(snapshot.slices[0].values.values.iter().all(|value| *value == dense));
+    assert!(snapshot.slices[0].1.values.iter().all(|value| *value == dense));
     let mut expected = vec![0.0; ROWS];
     for index in 0..WORKERS {
         rows_of(index).iter().for_each(|row| expected[*row as usize] += (index as f32 + 1.0) * STEPS as f32);
     }
-    let table = &snapshot.slices[1].values.values;
+    let table = &snapshot.slices[1].1.values;
     assert!(table.chunks(2).zip(&expected).all(|(row, sum)| row == [*sum, *sum]));
 }

@@ -1,0 +1,101 @@
+//! Some rows of a slice, and what a checkpoint under way still needs of them.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Values and slots, row-major, `rows x width` each.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SliceValues {
+    /// Values.
+    pub values: Vec<f32>,
+    /// The optimizer's slots, in the order of `OptimizerConfig::slots`.
+    pub slots: Vec<Vec<f32>>,
+}
+
+impl SliceValues {
+    fn parts(&mut self) -> impl Iterator<Item = &mut Vec<f32>> {
+        std::iter::once(&mut self.values).chain(&mut self.slots)
+    }
+
+    /// Copies `range` of values and slots, one behind the other.
+    fn row(&self, range: Range<usize>) -> Box<[f32]> {
+        let parts = std::iter::once(&self.values).chain(&self.slots);
+        parts.flat_map(|part| &part[range.clone()]).copied().collect()
+    }
+
+    /// Puts back what [`SliceValues::row`] has copied.
+    fn put_row(&mut self, range: Range<usize>, row: &[f32]) {
+        for (part, row) in self.parts().zip(row.chunks_exact(range.len().max(1))) {
+            part[range.clone()].copy_from_slice(row);
+        }
+    }
+}
+
+/// What has changed since the instant of a checkpoint, as it was then.
+#[derive(Debug)]
+enum Before {
+    /// These rows, by place.
+    Rows(HashMap<u32, Box<[f32]>>),
+    /// Everything.
+    All(SliceValues),
+}
+
+/// The rows under one lock.
+///
+/// A checkpoint is of one instant, and is written while training goes on: from that instant until the stripe is
+/// written, a row that is about to change is set aside first. No more is held twice than what changes meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct Stripe {
+    pub(crate) now: SliceValues,
+    before: Option<Before>,
+}
+
+impl Stripe {
+    pub(crate) fn new(now: SliceValues) -> Self {
+        Self { now, before: None }
+    }
+
+    /// The instant of a checkpoint.
+    pub(crate) fn cut(&mut self) {
+        self.before = Some(Before::Rows(HashMap::new()));
+    }
+
+    /// Forgets the checkpoint.
+    pub(crate) fn forget(&mut self) {
+        self.before = None;
+    }
+
+    /// To be called before the rows at these places change.
+    pub(crate) fn set_rows_aside(&mut self, places: &[u32], width: usize) {
+        if let Some(Before::Rows(rows)) = &mut self.before {
+            for &place in places {
+                let begin = place as usize * width;
+                rows.entry(place).or_insert_with(|| self.now.row(begin..begin + width));
+            }
+        }
+    }
+
+    /// To be called before everything changes.
+    pub(crate) fn set_all_aside(&mut self, width: usize) {
+        if let Some(Before::Rows(_)) = &self.before {
+            let mut all = SliceValues::default();
+            self.read(&mut all, width);
+            self.before = Some(Before::All(all));
+        }
+    }
+
+    /// Copies everything as it was at the instant of the checkpoint, or as it is, if there is none.
+    pub(crate) fn read(&self, out: &mut SliceValues, width: usize) {
+        if let Some(Before::All(all)) = &self.before {
+            out.clone_from(all);
+            return;
+        }
+        out.clone_from(&self.now);
+        if let Some(Before::Rows(rows)) = &self.before {
+            for (place, row) in rows {
+                let begin = *place as usize * width;
+                out.put_row(begin..begin + width, row);
+            }
+        }
+    }
+}
