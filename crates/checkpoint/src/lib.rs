@@ -28,4 +28,4 @@ pub use reader::Checkpoint;
 pub use retention::{Pin, pin, retain, sweep};
 pub use table::TableView;
 pub use warm_start::WarmStart;
-pub use writer::{InMemory, ShardState, SliceSource, SliceView, abandon, begin, commit, write_shard};
+pub use writer::{InMemory, OnRows, ShardState, SliceSource, SliceView, abandon, begin, commit, write_shard};

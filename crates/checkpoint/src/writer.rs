@@ -9,14 +9,16 @@ use crate::durable::{flush_folder, rename, write_and_flush};
 use crate::model_dir::{MANIFEST, list, step_folder, write_state_file};
 use crate::{Checkpoint, Dtype, Error, Manifest, PositionRecord, ShardRecord, TableView, TensorRecord};
 
+/// Takes the values of some rows and, in the order of their names, as many of each slot.
+pub type OnRows<'a> = dyn FnMut(&[f32], &[&[f32]]) -> Result<(), Error> + 'a;
+
 /// The values and slots of a slice.
 pub trait SliceSource {
-    /// Gives all rows, in order, some at a time: `each` takes their values and, in the order of the slice's slot names,
-    /// as many of each slot.
+    /// Gives all rows to `each`, in order, some at a time.
     ///
     /// # Errors
     /// That of `each`.
-    fn read(&self, each: &mut dyn FnMut(&[f32], &[&[f32]]) -> Result<(), Error>) -> Result<(), Error>;
+    fn read(&self, each: &mut OnRows<'_>) -> Result<(), Error>;
 }
 
 /// A slice that lies in memory.
@@ -29,7 +31,7 @@ pub struct InMemory<'a> {
 }
 
 impl SliceSource for InMemory<'_> {
-    fn read(&self, each: &mut dyn FnMut(&[f32], &[&[f32]]) -> Result<(), Error>) -> Result<(), Error> {
+    fn read(&self, each: &mut OnRows<'_>) -> Result<(), Error> {
         each(self.values, &self.slots)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use trainyard_checkpoint::{
-    Checkpoint, Origin, PositionRecord, ShardState, SliceSource, SliceView, TableView,
+    Checkpoint, OnRows, Origin, PositionRecord, ShardState, SliceSource, SliceView, TableView,
 };
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
@@ -334,10 +334,7 @@ fn chain(error: &trainyard_checkpoint::Error) -> String {
 struct Stripes<'a>(&'a SnapshotSlice);
 
 impl SliceSource for Stripes<'_> {
-    fn read(
-        &self,
-        each: &mut dyn FnMut(&[f32], &[&[f32]]) -> Result<(), trainyard_checkpoint::Error>,
-    ) -> Result<(), trainyard_checkpoint::Error> {
+    fn read(&self, each: &mut OnRows<'_>) -> Result<(), trainyard_checkpoint::Error> {
         let mut stripe = SliceValues::default();
         for place in 0..self.0.stripes() {
             self.0.read(place, &mut stripe);

@@ -13,8 +13,8 @@ mod recency;
 mod selection;
 mod sessions;
 mod slice;
-mod steps;
 mod snapshot;
+mod steps;
 mod store;
 mod stripe;
 mod sync;
@@ -30,6 +30,7 @@ pub use selection::Selection;
 pub use snapshot::{Snapshot, SnapshotSlice, SnapshotTable};
 pub use steps::Ticket;
 pub use store::{
-    Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, State, Status, Store, TensorSource,
+    Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, State, Status, Store,
+    TensorSource,
 };
 pub use stripe::SliceValues;

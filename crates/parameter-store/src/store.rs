@@ -23,7 +23,8 @@ use crate::turn::Turn;
 use crate::{Error, Gradients, Identity, Reading, Selection, Snapshot, SnapshotSlice, SnapshotTable, Ticket};
 use build::build_slices;
 pub use request::{
-    Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, State, Status, TensorSource,
+    Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, State, Status,
+    TensorSource,
 };
 use tables::Tables;
 
@@ -372,7 +373,8 @@ impl Store {
         if control.state == State::Empty {
             return Err(Error::NotReady("it holds no variables"));
         }
-        let turn = SnapshotTurn::take(&self.snapshot_taken).ok_or(Error::NotReady("it writes another checkpoint"))?;
+        let turn = SnapshotTurn::take(&self.snapshot_taken)
+            .ok_or(Error::NotReady("it writes another checkpoint"))?;
         let alone = self.cut.write();
         let mut ledger = self.ledger.lock();
         let mut slices: Vec<(u32, SnapshotSlice)> = Vec::with_capacity(self.slices.len());

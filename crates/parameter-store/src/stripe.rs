@@ -17,13 +17,13 @@ impl SliceValues {
         std::iter::once(&mut self.values).chain(&mut self.slots)
     }
 
-    /// Copies `range` of values and slots, one behind the other.
-    fn row(&self, range: Range<usize>) -> Box<[f32]> {
+    /// Appends `range` of values and slots to `out`, one behind the other.
+    fn copy_row(&self, range: Range<usize>, out: &mut Vec<f32>) {
         let parts = std::iter::once(&self.values).chain(&self.slots);
-        parts.flat_map(|part| &part[range.clone()]).copied().collect()
+        parts.for_each(|part| out.extend_from_slice(&part[range.clone()]));
     }
 
-    /// Puts back what [`SliceValues::row`] has copied.
+    /// Puts back what [`SliceValues::copy_row`] has copied.
     fn put_row(&mut self, range: Range<usize>, row: &[f32]) {
         for (part, row) in self.parts().zip(row.chunks_exact(range.len().max(1))) {
             part[range.clone()].copy_from_slice(row);
@@ -34,8 +34,8 @@ impl SliceValues {
 /// What has changed since the instant of a checkpoint, as it was then.
 #[derive(Debug)]
 enum Before {
-    /// These rows, by place.
-    Rows(HashMap<u32, Box<[f32]>>),
+    /// Some rows: where each begins among the copies, by place.
+    Rows { begins: HashMap<u32, u32>, copies: Vec<f32> },
     /// Everything.
     All(SliceValues),
 }
@@ -57,7 +57,7 @@ impl Stripe {
 
     /// The instant of a checkpoint.
     pub(crate) fn cut(&mut self) {
-        self.before = Some(Before::Rows(HashMap::new()));
+        self.before = Some(Before::Rows { begins: HashMap::new(), copies: Vec::new() });
     }
 
     /// Forgets the checkpoint.
@@ -67,17 +67,21 @@ impl Stripe {
 
     /// To be called before the rows at these places change.
     pub(crate) fn set_rows_aside(&mut self, places: &[u32], width: usize) {
-        if let Some(Before::Rows(rows)) = &mut self.before {
+        if let Some(Before::Rows { begins, copies }) = &mut self.before {
             for &place in places {
                 let begin = place as usize * width;
-                rows.entry(place).or_insert_with(|| self.now.row(begin..begin + width));
+                begins.entry(place).or_insert_with(|| {
+                    let at = copies.len() as u32;
+                    self.now.copy_row(begin..begin + width, copies);
+                    at
+                });
             }
         }
     }
 
     /// To be called before everything changes.
     pub(crate) fn set_all_aside(&mut self, width: usize) {
-        if let Some(Before::Rows(_)) = &self.before {
+        if let Some(Before::Rows { .. }) = &self.before {
             let mut all = SliceValues::default();
             self.read(&mut all, width);
             self.before = Some(Before::All(all));
@@ -91,10 +95,11 @@ impl Stripe {
             return;
         }
         out.clone_from(&self.now);
-        if let Some(Before::Rows(rows)) = &self.before {
-            for (place, row) in rows {
+        if let Some(Before::Rows { begins, copies }) = &self.before {
+            let length = width * (1 + out.slots.len());
+            for (place, at) in begins {
                 let begin = *place as usize * width;
-                out.put_row(begin..begin + width, row);
+                out.put_row(begin..begin + width, &copies[*at as usize..*at as usize + length]);
             }
         }
     }

@@ -10,7 +10,7 @@ use trainyard_protocol::framing::Tensor;
 use trainyard_protocol::payload::{Encoding, float_bytes_mut};
 
 /// Values of a piece, unless a single row is longer: few enough to be in the second cache still when they are sent.
-const PIECE_VALUES: usize = 256 << 10;
+const PIECE_VALUES: usize = 64 << 10;
 
 /// The values of a pull, in an encoding.
 pub(crate) struct AnswerTensor {

@@ -7,9 +7,9 @@ use trainyard_variable::{Idle, VariableSpec};
 
 use super::Prepare;
 use crate::Error;
+use crate::SliceValues;
 use crate::dynamic::DynamicSlice;
 use crate::recency::Moment;
-use crate::SliceValues;
 use crate::slice::{Parts, Slice, stripe_rows};
 
 /// Slices, by number.

@@ -326,8 +326,7 @@ impl TensorSource for Copied {
         rows: std::ops::Range<usize>,
         out: &mut [f32],
     ) -> Result<(), String> {
-        let (_, slice) =
-            self.0.slices.iter().find(|(name, _)| name == variable).ok_or("no such variable")?;
+        let (_, slice) = self.0.slices.iter().find(|(name, _)| name == variable).ok_or("no such variable")?;
         assert_eq!(slot, None, "SGD has no slots");
         assert!(!rows.is_empty());
         out.copy_from_slice(&slice.values);

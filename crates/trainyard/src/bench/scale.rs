@@ -21,7 +21,7 @@ pub(super) struct Point {
     pub(super) busiest_ps_cores: f64,
     /// Processors that all workers kept busy: where it nears those of the machine, they are what is measured.
     pub(super) worker_cores: f64,
-    /// Of a step's pull and push together.
+    /// What a step waited for the servers.
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
 }
@@ -60,7 +60,7 @@ impl Point {
     }
 }
 
-/// Columns of the table. `p50` and `p99` are of pull and push together.
+/// Columns of the table. `p50` and `p99` are what a step waited for the servers.
 const HEADER: &str = "workers  global steps/s  of linear  busiest ps cores  workers cores  p50 ms  p99 ms\n";
 
 /// Measures each number of workers in turn, prints a table, and draws it.
@@ -85,7 +85,7 @@ pub(super) fn bench(arguments: &BenchScale) -> Result<(), Diagnostic> {
     }
     if text {
         print(
-            "\nof linear: by the rate of one worker times their number. p50, p99: pull and push of a step together.\n",
+            "\nof linear: by the rate of one worker times their number. p50, p99: what a step waited for the servers.\n",
         )?;
     } else {
         print(&format!("{}\n", json!({"conditions": conditions, "ps": arguments.ps, "points": points})))?;

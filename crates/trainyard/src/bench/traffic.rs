@@ -31,7 +31,7 @@ pub(super) struct Traffic {
     pub(super) busiest_ps_cores: f64,
     /// Processors that the workers kept busy.
     pub(super) worker_cores: f64,
-    /// Of a step's pull and push together, without the computing between them.
+    /// What a step waited for the servers: for the push of an earlier one and its own pull.
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
     /// Most memory that one server has held.
@@ -96,7 +96,7 @@ impl Traffic {
         text.push_str(&format!(
             "CPU               {:.2} ms per MB moved, {:.2} ms per step (servers {:.1} s, workers {:.1} s)\n\
              cores busy        {:.2} by the busiest server, {:.2} by all workers\n\
-             pull and push     p50 {:.2} ms, p99 {:.2} ms\n\
+             exchange          p50 {:.2} ms, p99 {:.2} ms\n\
              server memory     {:.0} MB at most\n",
             self.cpu_ms_per_mb,
             self.cpu_ms_per_step,

@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use trainyard_checkpoint::{
-    InMemory, Manifest, ShardState, SliceView, TableView, abandon, begin, claim_epoch, cluster_id, commit, list,
-    write_shard,
+    InMemory, Manifest, ShardState, SliceView, TableView, abandon, begin, claim_epoch, cluster_id, commit,
+    list, write_shard,
 };
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Model;
@@ -79,7 +79,8 @@ pub(super) fn write<M: Model>(
             let own = || reads.iter().filter(|read| read.of.variable == spec.name);
             let values =
                 own().find(|read| read.of.slot.is_none()).map_or(&[][..], |read| read.values.as_slice());
-            let slots = own().filter(|read| read.of.slot.is_some()).map(|read| read.values.as_slice()).collect();
+            let slots =
+                own().filter(|read| read.of.slot.is_some()).map(|read| read.values.as_slice()).collect();
             (spec, InMemory { values, slots })
         })
         .collect();
