@@ -19,6 +19,9 @@ pub struct PositionRecord {
     pub pass: u64,
     /// First batch not applied.
     pub batch: u64,
+    /// Batches behind it that have been applied, where several were under way at once; ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ahead: Vec<u64>,
 }
 
 /// What a tensor holds.

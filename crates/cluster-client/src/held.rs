@@ -52,6 +52,9 @@ impl Held {
     ) -> Result<(), Error> {
         let wrong = |message: String| Error::Protocol { peer: peer.to_owned(), message };
         let unchanged = answer.unchanged().to_vec();
+        if !unchanged.is_sorted_by(|one, next| one < next) {
+            return Err(wrong(format!("places left out must ascend, given {unchanged:?}")));
+        }
         let mut left_out = 0;
         for &place in &unchanged {
             match pull.known.get(place as usize) {

@@ -182,11 +182,14 @@ impl LocalShard {
         let own = manifest.shards.iter().find(|shard| shard.ps == self.ps && manifest.num_ps == self.num_ps);
         let mut positions: Vec<ShardPosition> = Vec::new();
         for shard in own.map_or(manifest.shards.as_slice(), std::slice::from_ref) {
-            for &PositionRecord { shard, pass, batch } in &shard.positions {
-                match positions.iter_mut().find(|position| position.shard == shard) {
-                    Some(position) if position.batch <= batch => {}
-                    Some(position) => *position = ShardPosition { shard, pass, batch },
-                    None => positions.push(ShardPosition { shard, pass, batch }),
+            for PositionRecord { shard, pass, batch, ahead } in shard.positions.iter().cloned() {
+                // What one server has had of later batches says nothing of the others.
+                let ahead = if own.is_some() { ahead } else { Vec::new() };
+                let position = ShardPosition { shard, pass, batch, ahead };
+                match positions.iter_mut().find(|known| known.shard == shard) {
+                    Some(known) if known.batch <= batch => {}
+                    Some(known) => *known = position,
+                    None => positions.push(position),
                 }
             }
         }
@@ -279,9 +282,9 @@ impl LocalShard {
     fn save_now(&self, identity: &Identity, directory: &Path) -> Result<Saved, Error> {
         self.tell_time();
         let snapshot = self.check(self.store.snapshot(identity))?;
-        let positions = snapshot.positions.iter();
+        let positions = snapshot.positions.iter().cloned();
         let positions = positions
-            .map(|&ShardPosition { shard, pass, batch }| PositionRecord { shard, pass, batch })
+            .map(|ShardPosition { shard, pass, batch, ahead }| PositionRecord { shard, pass, batch, ahead })
             .collect();
         let state = ShardState { ps: self.ps, num_ps: self.num_ps, version: snapshot.version, positions };
         let sources: Vec<Stripes<'_>> = snapshot.slices.iter().map(Stripes).collect();

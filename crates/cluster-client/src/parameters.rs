@@ -184,10 +184,8 @@ impl Parameters {
                 self.layout.of_variable(variable).for_each(|slice| held.forget(slice));
             }
             for (ps, (call, plan)) in calls.iter_mut().zip(&step.plans).enumerate() {
-                // The first server gives the ticket; the others are read at the same time, in case it is granted.
-                if ps > 0 && plan.values() == 0 {
-                    continue;
-                }
+                // The first server gives the ticket; the others are read at the same time, in case it is granted. One that
+                // has nothing to read is asked all the same: the push names what its pull has named.
                 let (seq, selection, reserve_step) = (step.seq, Arc::clone(&plan.selection), ps == 0);
                 let (known, encoding) = (held.known(&selection.whole), self.encoding);
                 call.pull = Some(ShardPull { seq, selection, known, reserve_step, encoding });
@@ -235,6 +233,9 @@ async fn run(
     let first = answers.first().and_then(|answer| answer.pulled.as_ref());
     let (ticket, global_step) =
         first.map_or((Ticket::Granted, 0), |(pulled, _)| (pulled.ticket, pulled.global_step));
+    // A server whose job has ended under this very call has read nothing, whatever the first one has said before.
+    let over = |answer: &ShardAnswer| matches!(&answer.pulled, Some((pulled, _)) if pulled.ticket == Ticket::Finished);
+    let ticket = if answers.iter().any(over) { Ticket::Finished } else { ticket };
     for (ps, (answer, call)) in answers.iter_mut().zip(&calls).enumerate() {
         let (Some((pulled, answer)), Some(pull)) = (answer.pulled.take(), &call.pull) else { continue };
         step.versions[ps] = pulled.version;
@@ -297,5 +298,88 @@ pub async fn retry<T, F: Future<Output = Result<T, Error>>>(
             Err(error) if error.may_pass() => attempt.again(started, &error).await?,
             outcome => return outcome,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trainyard_cluster_spec::{Role, Task};
+    use trainyard_optimizer::OptimizerConfig;
+    use trainyard_variable::{Access, Initializer, Partitioner, Placement, VariableSpec};
+
+    use super::*;
+    use crate::{LocalShard, Plan};
+
+    fn identity(role: Role, session: u64) -> Identity {
+        let task = Task { role, index: 0 };
+        Identity { cluster_id: 7, epoch: 1, task, incarnation: 1, session, seq: 0 }
+    }
+
+    /// Three servers; one table of two columns lies on the first two, the third holds nothing at all.
+    async fn open(folder: &std::path::Path) -> Parameters {
+        std::fs::write(folder.join("cluster_id"), format!("{:032x}", 7)).expect("a cluster id");
+        let spec = VariableSpec {
+            name: "table".into(),
+            shape: vec![4, 2],
+            access: Access::Rows,
+            initializer: Initializer::Zeros,
+            optimizer_group: "all".into(),
+        };
+        let variables = vec![spec];
+        let partitioner = Partitioner::Fixed { num_shards: 2 };
+        let layout = Layout::new(&variables, partitioner, Placement::RoundRobin, 3);
+        let plan = Plan {
+            fingerprint: layout.fingerprint(&variables),
+            variables,
+            layout: layout.clone(),
+            optimizers: [("all".to_owned(), OptimizerConfig::sgd(1.0))].into(),
+            seed: 0,
+            global_step_max: 0,
+            checkpoint: None,
+            warm_start: None,
+            forget_positions: false,
+        };
+        let mut shards = Vec::new();
+        for ps in 0..3 {
+            let shard = Shard::Local(LocalShard::new(ps, 3, 1, 0));
+            let chief = identity(Role::Chief, 0);
+            shard.claim(chief, 0, folder).await.expect("claimed");
+            shard.prepare(chief, &plan).await.expect("prepared");
+            shard.open(chief).await.expect("open");
+            shards.push(shard);
+        }
+        let (worker, deadline) = (identity(Role::Worker, 1), Duration::from_secs(5));
+        let opened = Parameters::open(shards, Arc::new(layout), worker, plan.fingerprint, 0, deadline).await;
+        opened.expect("a session").0
+    }
+
+    #[tokio::test]
+    async fn servers_that_have_nothing_to_read_or_update_take_part_in_every_step() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut parameters = open(folder.path()).await;
+        let (mut push, mut held) = (None, Held::default());
+        // No row at all, rows of the first server only, of both, and no gradient.
+        let cases: [(&[u32], bool); 5] =
+            [(&[], true), (&[0], true), (&[1, 3], true), (&[0, 2], false), (&[0, 1, 2, 3], true)];
+        for (batch, (rows, gradient)) in (0_u64..).zip(cases) {
+            let step = parameters.plan(&vec![Read::Rows(rows.into())]);
+            let returned = parameters.call(push.take(), Some((step, held))).await.expect("an answer");
+            if batch > 0 {
+                let (pushed, _) = returned.pushed.expect("a push");
+                assert_eq!((pushed.duplicate, pushed.global_step), (false, batch));
+            }
+            let pulled = returned.pulled.expect("a pull");
+            assert_eq!(pulled.ticket, Ticket::Granted);
+            assert_eq!(pulled.held.values[0].len(), rows.len() * 2);
+            if rows.len() == 4 {
+                assert_eq!(pulled.held.values[0], [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]);
+            }
+            let gradients = vec![if gradient { vec![-1.0; rows.len() * 2] } else { Vec::new() }];
+            let batch = BatchId { pass: 0, shard: 0, batch };
+            push = Some(Push { step: pulled.step, batch, gradients });
+            held = pulled.held;
+        }
+        let returned = parameters.call(push, None).await.expect("an answer");
+        assert_eq!(returned.pushed.expect("a push").0.global_step, 5);
     }
 }

@@ -1,6 +1,7 @@
 //! Where a server listens: a port, or a socket file of this host.
 
 use std::io;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -20,8 +21,8 @@ pub(crate) type Stream = Either<TcpStream, UnixStream>;
 pub enum Listener {
     /// A TCP port.
     Tcp(TcpListener),
-    /// A Unix socket, whose file goes when the listener does.
-    Unix(UnixListener, SocketFile),
+    /// A Unix socket and its file, which goes just before the listener does: a successor's is never taken for it.
+    Unix(SocketFile, UnixListener),
 }
 
 /// A socket's file.
@@ -52,18 +53,24 @@ pub async fn listen(address: &str) -> Result<Listener, Diagnostic> {
     };
     let failed = |error: io::Error| {
         let what = match error.kind() {
-            io::ErrorKind::AddrInUse => "another process listens there".to_owned(),
+            io::ErrorKind::AddrInUse => {
+                "another process listens there, or a file that is no socket lies there".to_owned()
+            }
             _ => error.to_string(),
         };
         Diagnostic::error(Code::E2001, format!("cannot listen on {address}: {what}"))
             .help("stop the other program, or name another path, in a folder that this user may write, in the cluster file")
     };
     let listener = bound.map_err(failed)?;
-    Ok(Listener::Unix(listener, SocketFile(path.to_owned())))
+    Ok(Listener::Unix(SocketFile(path.to_owned()), listener))
 }
 
 /// Whether a socket file has nobody behind it.
 async fn left_behind(path: &Path) -> bool {
+    // Anything but a socket is somebody's, and stays.
+    if !std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
+        return false;
+    }
     match UnixStream::connect(path).await {
         Ok(_) => false,
         Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
@@ -79,7 +86,7 @@ impl Listener {
                 drop(stream.set_nodelay(true));
                 Ok((Either::Left(stream), peer.to_string()))
             }
-            Self::Unix(listener, _) => {
+            Self::Unix(_, listener) => {
                 let (stream, _) = listener.accept().await?;
                 // What the system gives a socket is room for a fraction of a message; it may give no more.
                 let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
@@ -115,6 +122,10 @@ mod tests {
         let again = listen(&address).await.expect("nobody listens there");
         let (accepted, connected) = tokio::join!(again.accept(), UnixStream::connect(&path));
         assert!(accepted.is_ok() && connected.is_ok());
+        let precious = folder.path().join("job.toml");
+        std::fs::write(&precious, "mine").expect("a file");
+        let text = listen(&format!("unix:{}", precious.display())).await.expect_err("no socket").render();
+        assert!(text.contains("a file that is no socket") && precious.exists(), "{text}");
     }
 
     #[tokio::test]

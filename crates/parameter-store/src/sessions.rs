@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use trainyard_cluster_spec::Task;
 
 use crate::window::Window;
-use crate::{BatchId, Error, Identity};
+use crate::{BatchId, Error, Identity, ShardPosition};
 
 #[derive(Debug, Clone, Copy)]
 struct Session {
@@ -100,14 +100,25 @@ impl Sessions {
         self.batches.get(&shard).map_or(0, |(window, _)| window.first_missing() - 1)
     }
 
-    /// Returns (shard, pass, next batch) of every data shard.
-    pub(crate) fn positions(&self) -> impl Iterator<Item = (u64, u64, u64)> {
-        self.batches.iter().map(|(&shard, (window, pass))| (shard, *pass, window.first_missing() - 1))
+    /// Returns whether a push of this sequence number has been applied, or used it up.
+    pub(crate) fn used(&self, identity: &Identity) -> bool {
+        self.by_task.get(&identity.task).is_some_and(|session| session.pushes.contains(identity.seq))
     }
 
-    /// Starts a data shard at a batch: all before it have been applied.
-    pub(crate) fn restore_position(&mut self, shard: u64, pass: u64, next: u64) {
-        self.batches.insert(shard, (Window::starting_at(next.saturating_add(1)), pass));
+    /// Returns (shard, pass, next batch, batches applied behind it) of every data shard.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = (u64, u64, u64, Vec<u64>)> {
+        self.batches.iter().map(|(&shard, (window, pass))| {
+            let next = window.first_missing();
+            let ahead = (next..=window.highest()).filter(|number| window.contains(*number));
+            (shard, *pass, next - 1, ahead.map(|number| number - 1).collect())
+        })
+    }
+
+    /// Starts a data shard at a batch: all before it have been applied, and some behind it.
+    pub(crate) fn restore_position(&mut self, position: &ShardPosition) {
+        let mut window = Window::starting_at(position.batch.saturating_add(1));
+        position.ahead.iter().for_each(|batch| window.insert(batch.saturating_add(1)));
+        self.batches.insert(position.shard, (window, position.pass));
     }
 
     fn applied(&self, batch: &BatchId) -> bool {

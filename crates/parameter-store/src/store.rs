@@ -159,6 +159,7 @@ impl Store {
         control.state = State::Empty;
         let _alone = self.cut.write();
         self.slices.clear();
+        self.turns.clear();
         self.restless.write().clear();
         self.tables.replace([]);
         let now = self.moment(prepare.restore.as_ref().map_or(0, |restore| restore.version));
@@ -180,7 +181,7 @@ impl Store {
             saved_version: restore.map(|restore| restore.version),
         };
         for position in restore.into_iter().flat_map(|restore| &restore.positions) {
-            ledger.sessions.restore_position(position.shard, position.pass, position.batch);
+            ledger.sessions.restore_position(position);
         }
         *self.ledger.lock() = ledger;
         control.layout_fingerprint = prepare.layout_fingerprint;
@@ -265,7 +266,9 @@ impl Store {
         let (version, global_step, ticket) = {
             let mut ledger = self.ledger.lock();
             ledger.sessions.check(identity)?;
-            let ticket = if pull.reserve_step { ledger.steps.reserve(identity) } else { Ticket::Granted };
+            // A late copy of a pull whose step has been pushed: a ticket would be nobody's.
+            let wanted = pull.reserve_step && !ledger.sessions.used(identity);
+            let ticket = if wanted { ledger.steps.reserve(identity) } else { Ticket::Granted };
             (ledger.version, ledger.steps.global_step(), ticket)
         };
         let mut pulled = Pulled { version, global_step, ticket, updates: Vec::new() };
@@ -363,7 +366,7 @@ impl Store {
     }
 
     /// Takes a snapshot: everything that a checkpoint holds of this store, at one instant between pushes. Training is
-    /// held up for that instant and no longer; what it changes until the snapshot has been read is set aside.
+    /// held up for that instant, and while dynamic tables are copied; what it changes until the snapshot has been read is set aside.
     ///
     /// # Errors
     /// A stale epoch, no variables, or another snapshot that has not been dropped.
@@ -396,7 +399,7 @@ impl Store {
         let positions = ledger
             .sessions
             .positions()
-            .map(|(shard, pass, batch)| ShardPosition { shard, pass, batch })
+            .map(|(shard, pass, batch, ahead)| ShardPosition { shard, pass, batch, ahead })
             .collect();
         let (version, global_step) = (ledger.version, ledger.steps.global_step());
         let frozen = self.tables.freeze(self.moment(version));

@@ -19,6 +19,10 @@ pub(crate) struct Turn {
 impl Turn {
     /// Remembers what the pull of `identity.seq` reads.
     pub(crate) fn remember(&mut self, identity: &Identity, resolved: Arc<Resolved>) {
+        if identity.session < self.session {
+            // It waited for an earlier push while the task began anew.
+            return;
+        }
         if self.session != identity.session {
             *self = Self { session: identity.session, pulls: VecDeque::new() };
         }

@@ -24,6 +24,11 @@ impl Window {
             && (self.highest - number >= WINDOW || self.seen >> (self.highest - number) & 1 == 1)
     }
 
+    /// Returns the highest number seen; 0 = none.
+    pub(crate) fn highest(&self) -> u64 {
+        self.highest
+    }
+
     /// Returns the highest number that is not too far ahead.
     pub(crate) fn most(&self) -> u64 {
         self.highest.saturating_add(WINDOW)

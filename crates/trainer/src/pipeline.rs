@@ -96,11 +96,6 @@ impl<B> Pipeline<B> {
         self.ahead.push_back(Ahead { batch, pushing, call });
     }
 
-    /// Makes the latest call the next to be waited for.
-    pub fn to_front(&mut self) {
-        self.ahead.rotate_right(1);
-    }
-
     /// Returns the oldest call.
     pub fn pop(&mut self) -> Option<Ahead<B>> {
         self.ahead.pop_front()

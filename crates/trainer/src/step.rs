@@ -124,12 +124,10 @@ pub(crate) async fn train<M: Model>(
         steps.look_around(stop)?;
         steps.read_ahead(model, stop).await?;
         let Some(ahead) = steps.pipeline.pop() else {
-            match steps.computed.take() {
-                Some(computed) => steps.send(Some(computed), None),
-                None if steps.end.is_some() => return Ok(steps.end.take().unwrap_or(LeaveReason::Finished)),
-                None => {}
+            match steps.end.take() {
+                Some(end) => return Ok(end),
+                None => continue,
             }
-            continue;
         };
         let Some((position, features, pulled)) = steps.receive(ahead).await? else { continue };
         match pulled.ticket {
@@ -211,14 +209,11 @@ impl<M: Model> Steps<'_, M> {
     }
 
     /// Asks for the parameters of as many batches as the pipeline holds. A computed step goes with the first of them;
-    /// where no batch is ready, it goes alone.
+    /// where none is begun, it goes alone.
     async fn read_ahead(&mut self, model: &M, stop: &CancellationToken) -> Result<(), Failure> {
         while self.end.is_none() && self.pipeline.has_room() {
             let idle = self.pipeline.is_empty() && self.computed.is_none();
             if !idle && !self.input.is_ready() {
-                if let Some(computed) = self.computed.take() {
-                    self.send(Some(computed), None);
-                }
                 break;
             }
             let began = Instant::now();
@@ -240,6 +235,9 @@ impl<M: Model> Steps<'_, M> {
             let computed = self.computed.take();
             let held = self.pipeline.spare_held();
             self.send(computed, Some(((position, features), step, held)));
+        }
+        if let Some(computed) = self.computed.take() {
+            self.send(Some(computed), None);
         }
         Ok(())
     }
@@ -284,18 +282,19 @@ impl<M: Model> Steps<'_, M> {
         pulled: PulledStep,
         stop: &CancellationToken,
     ) {
-        if self.computed.is_none() {
+        if self.computed.is_none() && self.pipeline.is_empty() {
             tokio::select! {
                 () = tokio::time::sleep(TICKET_POLL) => {}
                 () = stop.cancelled() => {}
             }
         }
-        if self.end.is_some() || stop.is_cancelled() {
+        let exhausted = self.end.as_ref().is_none_or(|end| *end == LeaveReason::InputExhausted);
+        if !exhausted || stop.is_cancelled() {
             return;
         }
+        // Behind those that are under way: one of them may hold the ticket that this one waits for.
         let computed = self.computed.take();
         self.send(computed, Some(((position, features), pulled.step, pulled.held)));
-        self.pipeline.to_front();
     }
 
     /// Takes note of a pushed step.

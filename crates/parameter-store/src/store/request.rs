@@ -79,7 +79,7 @@ pub trait TensorSource: Sync {
 }
 
 /// How far the training data of one shard has been applied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardPosition {
     /// Data shard.
     pub shard: u64,
@@ -87,6 +87,8 @@ pub struct ShardPosition {
     pub pass: u64,
     /// First batch not applied.
     pub batch: u64,
+    /// Batches behind it that have been applied, where several were under way at once; ascending.
+    pub ahead: Vec<u64>,
 }
 
 /// Values and counters to start from.

@@ -167,11 +167,10 @@ impl Worker {
                 let call = self.parameters.call(push, Some((step, pipeline.spare_held())));
                 pipeline.push(Some(*drawn), pushing, call);
             }
-            let Some(ahead) = pipeline.pop() else {
-                let Some(push) = computed.take() else { break };
+            if let Some(push) = computed.take() {
                 pipeline.push(None, Some((0, 0.0)), self.parameters.call(Some(push), None));
-                continue;
-            };
+            }
+            let Some(ahead) = pipeline.pop() else { break };
             let asked = Instant::now();
             let returned = ahead.call.returned().await.map_err(|error| into_diagnostic(&error))?;
             outcome.pulled_bytes += returned.traffic.pulled_bytes;

@@ -119,7 +119,10 @@ impl Supervisor {
                 _ = terminate.recv() => return Ok(self.stop_all().await),
                 _ = interrupt.recv() => return Ok(self.stop_all().await),
             }
-            for (task, code) in self.ended() {
+            let ended = self.ended();
+            // Those that have ended in the same look are told even where one of them ends the job.
+            self.exits.extend(ended.iter().copied());
+            for (task, code) in ended {
                 if task.role == Role::Chief && code == 0 {
                     self.exits.insert(task, code);
                     self.wait_for_the_rest().await;

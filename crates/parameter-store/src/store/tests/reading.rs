@@ -92,3 +92,25 @@ fn a_push_that_names_nothing_updates_what_its_pull_read() {
     let refused = store.push(&worker(0, 2, 5), &push);
     assert!(matches!(refused, Err(Error::BadRequest(_))), "{refused:?}");
 }
+
+#[test]
+fn a_checkpoint_knows_batches_that_came_before_their_turn() {
+    let store = open_store(0);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 4).unwrap();
+    for (seq, number) in [(1, 0), (3, 2)] {
+        step(&store, &worker(0, 1, seq), batch(4, number), &[1.0; 4]).unwrap();
+    }
+    let snapshot = copy(&store);
+    assert_eq!(snapshot.positions, [ShardPosition { shard: 4, pass: 0, batch: 1, ahead: vec![2] }]);
+    let source = Copied(snapshot.clone());
+    let restored = Store::new(0);
+    restored.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
+    let restore =
+        Restore { source: &source, version: 2, global_step: 2, positions: snapshot.positions.clone() };
+    restored.prepare(&chief(1), Prepare { restore: Some(restore), ..prepare(0) }).unwrap();
+    restored.open(&chief(1)).unwrap();
+    assert_eq!(restored.open_session(&worker(0, 1, 0), FINGERPRINT, 4), Ok(1));
+    assert!(!step(&restored, &worker(0, 1, 1), batch(4, 1), &[1.0; 4]).unwrap().duplicate);
+    assert!(step(&restored, &worker(0, 1, 2), batch(4, 2), &[1.0; 4]).unwrap().duplicate);
+    assert_eq!(copy(&restored).positions[0].batch, 3);
+}
