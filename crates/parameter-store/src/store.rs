@@ -1,6 +1,7 @@
 //! The store of one parameter server.
 
 mod build;
+mod cut;
 mod request;
 mod tables;
 
@@ -11,16 +12,14 @@ use dashmap::DashMap;
 use trainyard_cluster_spec::Task;
 use trainyard_variable::{Access, VariableSpec};
 
-use crate::dynamic::{DynamicSlice, Frozen};
 use crate::recency::Moment;
 use crate::selection::Resolved;
 use crate::sessions::{Admission, Sessions};
 use crate::slice::{Scratch, Slice};
-use crate::snapshot::Turn as SnapshotTurn;
 use crate::steps::Steps;
 use crate::sync::{Mutex, RwLock};
 use crate::turn::Turn;
-use crate::{Error, Gradients, Identity, Reading, Selection, Snapshot, SnapshotSlice, SnapshotTable, Ticket};
+use crate::{Error, Gradients, Identity, Reading, Selection, Ticket};
 use build::build_slices;
 pub use request::{
     Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, State, Status,
@@ -363,63 +362,6 @@ impl Store {
             }
         }
         self.tables.apply(self.moment(version), resolved, gradients, begin, &mut scratch);
-    }
-
-    /// Takes a snapshot: everything that a checkpoint holds of this store, at one instant between pushes. Training is
-    /// held up for that instant, and while dynamic tables are copied; what it changes until the snapshot has been read is set aside.
-    ///
-    /// # Errors
-    /// A stale epoch, no variables, or another snapshot that has not been dropped.
-    pub fn snapshot(&self, identity: &Identity) -> Result<Snapshot, Error> {
-        let control = self.control.read();
-        check_control(&control, identity)?;
-        if control.state == State::Empty {
-            return Err(Error::NotReady("it holds no variables"));
-        }
-        let turn = SnapshotTurn::take(&self.snapshot_taken)
-            .ok_or(Error::NotReady("it writes another checkpoint"))?;
-        let alone = self.cut.write();
-        let mut ledger = self.ledger.lock();
-        let mut slices: Vec<(u32, SnapshotSlice)> = Vec::with_capacity(self.slices.len());
-        for entry in &self.slices {
-            let slice = entry.value();
-            slice.cut();
-            let snapshot = SnapshotSlice {
-                variable: control.variables[slice.variable].name.clone(),
-                part: slice.part,
-                rows: slice.rows.clone(),
-                width: slice.width,
-                slot_names: slice.optimizer.slots().iter().map(|slot| slot.name).collect(),
-                slice: Arc::clone(slice),
-            };
-            slices.push((*entry.key(), snapshot));
-        }
-        slices.sort_by_key(|(number, _)| *number);
-        ledger.saved_version = Some(ledger.version);
-        let positions = ledger
-            .sessions
-            .positions()
-            .map(|(shard, pass, batch, ahead)| ShardPosition { shard, pass, batch, ahead })
-            .collect();
-        let (version, global_step) = (ledger.version, ledger.steps.global_step());
-        let frozen = self.tables.freeze(self.moment(version));
-        drop((ledger, alone));
-        // Only the copy holds training up; putting it in order does not.
-        let table = |(slice, frozen): (Arc<DynamicSlice>, Frozen)| SnapshotTable {
-            variable: control.variables[slice.variable].name.clone(),
-            part: slice.part,
-            width: slice.width,
-            slot_names: slice.optimizer.slots().iter().map(|slot| slot.name).collect(),
-            rows: frozen.into_rows(),
-        };
-        Ok(Snapshot {
-            version,
-            global_step,
-            positions,
-            slices: slices.into_iter().map(|(_, slice)| slice).collect(),
-            tables: frozen.into_iter().map(table).collect(),
-            _turn: turn,
-        })
     }
 
     fn duplicate(&self, identity: &Identity) -> Pushed {
