@@ -93,11 +93,12 @@ impl Service {
             Ok((Identity { seq: pull.seq, ..identity }, Pull { selection, known, reserve_step }))
         });
         let (push, pull) = (push.transpose()?, pull.transpose()?);
-        let pushes = push.is_some();
         let Stepped { pushed, pulled } = self.answer(self.shard.apply(push, pull))?;
+        let mut applied = started;
         if let Some(pushed) = pushed {
+            applied = Instant::now();
             self.telemetry.received_bytes.increment(received as u64);
-            self.telemetry.apply_seconds.record(started.elapsed());
+            self.telemetry.apply_seconds.record(applied - started);
             if pushed.duplicate {
                 self.telemetry.duplicates.increment(1);
             } else {
@@ -105,7 +106,6 @@ impl Service {
                 self.telemetry.staleness_steps.record(pushed.staleness as f64);
             }
         }
-        let applied = if pushes { Instant::now() } else { started };
         let pushed = pushed.map(|pushed| v1::Pushed {
             duplicate: pushed.duplicate,
             version: pushed.version,

@@ -45,12 +45,11 @@ impl Call {
     }
 }
 
-/// A call under way: the batch whose parameters it reads, and examples and loss of the step that it pushes.
-pub struct Ahead<B> {
-    /// The batch.
-    pub batch: Option<B>,
-    /// Examples and loss.
-    pub pushing: Option<(u64, f64)>,
+/// A call under way, and what the caller wants to know of it when it is answered.
+#[allow(missing_debug_implementations)]
+pub struct Ahead<T> {
+    /// What it is about.
+    pub about: T,
     /// The call.
     pub call: Call,
 }
@@ -59,14 +58,14 @@ pub struct Ahead<B> {
 ///
 /// With a depth of 0 there is one call at a time: it pushes step t and pulls step t + 1. With a depth of 1 the pull of
 /// step t + 1 goes with the push of step t - 1, and both travel while step t is computed.
-pub struct Pipeline<B> {
+pub struct Pipeline<T> {
     depth: usize,
-    ahead: VecDeque<Ahead<B>>,
+    ahead: VecDeque<Ahead<T>>,
     held: Vec<Held>,
     gradients: Vec<Gradients>,
 }
 
-impl<B> Pipeline<B> {
+impl<T> Pipeline<T> {
     /// Returns a pipeline that reads `depth` steps ahead.
     pub fn new(depth: usize) -> Self {
         Self { depth, ahead: VecDeque::new(), held: Vec::new(), gradients: Vec::new() }
@@ -83,26 +82,21 @@ impl<B> Pipeline<B> {
     }
 
     /// Takes in a call.
-    pub fn push(
-        &mut self,
-        batch: Option<B>,
-        pushing: Option<(u64, f64)>,
-        call: impl Future<Output = Result<Returned, Error>> + Send + 'static,
-    ) {
+    pub fn push(&mut self, about: T, call: impl Future<Output = Result<Returned, Error>> + Send + 'static) {
         let call = match self.depth {
             0 => Call::Waiting(Box::pin(call)),
             _ => Call::Spawned(AbortOnDropHandle::new(tokio::spawn(call))),
         };
-        self.ahead.push_back(Ahead { batch, pushing, call });
+        self.ahead.push_back(Ahead { about, call });
     }
 
     /// Returns the oldest call.
-    pub fn pop(&mut self) -> Option<Ahead<B>> {
+    pub fn pop(&mut self) -> Option<Ahead<T>> {
         self.ahead.pop_front()
     }
 
     /// Computes. Where calls are under way, the runtime is told that this thread does not serve them for a while.
-    pub fn compute<T>(&self, compute: impl FnOnce() -> T) -> T {
+    pub fn compute<R>(&self, compute: impl FnOnce() -> R) -> R {
         let threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
         if self.ahead.is_empty() || !threads { compute() } else { tokio::task::block_in_place(compute) }
     }

@@ -116,13 +116,12 @@ pub(crate) async fn train<M: Model>(
         telemetry: Telemetry::new(),
         session_start: now,
         pipeline: Pipeline::new(config.job.strategy.pipeline_depth),
-        computed: None,
         end: None,
     };
-    let mut scratch = M::Scratch::default();
+    let (mut scratch, mut computed) = (M::Scratch::default(), None);
     loop {
         steps.look_around(stop)?;
-        steps.read_ahead(model, stop).await?;
+        steps.read_ahead(model, computed.take(), stop).await?;
         let Some(ahead) = steps.pipeline.pop() else {
             match steps.end.take() {
                 Some(end) => return Ok(end),
@@ -150,24 +149,30 @@ pub(crate) async fn train<M: Model>(
         // The features move along: they may be another thread's, but not two threads'.
         let (values, gradients_out, scratch) = (&pulled.held.values, &mut gradients, &mut scratch);
         let compute = move || model.train(&features, values, gradients_out, scratch);
-        let computed = steps.pipeline.compute(|| threads.run(compute)).map_err(Diagnostic::from)?;
+        let done = steps.pipeline.compute(|| threads.run(compute)).map_err(Diagnostic::from)?;
         if let Some(clipping) = &clipping {
             // Moving averages have no gradients: what is pushed for them is how far they move.
             let variables = model.variables();
             clipping.apply(&mut gradients, |place| variables[place].optimizer_group != MOVING_AVERAGE);
         }
-        if !computed.loss.is_finite() {
-            return Err(Failure::Local(not_finite(config, position, computed.loss, steps.outcome)));
+        if !done.loss.is_finite() {
+            return Err(Failure::Local(not_finite(config, position, done.loss, steps.outcome)));
         }
         steps.telemetry.compute_seconds.record(began.elapsed());
         let batch = BatchId { pass: position.pass, shard: position.shard, batch: position.batch };
         steps.pipeline.keep(pulled.held);
         let push = Push { step: pulled.step, batch, gradients };
-        steps.computed = Some(Computed { push, examples: computed.examples as u64, loss: computed.loss });
+        computed = Some(Computed { push, examples: done.examples as u64, loss: done.loss });
     }
 }
 
-/// A session's steps: what is read ahead, what is computed, what is known of the rest.
+/// What a call pulls and pushes: a batch, and the examples and the loss of a step.
+struct About<F> {
+    batch: Option<(Position, F)>,
+    pushed: Option<(u64, f64)>,
+}
+
+/// A session's steps: what is read ahead, and what is known of the rest.
 struct Steps<'a, M: Model> {
     config: &'a Config,
     session: &'a mut Session,
@@ -179,9 +184,7 @@ struct Steps<'a, M: Model> {
     before: f64,
     /// Time, steps and examples of the latest log line.
     interval: (Instant, u64, u64),
-    pipeline: Pipeline<(Position, M::Features)>,
-    /// The latest step, which has not been sent.
-    computed: Option<Computed>,
+    pipeline: Pipeline<About<M::Features>>,
     /// Why no further batch is begun.
     end: Option<LeaveReason>,
 }
@@ -210,9 +213,14 @@ impl<M: Model> Steps<'_, M> {
 
     /// Asks for the parameters of as many batches as the pipeline holds. A computed step goes with the first of them;
     /// where none is begun, it goes alone.
-    async fn read_ahead(&mut self, model: &M, stop: &CancellationToken) -> Result<(), Failure> {
+    async fn read_ahead(
+        &mut self,
+        model: &M,
+        mut computed: Option<Computed>,
+        stop: &CancellationToken,
+    ) -> Result<(), Failure> {
         while self.end.is_none() && self.pipeline.has_room() {
-            let idle = self.pipeline.is_empty() && self.computed.is_none();
+            let idle = self.pipeline.is_empty() && computed.is_none();
             if !idle && !self.input.is_ready() {
                 break;
             }
@@ -232,19 +240,18 @@ impl<M: Model> Steps<'_, M> {
             self.telemetry.input_seconds.record(began.elapsed());
             let (position, features) = item.map_err(input_failure)?;
             let step = self.session.parameters.plan(&model.reads(&features));
-            let computed = self.computed.take();
             let held = self.pipeline.spare_held();
-            self.send(computed, Some(((position, features), step, held)));
+            self.send(computed.take(), Some(((position, features), step, held)));
         }
-        if let Some(computed) = self.computed.take() {
-            self.send(Some(computed), None);
+        if computed.is_some() {
+            self.send(computed, None);
         }
         Ok(())
     }
 
     /// Sends a computed step, a pull, or both.
     fn send(&mut self, computed: Option<Computed>, pull: Option<((Position, M::Features), Step, Held)>) {
-        let (push, pushing) = match computed {
+        let (push, pushed) = match computed {
             Some(Computed { push, examples, loss }) => (Some(push), Some((examples, loss))),
             None => (None, None),
         };
@@ -252,29 +259,28 @@ impl<M: Model> Steps<'_, M> {
             Some((batch, step, held)) => (Some(batch), Some((step, held))),
             None => (None, None),
         };
-        self.pipeline.push(batch, pushing, self.session.parameters.call(push, pull));
+        self.pipeline.push(About { batch, pushed }, self.session.parameters.call(push, pull));
     }
 
     /// Waits for an answer: takes note of the step that was pushed, and returns the one that was pulled.
     async fn receive(
         &mut self,
-        ahead: Ahead<(Position, M::Features)>,
+        ahead: Ahead<About<M::Features>>,
     ) -> Result<Option<(Position, M::Features, PulledStep)>, Failure> {
         let began = Instant::now();
         let returned = ahead.call.returned().await?;
         self.telemetry.exchange_seconds.record(began.elapsed());
         self.telemetry.pulled_bytes.increment(returned.traffic.pulled_bytes);
         self.telemetry.pushed_bytes.increment(returned.traffic.pushed_bytes);
-        if let (Some((pushed, gradients)), Some((examples, loss))) = (returned.pushed, ahead.pushing) {
+        if let (Some((pushed, gradients)), Some((examples, loss))) = (returned.pushed, ahead.about.pushed) {
             self.pipeline.keep_gradients(gradients);
             self.count(&pushed, examples, loss);
         }
-        let batch = ahead.batch.zip(returned.pulled);
+        let batch = ahead.about.batch.zip(returned.pulled);
         Ok(batch.map(|((position, features), pulled)| (position, features, pulled)))
     }
 
-    /// Asks once more for a step that has to wait for others, and hands in what is computed meanwhile: it may be what
-    /// they wait for.
+    /// Asks once more for a step that has to wait for others.
     async fn ask_again(
         &mut self,
         position: Position,
@@ -282,7 +288,7 @@ impl<M: Model> Steps<'_, M> {
         pulled: PulledStep,
         stop: &CancellationToken,
     ) {
-        if self.computed.is_none() && self.pipeline.is_empty() {
+        if self.pipeline.is_empty() {
             tokio::select! {
                 () = tokio::time::sleep(TICKET_POLL) => {}
                 () = stop.cancelled() => {}
@@ -293,8 +299,7 @@ impl<M: Model> Steps<'_, M> {
             return;
         }
         // Behind those that are under way: one of them may hold the ticket that this one waits for.
-        let computed = self.computed.take();
-        self.send(computed, Some(((position, features), pulled.step, pulled.held)));
+        self.send(None, Some(((position, features), pulled.step, pulled.held)));
     }
 
     /// Takes note of a pushed step.

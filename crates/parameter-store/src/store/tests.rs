@@ -58,12 +58,28 @@ fn prepare(global_step_max: u64) -> Prepare<'static> {
     }
 }
 
-fn open_store(global_step_max: u64) -> Store {
+/// A store that lets workers in.
+fn open_prepared(request: Prepare<'_>) -> Store {
     let store = Store::new(0);
     store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
-    store.prepare(&chief(1), prepare(global_step_max)).unwrap();
+    store.prepare(&chief(1), request).unwrap();
     store.open(&chief(1)).unwrap();
     store
+}
+
+fn open_store(global_step_max: u64) -> Store {
+    open_prepared(prepare(global_step_max))
+}
+
+/// A dense vector and a table of rows of 2, of these sizes, SGD with learning rate 1.
+fn prepare_sized(dense: usize, rows: usize) -> Prepare<'static> {
+    let mut request = prepare(0);
+    request.variables = vec![spec("dense", &[dense], Access::Whole), spec("table", &[rows, 2], Access::Rows)];
+    request.slices = vec![
+        (0, Slice { variable: 0, part: 0, rows: 0..dense, width: 1, ps: 0 }),
+        (2, Slice { variable: 1, part: 0, rows: 0..rows, width: 2, ps: 0 }),
+    ];
+    request
 }
 
 /// Slice 0 whole, and these rows of slice 2.
@@ -115,12 +131,8 @@ fn push_updates_whole_slices_and_rows() {
 #[test]
 fn a_rule_that_moves_all_rows_moves_those_of_parts_that_a_batch_does_not_name() {
     let adam: OptimizerConfig = serde_json::from_str(r#"{"kind": "adam", "learning_rate": 0.1}"#).unwrap();
-    let store = Store::new(0);
-    store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
-    let mut request = prepare(0);
-    request.optimizers = BTreeMap::from([("sgd".to_owned(), adam)]);
-    store.prepare(&chief(1), request).unwrap();
-    store.open(&chief(1)).unwrap();
+    let optimizers = BTreeMap::from([("sgd".to_owned(), adam)]);
+    let store = open_prepared(Prepare { optimizers, ..prepare(0) });
     store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
     step(&store, &worker(0, 1, 1), batch(0, 0), &[0.0, 0.0, 1.0, 1.0]).unwrap();
     let before = read(&store, &worker(0, 1, 0));
@@ -345,19 +357,21 @@ impl TensorSource for Copied {
     }
 }
 
+/// A store that goes on from a copy.
+fn restored(from: &Copy, request: Prepare<'_>) -> Store {
+    let (source, positions) = (Copied(from.clone()), from.positions.clone());
+    let Copy { version, global_step, .. } = *from;
+    let restore = Some(Restore { source: &source, version, global_step, positions });
+    open_prepared(Prepare { restore, ..request })
+}
+
 #[test]
 fn restored_store_goes_on_with_values_counters_and_data() {
     let store = open_store(0);
     store.open_session(&worker(0, 1, 0), FINGERPRINT, 4).unwrap();
     step(&store, &worker(0, 1, 1), batch(4, 0), &[1.0, 2.0, 3.0, 4.0]).unwrap();
     let snapshot = copy(&store);
-    let source = Copied(snapshot.clone());
-    let restored = Store::new(0);
-    restored.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
-    let restore =
-        Restore { source: &source, version: 1, global_step: 1, positions: snapshot.positions.clone() };
-    restored.prepare(&chief(1), Prepare { restore: Some(restore), ..prepare(0) }).unwrap();
-    restored.open(&chief(1)).unwrap();
+    let restored = restored(&snapshot, prepare(0));
     assert_eq!(restored.open_session(&worker(0, 1, 0), FINGERPRINT, 4), Ok(1));
     assert_eq!(copy(&restored), snapshot);
     let again = step(&restored, &worker(0, 1, 1), batch(4, 0), &[1.0; 4]).unwrap();
@@ -413,13 +427,9 @@ fn snapshot_sees_each_push_whole_or_not_at_all() {
 fn a_snapshot_is_of_its_instant_and_there_is_one_at_a_time() {
     for kind in ["sgd", "adagrad", "adam"] {
         let rule = serde_json::json!({"kind": kind, "learning_rate": 1.0});
-        let store = Store::new(0);
-        store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
-        let mut request = prepare(0);
         let rule: OptimizerConfig = serde_json::from_value(rule).unwrap();
-        request.optimizers = BTreeMap::from([("sgd".to_owned(), rule)]);
-        store.prepare(&chief(1), request).unwrap();
-        store.open(&chief(1)).unwrap();
+        let optimizers = BTreeMap::from([("sgd".to_owned(), rule)]);
+        let store = open_prepared(Prepare { optimizers, ..prepare(0) });
         store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
         step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0, 2.0, 3.0, 4.0]).unwrap();
         let then = copy(&store);

@@ -156,19 +156,18 @@ impl Worker {
         let mut draws = draws.iter().cycle();
         let began = Instant::now();
         let mut outcome = Outcome::default();
-        let mut pipeline: Pipeline<usize> = Pipeline::new(order.pipeline_depth);
+        let mut pipeline: Pipeline<Option<usize>> = Pipeline::new(order.pipeline_depth);
         let (mut computed, mut batch): (Option<Push>, u64) = (None, 0);
         loop {
             let over = began.elapsed().as_secs_f64() >= order.seconds;
             while !over && pipeline.has_room() {
                 let Some((reads, drawn)) = draws.next() else { break };
                 let (push, step) = (computed.take(), self.parameters.plan(reads));
-                let pushing = push.as_ref().map(|_| (0, 0.0));
                 let call = self.parameters.call(push, Some((step, pipeline.spare_held())));
-                pipeline.push(Some(*drawn), pushing, call);
+                pipeline.push(Some(*drawn), call);
             }
             if let Some(push) = computed.take() {
-                pipeline.push(None, Some((0, 0.0)), self.parameters.call(Some(push), None));
+                pipeline.push(None, self.parameters.call(Some(push), None));
             }
             let Some(ahead) = pipeline.pop() else { break };
             let asked = Instant::now();
@@ -185,7 +184,7 @@ impl Worker {
             let Some(pulled) = returned.pulled.filter(|pulled| pulled.ticket == Ticket::Granted) else {
                 continue;
             };
-            outcome.rows += ahead.batch.unwrap_or(0) as u64;
+            outcome.rows += ahead.about.unwrap_or(0) as u64;
             let mut gradients = pipeline.spare_gradients();
             let values = &pulled.held.values;
             pipeline.compute(|| {

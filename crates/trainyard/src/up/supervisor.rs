@@ -96,7 +96,7 @@ impl Supervisor {
         self.launch.started(task)
     }
 
-    /// Returns the tasks that have ended since the last look, with their exit codes.
+    /// Takes note of the tasks that have ended since the last look, and returns them with their exit codes.
     pub(crate) fn ended(&mut self) -> Vec<(Task, i32)> {
         let ended: Vec<(Task, i32)> = self
             .children
@@ -104,6 +104,7 @@ impl Supervisor {
             .filter_map(|(task, child)| child.try_wait().map(|code| (*task, code)))
             .collect();
         self.children.retain(|task, _| !ended.iter().any(|(gone, _)| gone == task));
+        self.exits.extend(ended.iter().copied());
         ended
     }
 
@@ -119,23 +120,17 @@ impl Supervisor {
                 _ = terminate.recv() => return Ok(self.stop_all().await),
                 _ = interrupt.recv() => return Ok(self.stop_all().await),
             }
-            let ended = self.ended();
-            // Those that have ended in the same look are told even where one of them ends the job.
-            self.exits.extend(ended.iter().copied());
-            for (task, code) in ended {
+            for (task, code) in self.ended() {
                 if task.role == Role::Chief && code == 0 {
-                    self.exits.insert(task, code);
                     self.wait_for_the_rest().await;
                     return Ok(0);
                 }
-                if code == 0 {
-                    self.exits.insert(task, code);
-                } else if PERMANENT.contains(&code) {
+                if PERMANENT.contains(&code) {
                     warn!(%task, code, "has failed for good: stopping the job");
-                    self.exits.insert(task, code);
                     self.stop_all().await;
                     return Ok(u8::try_from(code).unwrap_or(1));
-                } else {
+                }
+                if code != 0 {
                     warn!(%task, code, "has died: starting it again");
                     tokio::time::sleep(self.launch.pause(task)).await;
                     let child = self.launch.start(task)?;
@@ -165,19 +160,8 @@ impl Supervisor {
                     self.exits.insert(task, child.wait().await);
                 }
             }
-            self.collect();
+            self.ended();
         }
-    }
-
-    fn collect(&mut self) {
-        let exits = &mut self.exits;
-        self.children.retain(|task, child| match child.try_wait() {
-            Some(code) => {
-                exits.insert(*task, code);
-                false
-            }
-            None => true,
-        });
     }
 
     /// Stops everything: the workers first, so that the checkpoint which the chief then writes holds their last steps;
@@ -207,7 +191,7 @@ impl Supervisor {
         }
         while self.children.keys().any(|task| roles.contains(&task.role)) && Instant::now() < until {
             tokio::time::sleep(LOOK).await;
-            self.collect();
+            self.ended();
         }
     }
 

@@ -14,10 +14,7 @@ fn prepare_table(table: DynamicTable) -> Prepare<'static> {
 }
 
 fn open_table(table: DynamicTable) -> Store {
-    let store = Store::new(0);
-    store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
-    store.prepare(&chief(1), prepare_table(table)).unwrap();
-    store.open(&chief(1)).unwrap();
+    let store = open_prepared(prepare_table(table));
     store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
     store
 }
@@ -156,14 +153,7 @@ fn a_restored_table_goes_on_with_rows_sightings_and_times() {
         ([1, 3].as_slice(), 2, 1)
     );
     assert_eq!((rows.idle[0].secs, rows.candidates[0].idle.pushes), (59, 2));
-    let source = Copied(snapshot.clone());
-    let restored = Store::new(0);
-    restored.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
-    let restore =
-        Restore { source: &source, version: 3, global_step: 3, positions: snapshot.positions.clone() };
-    let prepare = Prepare { restore: Some(restore), ..prepare_table(table) };
-    restored.prepare(&chief(1), prepare).unwrap();
-    restored.open(&chief(1)).unwrap();
+    let restored = restored(&snapshot, prepare_table(table));
     restored.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
     assert_eq!(copy(&restored), snapshot);
     assert_eq!(read_ids(&restored, &[1, 2, 3]), read_ids(&store, &[1, 2, 3]));

@@ -4,18 +4,9 @@ use super::*;
 
 /// A dense variable of three stripes and a half, and a table of two.
 fn open_large() -> Store {
-    let mut request = prepare(0);
-    let (dense, rows) = (450_000, 300_000);
-    request.variables = vec![spec("dense", &[dense], Access::Whole), spec("table", &[rows, 2], Access::Rows)];
+    let mut request = prepare_sized(450_000, 300_000);
     request.variables.iter_mut().for_each(|spec| spec.initializer = Initializer::GlorotUniform);
-    request.slices = vec![
-        (0, Slice { variable: 0, part: 0, rows: 0..dense, width: 1, ps: 0 }),
-        (2, Slice { variable: 1, part: 0, rows: 0..rows, width: 2, ps: 0 }),
-    ];
-    let store = Store::new(0);
-    store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
-    store.prepare(&chief(1), request).unwrap();
-    store.open(&chief(1)).unwrap();
+    let store = open_prepared(request);
     store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
     store
 }
@@ -102,13 +93,7 @@ fn a_checkpoint_knows_batches_that_came_before_their_turn() {
     }
     let snapshot = copy(&store);
     assert_eq!(snapshot.positions, [ShardPosition { shard: 4, pass: 0, batch: 1, ahead: vec![2] }]);
-    let source = Copied(snapshot.clone());
-    let restored = Store::new(0);
-    restored.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
-    let restore =
-        Restore { source: &source, version: 2, global_step: 2, positions: snapshot.positions.clone() };
-    restored.prepare(&chief(1), Prepare { restore: Some(restore), ..prepare(0) }).unwrap();
-    restored.open(&chief(1)).unwrap();
+    let restored = restored(&snapshot, prepare(0));
     assert_eq!(restored.open_session(&worker(0, 1, 0), FINGERPRINT, 4), Ok(1));
     assert!(!step(&restored, &worker(0, 1, 1), batch(4, 1), &[1.0; 4]).unwrap().duplicate);
     assert!(step(&restored, &worker(0, 1, 2), batch(4, 2), &[1.0; 4]).unwrap().duplicate);

@@ -10,16 +10,7 @@ const ROWS: usize = 200_000;
 /// Whole numbers below 2^24 add up exactly in any order, so that one lost or doubled update shows.
 #[test]
 fn a_ledger_of_whole_numbers_is_exact_under_eight_workers() {
-    let mut request = prepare(0);
-    request.variables = vec![spec("dense", &[DENSE], Access::Whole), spec("table", &[ROWS, 2], Access::Rows)];
-    request.slices = vec![
-        (0, Slice { variable: 0, part: 0, rows: 0..DENSE, width: 1, ps: 0 }),
-        (2, Slice { variable: 1, part: 0, rows: 0..ROWS, width: 2, ps: 0 }),
-    ];
-    let store = Store::new(0);
-    store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
-    store.prepare(&chief(1), request).unwrap();
-    store.open(&chief(1)).unwrap();
+    let store = open_prepared(prepare_sized(DENSE, ROWS));
     // All workers meet in some rows, and each has some to itself.
     let rows_of = |index: usize| -> Vec<u32> {
         let shared = (0..ROWS as u32).step_by(1009);
