@@ -21,7 +21,7 @@ pub struct PositionRecord {
     pub batch: u64,
     /// Batches behind it that have been applied, where several were under way at once; ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ahead: Vec<u64>,
+    pub ahead: Vec<std::ops::Range<u64>>,
 }
 
 /// What a tensor holds.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_parameter_store::{BatchId, Claim, Identity, Prepare, Pull, Push, Selection, Store};
+use trainyard_parameter_store::{BatchId, Claim, Identity, Prepare, Pull, Push, Selection, Store, Update};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
 
 /// Rows of the table.
@@ -36,7 +36,9 @@ fn open(access: Access) -> Store {
         optimizers: BTreeMap::from([("dnn".to_owned(), OptimizerConfig::adagrad(0.05))]),
         seed: 1,
         layout_fingerprint: 1,
+        counts_steps: true,
         global_step_max: 0,
+        update: Update::Async,
         restore: None,
         first_values: None,
     };
@@ -86,14 +88,25 @@ fn main() {
                 let rows = numbers.iter().map(|number| *number as u32).collect();
                 (selection.rows, selection.row_sets) = (vec![(0, 0)], vec![rows]);
             }
-            let pull = Pull { selection: Arc::new(selection), known: Vec::new(), reserve_step: true };
+            let pull = Pull {
+                selection: Arc::new(selection),
+                known: Vec::new(),
+                reserve_step: true,
+                ..Pull::default()
+            };
             let (worker, started) = (identity(Role::Worker, step + 1), Instant::now());
             let (_, mut reading) = store.pull(&worker, &pull).expect("a pull");
             values.resize(reading.remaining(), 0.0);
             reading.read(&mut values);
             let pulled = Instant::now();
             let batch = BatchId { pass: 0, shard: 0, batch: step };
-            let push = Push { batch, pulled_version: step, selection: None, gradients: &values[..] };
+            let push = Push {
+                batch,
+                pulled_version: step,
+                contribution: None,
+                selection: None,
+                gradients: &values[..],
+            };
             store.push(&worker, &push).expect("a push");
             // The first steps fill the table.
             if step >= 1000 {

@@ -4,6 +4,9 @@
 //! batch was applied before, who may push the last steps. It is told the time, and has no sockets and no files, so
 //! that every rule is driven directly by a test, and the same store serves a daemon or a single process.
 
+mod aggregation;
+mod batch_set;
+mod clocks;
 mod dynamic;
 mod error;
 mod gradients;
@@ -19,6 +22,7 @@ mod store;
 mod stripe;
 mod sync;
 mod turn;
+mod update;
 mod window;
 
 pub use dynamic::DynamicStatus;
@@ -30,7 +34,8 @@ pub use selection::Selection;
 pub use snapshot::{Snapshot, SnapshotSlice, SnapshotTable};
 pub use steps::Ticket;
 pub use store::{
-    Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, State, Status, Store,
-    TensorSource,
+    Claim, FirstValues, Opened, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, SnapshotAt,
+    State, Status, Store, TensorSource,
 };
 pub use stripe::SliceValues;
+pub use update::{Contribution, Update};

@@ -17,6 +17,8 @@ pub struct Reading {
     rows: usize,
     left: usize,
     widest: usize,
+    /// What was read beforehand, and how much of it has been passed on.
+    copied: Option<(Vec<f32>, usize)>,
 }
 
 impl Reading {
@@ -25,7 +27,7 @@ impl Reading {
         let known: usize = unchanged.iter().map(|&place| resolved.whole[place as usize].len()).sum();
         let static_widths = resolved.whole.iter().chain(&resolved.rows).map(|slice| slice.width);
         let widest = static_widths.chain(resolved.ids.iter().map(|slice| slice.width)).max().unwrap_or(0);
-        Self { resolved, unchanged, slice: 0, rows: 0, left: all - known, widest }
+        Self { resolved, unchanged, slice: 0, rows: 0, left: all - known, widest, copied: None }
     }
 
     /// Returns the number of values that have not been read yet.
@@ -44,10 +46,23 @@ impl Reading {
         &self.unchanged
     }
 
+    /// Reads everything now, so that it is all of this moment.
+    pub(crate) fn read_all(&mut self) {
+        let mut values = vec![0.0; self.left];
+        let count = self.read(&mut values);
+        (self.left, self.copied) = (count, Some((values, 0)));
+    }
+
     /// Copies the next rows into the front of `out`, as many as fit, and returns the number of their values: 0 at the
     /// end, or where `out` is too short for the next row.
     pub fn read(&mut self, out: &mut [f32]) -> usize {
-        let Self { resolved, unchanged, slice, rows, left, .. } = self;
+        let Self { resolved, unchanged, slice, rows, left, copied, .. } = self;
+        if let Some((values, passed)) = copied {
+            let count = out.len().min(*left);
+            out[..count].copy_from_slice(&values[*passed..*passed + count]);
+            (*passed, *left) = (*passed + count, *left - count);
+            return count;
+        }
         let mut done = 0;
         while *left > 0 {
             let room = &mut out[done..];

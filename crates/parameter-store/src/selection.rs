@@ -45,10 +45,21 @@ impl Resolved {
 
     /// Returns slice number and values of everything named, in the order of its payload.
     pub(crate) fn lengths(&self) -> impl Iterator<Item = (u32, usize)> {
-        let whole =
-            self.selection.whole.iter().zip(&self.whole).map(|(number, slice)| (*number, slice.len()));
-        let rows = self.rows().map(|(number, slice, rows)| (number, slice.width * rows.len()));
-        let ids = self.ids().map(|(number, slice, ids)| (number, slice.width * ids.len()));
-        whole.chain(rows).chain(ids)
+        self.whole_lengths().chain(self.row_lengths()).chain(self.id_lengths())
+    }
+
+    /// The same of the whole slices, which come first.
+    pub(crate) fn whole_lengths(&self) -> impl Iterator<Item = (u32, usize)> {
+        self.selection.whole.iter().zip(&self.whole).map(|(number, slice)| (*number, slice.len()))
+    }
+
+    /// The same of the rows, which come next.
+    pub(crate) fn row_lengths(&self) -> impl Iterator<Item = (u32, usize)> {
+        self.rows().map(|(number, slice, rows)| (number, slice.width * rows.len()))
+    }
+
+    /// The same of the ids.
+    pub(crate) fn id_lengths(&self) -> impl Iterator<Item = (u32, usize)> {
+        self.ids().map(|(number, slice, ids)| (number, slice.width * ids.len()))
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use trainyard_cluster_spec::Task;
 
+use crate::batch_set::{AHEAD_MAX, BatchSet};
 use crate::window::Window;
 use crate::{BatchId, Error, Identity, ShardPosition};
 
@@ -19,8 +20,8 @@ struct Session {
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     by_task: BTreeMap<Task, Session>,
-    /// Batches applied, numbered from 1, by data shard; and the pass of the latest.
-    batches: BTreeMap<u64, (Window, u64)>,
+    /// Batches applied, by data shard; and the pass of the latest.
+    batches: BTreeMap<u64, (BatchSet, u64)>,
 }
 
 /// What a push is, before it is applied.
@@ -48,13 +49,15 @@ impl Sessions {
         }
     }
 
-    /// Ends a session: nothing more is accepted from it.
-    pub(crate) fn close(&mut self, task: Task, number: u64) {
+    /// Ends a session: nothing more is accepted from it. Returns whether the task has no later one.
+    pub(crate) fn close(&mut self, task: Task, number: u64) -> bool {
         let session =
             self.by_task.entry(task).or_insert(Session { number, open: false, pushes: Window::default() });
-        if session.number <= number {
+        let latest = session.number <= number;
+        if latest {
             *session = Session { number, open: false, ..*session };
         }
+        latest
     }
 
     /// Checks that a request comes from the task's open session.
@@ -78,6 +81,13 @@ impl Sessions {
         if identity.seq > session.pushes.most() {
             return Err(Error::SequenceGap { most: session.pushes.most(), given: identity.seq });
         }
+        let first = self.next_batch(batch.shard);
+        if batch.batch >= first.saturating_add(AHEAD_MAX) {
+            return Err(Error::BadRequest(format!(
+                "batch must be less than {AHEAD_MAX} ahead of {first}, the first that is not applied, given {}",
+                batch.batch
+            )));
+        }
         Ok(Admission::New)
     }
 
@@ -90,14 +100,14 @@ impl Sessions {
 
     /// Remembers that a batch has been applied.
     pub(crate) fn record(&mut self, batch: &BatchId) {
-        let (window, pass) = self.batches.entry(batch.shard).or_default();
-        window.insert(batch.batch.saturating_add(1));
+        let (applied, pass) = self.batches.entry(batch.shard).or_default();
+        applied.insert(batch.batch);
         *pass = (*pass).max(batch.pass);
     }
 
     /// Returns the first batch of a data shard that has not been applied.
     pub(crate) fn next_batch(&self, shard: u64) -> u64 {
-        self.batches.get(&shard).map_or(0, |(window, _)| window.first_missing() - 1)
+        self.batches.get(&shard).map_or(0, |(applied, _)| applied.floor())
     }
 
     /// Returns whether a push of this sequence number has been applied, or used it up.
@@ -105,26 +115,25 @@ impl Sessions {
         self.by_task.get(&identity.task).is_some_and(|session| session.pushes.contains(identity.seq))
     }
 
-    /// Returns (shard, pass, next batch, batches applied behind it) of every data shard.
-    pub(crate) fn positions(&self) -> impl Iterator<Item = (u64, u64, u64, Vec<u64>)> {
-        self.batches.iter().map(|(&shard, (window, pass))| {
-            let next = window.first_missing();
-            let ahead = (next..=window.highest()).filter(|number| window.contains(*number));
-            (shard, *pass, next - 1, ahead.map(|number| number - 1).collect())
-        })
+    /// Returns how far every data shard has been applied.
+    pub(crate) fn positions(&self) -> Vec<ShardPosition> {
+        let position = |(&shard, (applied, pass)): (&u64, &(BatchSet, u64))| {
+            let (batch, ahead) = (applied.floor(), applied.ahead());
+            ShardPosition { shard, pass: *pass, batch, ahead }
+        };
+        self.batches.iter().map(position).collect()
     }
 
     /// Starts a data shard at a batch: all before it have been applied, and some behind it.
     pub(crate) fn restore_position(&mut self, position: &ShardPosition) {
-        let mut window = Window::starting_at(position.batch.saturating_add(1));
-        position.ahead.iter().for_each(|batch| window.insert(batch.saturating_add(1)));
-        self.batches.insert(position.shard, (window, position.pass));
+        let mut applied = BatchSet::starting_at(position.batch);
+        position.ahead.iter().cloned().flatten().for_each(|batch| applied.insert(batch));
+        self.batches.insert(position.shard, (applied, position.pass));
     }
 
-    fn applied(&self, batch: &BatchId) -> bool {
-        self.batches
-            .get(&batch.shard)
-            .is_some_and(|(window, _)| window.contains(batch.batch.saturating_add(1)))
+    /// Returns whether a batch has been applied.
+    pub(crate) fn applied(&self, batch: &BatchId) -> bool {
+        self.batches.get(&batch.shard).is_some_and(|(applied, _)| applied.contains(batch.batch))
     }
 
     fn fenced(&self, identity: &Identity) -> Error {

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use trainyard_cluster_spec::Task;
 
-use crate::Identity;
+use crate::clocks::Clocks;
+use crate::{Identity, Update};
 
 /// Answer to the wish to push one more step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,16 +24,35 @@ pub(crate) struct Steps {
     global_step: u64,
     /// Last step; 0 = no bound.
     max: u64,
+    update: Update,
     outstanding: BTreeSet<(Task, u64, u64)>,
+    clocks: Clocks,
 }
 
 impl Steps {
-    pub(crate) fn new(global_step: u64, max: u64) -> Self {
-        Self { global_step, max, outstanding: BTreeSet::new() }
+    pub(crate) fn new(global_step: u64, max: u64, update: Update) -> Self {
+        Self { global_step, max, update, ..Self::default() }
     }
 
     pub(crate) fn global_step(&self) -> u64 {
         self.global_step
+    }
+
+    /// Returns whether the last step has been applied.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.max > 0 && self.global_step >= self.max
+    }
+
+    /// Takes a task in, whose earlier sessions are over.
+    pub(crate) fn join(&mut self, task: Task, session: u64) {
+        self.release_below(task, session);
+        self.clocks.join(task);
+    }
+
+    /// Lets a task go, whose sessions up to this one are over.
+    pub(crate) fn leave(&mut self, task: Task, session: u64) {
+        self.release_below(task, session.saturating_add(1));
+        self.clocks.leave(task);
     }
 
     /// Gives the session the right to push its `seq`, once: asking again returns the same ticket.
@@ -41,11 +61,31 @@ impl Steps {
         if self.outstanding.contains(&key) {
             return Ticket::Granted;
         }
-        if self.max == 0 || self.global_step + (self.outstanding.len() as u64) < self.max {
-            self.outstanding.insert(key);
-            return Ticket::Granted;
+        if self.has_ended() {
+            return Ticket::Finished;
         }
-        if self.global_step >= self.max { Ticket::Finished } else { Ticket::Wait }
+        match self.update {
+            // All parts of a step are the same step: whoever comes too late is told when it pushes.
+            Update::Sync => {}
+            Update::Async | Update::StaleSynchronous { .. } => {
+                if self.max > 0 && self.global_step + (self.outstanding.len() as u64) >= self.max {
+                    return Ticket::Wait;
+                }
+            }
+        }
+        if let Update::StaleSynchronous { staleness_max } = self.update
+            && self.lead(identity) > staleness_max
+        {
+            return Ticket::Wait;
+        }
+        self.outstanding.insert(key);
+        Ticket::Granted
+    }
+
+    /// Returns by how many steps a task is ahead of the slowest live one.
+    pub(crate) fn lead(&self, identity: &Identity) -> u64 {
+        let own = self.outstanding.iter().filter(|(task, ..)| *task == identity.task).count();
+        self.clocks.lead(identity.task, own as u64)
     }
 
     /// Returns whether the push holds a ticket.
@@ -55,17 +95,24 @@ impl Steps {
 
     /// Counts an applied push.
     pub(crate) fn advance(&mut self, identity: &Identity) {
-        self.outstanding.remove(&(identity.task, identity.session, identity.seq));
+        self.give_back(identity);
         self.global_step += 1;
     }
 
-    /// Takes one ticket back without a step.
+    /// Counts a step of all together.
+    pub(crate) fn advance_all(&mut self) {
+        self.global_step += 1;
+    }
+
+    /// Takes one ticket back. The task has come on by a step, whether it counts or somebody else has done the same.
     pub(crate) fn give_back(&mut self, identity: &Identity) {
-        self.outstanding.remove(&(identity.task, identity.session, identity.seq));
+        if self.outstanding.remove(&(identity.task, identity.session, identity.seq)) {
+            self.clocks.tick(identity.task);
+        }
     }
 
     /// Takes back all tickets of a task's sessions below `session`.
-    pub(crate) fn release_below(&mut self, task: Task, session: u64) {
+    fn release_below(&mut self, task: Task, session: u64) {
         self.outstanding.retain(|&(owner, number, _)| owner != task || number >= session);
     }
 }

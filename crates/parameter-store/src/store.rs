@@ -2,6 +2,7 @@
 
 mod build;
 mod cut;
+mod push;
 mod request;
 mod tables;
 
@@ -12,17 +13,19 @@ use dashmap::DashMap;
 use trainyard_cluster_spec::Task;
 use trainyard_variable::{Access, VariableSpec};
 
+use crate::aggregation::Aggregation;
 use crate::recency::Moment;
 use crate::selection::Resolved;
-use crate::sessions::{Admission, Sessions};
-use crate::slice::{Scratch, Slice};
+use crate::sessions::Sessions;
+use crate::slice::Slice;
 use crate::steps::Steps;
 use crate::sync::{Mutex, RwLock};
 use crate::turn::Turn;
-use crate::{Error, Gradients, Identity, Reading, Selection, Ticket};
+use crate::{Error, Identity, Reading, Selection, Ticket, Update};
 use build::build_slices;
+pub use cut::SnapshotAt;
 pub use request::{
-    Claim, FirstValues, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, State, Status,
+    Claim, FirstValues, Opened, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, State, Status,
     TensorSource,
 };
 use tables::Tables;
@@ -38,7 +41,8 @@ struct Control {
     cluster_id: Option<u128>,
     epoch: u64,
     layout_fingerprint: u64,
-    variables: Arc<[VariableSpec]>,
+    counts_steps: bool,
+    update: Update,
 }
 
 /// What is counted: sessions, batches, steps. One lock, held for a moment.
@@ -52,10 +56,17 @@ struct Ledger {
     saved_version: Option<u64>,
 }
 
+/// The version at which a snapshot is to be taken, and that snapshot, once it has been.
+#[derive(Debug, Default)]
+struct Awaited {
+    version: Option<u64>,
+    cut: Option<cut::Cut>,
+}
+
 /// The slices, sessions and steps of one parameter server.
 ///
-/// A push is checked whole before anything of it is applied. Lock order: `control`, `cut`, a task's turn, `ledger`,
-/// one stripe at a time.
+/// A push is checked whole before anything of it is applied. Lock order: `control`, `cut`, a task's turn,
+/// `aggregation`, `step`, `awaited`, `ledger`, one stripe at a time.
 #[derive(Debug)]
 pub struct Store {
     ps: usize,
@@ -64,6 +75,12 @@ pub struct Store {
     cut: RwLock<()>,
     turns: DashMap<Task, Arc<Mutex<Turn>>>,
     ledger: Mutex<Ledger>,
+    /// Parts of the synchronous step under way.
+    aggregation: Mutex<Aggregation>,
+    /// Reads share it; a synchronous step takes it alone, so that each read is of one version.
+    step: RwLock<()>,
+    awaited: Mutex<Awaited>,
+    variables: RwLock<Arc<[VariableSpec]>>,
     slices: DashMap<u32, Arc<Slice>>,
     /// Parts of tables whose rule moves all rows at each step.
     restless: RwLock<Vec<(u32, Arc<Slice>)>>,
@@ -81,7 +98,8 @@ impl Store {
             cluster_id: None,
             epoch: 0,
             layout_fingerprint: 0,
-            variables: Arc::from([]),
+            counts_steps: false,
+            update: Update::Async,
         };
         Self {
             ps,
@@ -89,6 +107,10 @@ impl Store {
             cut: RwLock::new(()),
             turns: DashMap::new(),
             ledger: Mutex::new(Ledger::default()),
+            aggregation: Mutex::default(),
+            step: RwLock::new(()),
+            awaited: Mutex::default(),
+            variables: RwLock::new(Arc::from([])),
             slices: DashMap::new(),
             restless: RwLock::new(Vec::new()),
             tables: Tables::default(),
@@ -111,6 +133,7 @@ impl Store {
     /// Returns what the store is and does.
     pub fn status(&self) -> Status {
         let control = self.control.read();
+        let slowest_slot = self.aggregation.lock().last();
         let ledger = self.ledger.lock();
         let floats: usize =
             self.slices.iter().map(|slice| slice.len() * (1 + slice.optimizer.slots().len())).sum();
@@ -123,6 +146,7 @@ impl Store {
             saved_version: ledger.saved_version,
             global_step: ledger.steps.global_step(),
             value_bytes: floats as u64 * 4 + self.tables.bytes(),
+            slowest_slot,
             dynamic: self.tables.status(),
         }
     }
@@ -161,6 +185,8 @@ impl Store {
         self.turns.clear();
         self.restless.write().clear();
         self.tables.replace([]);
+        *self.aggregation.lock() = Aggregation::default();
+        *self.awaited.lock() = Awaited::default();
         let now = self.moment(prepare.restore.as_ref().map_or(0, |restore| restore.version));
         let built = build_slices(&prepare, now)?;
         self.tables.replace(built.tables);
@@ -175,7 +201,11 @@ impl Store {
         let restore = prepare.restore.as_ref();
         let mut ledger = Ledger {
             sessions: Sessions::default(),
-            steps: Steps::new(restore.map_or(0, |restore| restore.global_step), prepare.global_step_max),
+            steps: Steps::new(
+                restore.map_or(0, |restore| restore.global_step),
+                prepare.global_step_max,
+                prepare.update,
+            ),
             version: restore.map_or(0, |restore| restore.version),
             saved_version: restore.map(|restore| restore.version),
         };
@@ -184,7 +214,8 @@ impl Store {
         }
         *self.ledger.lock() = ledger;
         control.layout_fingerprint = prepare.layout_fingerprint;
-        control.variables = prepare.variables.into();
+        (control.counts_steps, control.update) = (prepare.counts_steps, prepare.update);
+        *self.variables.write() = prepare.variables.into();
         control.state = State::Prepared;
         Ok(())
     }
@@ -226,11 +257,16 @@ impl Store {
         }
     }
 
-    /// Starts a worker's session, and returns the first batch of `data_shard` that has not been applied here.
+    /// Starts a worker's session, and tells the first batch of `data_shard` that has not been applied here.
     ///
     /// # Errors
     /// Not open, another layout, or an older session than the task's latest.
-    pub fn open_session(&self, identity: &Identity, fingerprint: u64, data_shard: u64) -> Result<u64, Error> {
+    pub fn open_session(
+        &self,
+        identity: &Identity,
+        fingerprint: u64,
+        data_shard: u64,
+    ) -> Result<Opened, Error> {
         let control = self.control.read();
         check_worker(&control, identity)?;
         if fingerprint != control.layout_fingerprint {
@@ -238,8 +274,8 @@ impl Store {
         }
         let mut ledger = self.ledger.lock();
         ledger.sessions.open(identity)?;
-        ledger.steps.release_below(identity.task, identity.session);
-        Ok(ledger.sessions.next_batch(data_shard))
+        ledger.steps.join(identity.task, identity.session);
+        Ok(Opened { version: ledger.version, batches_applied: ledger.sessions.next_batch(data_shard) })
     }
 
     /// Ends a session on the chief's word: nothing more is accepted from it, and its tickets return.
@@ -250,127 +286,63 @@ impl Store {
         let control = self.control.read();
         check_control(&control, identity)?;
         let mut ledger = self.ledger.lock();
-        ledger.sessions.close(task, session);
-        ledger.steps.release_below(task, session.saturating_add(1));
+        if ledger.sessions.close(task, session) {
+            ledger.steps.leave(task, session);
+        }
         Ok(())
     }
 
-    /// Reads slices and rows. With `reserve_step`, there is nothing to read unless the ticket for `identity.seq` is
-    /// granted.
+    /// Reads slices and rows, unless there is something to wait for: the ticket for `identity.seq`, with `reserve_step`,
+    /// or the version asked for.
     ///
     /// # Errors
     /// Not open, not the open session, or slices and rows that do not exist.
     pub fn pull(&self, identity: &Identity, pull: &Pull) -> Result<(Pulled, Reading), Error> {
-        check_worker(&self.control.read(), identity)?;
-        let (version, global_step, ticket) = {
-            let mut ledger = self.ledger.lock();
-            ledger.sessions.check(identity)?;
-            // A late copy of a pull whose step has been pushed: a ticket would be nobody's.
-            let wanted = pull.reserve_step && !ledger.sessions.used(identity);
-            let ticket = if wanted { ledger.steps.reserve(identity) } else { Ticket::Granted };
-            (ledger.version, ledger.steps.global_step(), ticket)
+        let synchronous = {
+            let control = self.control.read();
+            check_worker(&control, identity)?;
+            control.update == Update::Sync
         };
-        let mut pulled = Pulled { version, global_step, ticket, updates: Vec::new() };
-        if ticket != Ticket::Granted {
-            return Ok((pulled, Reading::default()));
-        }
         let resolved = Arc::new(self.resolve(&pull.selection)?);
         let given = resolved.lengths().map(|(_, length)| length).sum();
         if given > ANSWER_VALUES_MAX {
             return Err(Error::TooLarge { given, max: ANSWER_VALUES_MAX });
         }
-        if identity.seq > 0 {
-            self.turn(identity.task).lock().remember(identity, Arc::clone(&resolved));
+        let one_version = synchronous.then(|| self.step.read());
+        let mut pulled = {
+            let mut ledger = self.ledger.lock();
+            ledger.sessions.check(identity)?;
+            // A late copy of a pull whose step has been pushed: a ticket would be nobody's.
+            let wanted = pull.reserve_step && !ledger.sessions.used(identity);
+            let ticket = match wanted {
+                _ if ledger.steps.has_ended() && wanted => Ticket::Finished,
+                _ if ledger.version < pull.at_least => Ticket::Wait,
+                true => ledger.steps.reserve(identity),
+                false => Ticket::Granted,
+            };
+            let (version, global_step) = (ledger.version, ledger.steps.global_step());
+            let lead = if wanted { ledger.steps.lead(identity) } else { 0 };
+            Pulled { version, global_step, ticket, lead, updates: Vec::new() }
+        };
+        if pulled.ticket != Ticket::Granted {
+            return Ok((pulled, Reading::default()));
         }
         pulled.updates = resolved.whole.iter().map(|slice| slice.updates()).collect();
         let known = pull.known.iter().zip(&pulled.updates).zip(0_u32..);
         let unchanged = known.filter(|((known, updates), _)| known == updates).map(|(_, place)| place);
-        let unchanged = unchanged.collect();
-        Ok((pulled, Reading::new(resolved, unchanged)))
+        let mut reading = Reading::new(Arc::clone(&resolved), unchanged.collect());
+        if one_version.is_some() {
+            reading.read_all();
+        }
+        drop(one_version);
+        if identity.seq > 0 {
+            self.turn(identity.task).lock().remember(identity, resolved);
+        }
+        Ok((pulled, reading))
     }
 
     fn turn(&self, task: Task) -> Arc<Mutex<Turn>> {
         Arc::clone(&self.turns.entry(task).or_default())
-    }
-
-    /// Applies one step's gradients: all of them, once, or none.
-    ///
-    /// # Errors
-    /// Refused by epoch, session, sequence or ticket; slices, rows or lengths that do not fit; values that are not
-    /// finite. The sequence number of a push with non-finite values is used up, so that it is not tried again.
-    pub fn push<G: Gradients + ?Sized>(
-        &self,
-        identity: &Identity,
-        push: &Push<'_, G>,
-    ) -> Result<Pushed, Error> {
-        check_worker(&self.control.read(), identity)?;
-        let _shared = self.cut.read();
-        let turn = self.turn(identity.task);
-        let mut turn = turn.lock();
-        if self.ledger.lock().sessions.admit(identity, &push.batch)? == Admission::Duplicate {
-            return Ok(self.duplicate(identity));
-        }
-        let resolved = match &push.selection {
-            Some(selection) => Arc::new(self.resolve(selection)?),
-            None => turn.recall(identity).ok_or_else(|| {
-                let seq = identity.seq;
-                Error::BadRequest(format!(
-                    "a push that names nothing must follow the pull of its seq, given {seq}"
-                ))
-            })?,
-        };
-        self.check_gradients(identity, &resolved, push.gradients)?;
-        let pushed = {
-            let mut ledger = self.ledger.lock();
-            // The session may have been closed, and the batch applied by another task, since it was looked at.
-            if ledger.sessions.admit(identity, &push.batch)? == Admission::Duplicate {
-                drop(ledger);
-                return Ok(self.duplicate(identity));
-            }
-            if self.ps == 0 && !ledger.steps.holds(identity) {
-                return Err(Error::NoTicket { task: identity.task, seq: identity.seq });
-            }
-            ledger.sessions.consume(identity);
-            ledger.sessions.record(&push.batch);
-            ledger.version += 1;
-            if self.ps == 0 {
-                ledger.steps.advance(identity);
-            }
-            let staleness = (ledger.version - 1).saturating_sub(push.pulled_version);
-            let global_step = ledger.steps.global_step();
-            Pushed { duplicate: false, version: ledger.version, global_step, staleness }
-        };
-        self.apply(pushed.version, &resolved, push.gradients);
-        turn.forget(identity);
-        Ok(pushed)
-    }
-
-    fn apply<G: Gradients + ?Sized>(&self, version: u64, resolved: &Resolved, gradients: &G) {
-        let (mut begin, mut scratch) = (0, Scratch::default());
-        for slice in &resolved.whole {
-            slice.apply_whole(version, gradients, begin);
-            begin += slice.len();
-        }
-        for (_, slice, rows) in resolved.rows() {
-            slice.apply_rows(version, rows, gradients, begin, &mut scratch);
-            begin += rows.len() * slice.width;
-        }
-        // Of tables whose rule moves all rows at each step, the parts that this batch names no row of.
-        for (number, slice) in self.restless.read().iter() {
-            if !resolved.selection.rows.iter().any(|(named, _)| named == number) {
-                slice.apply_rows(version, &[], gradients, begin, &mut scratch);
-            }
-        }
-        self.tables.apply(self.moment(version), resolved, gradients, begin, &mut scratch);
-    }
-
-    fn duplicate(&self, identity: &Identity) -> Pushed {
-        let mut ledger = self.ledger.lock();
-        // A batch that another session applied needs no step of this one.
-        ledger.steps.give_back(identity);
-        ledger.sessions.consume(identity);
-        let (version, global_step) = (ledger.version, ledger.steps.global_step());
-        Pushed { duplicate: true, version, global_step, staleness: 0 }
     }
 
     /// Finds everything that a request names, and checks its rows and ids.
@@ -393,32 +365,6 @@ impl Store {
             ids: self.tables.resolve(self.ps, selection)?,
             selection: Arc::clone(selection),
         })
-    }
-
-    fn check_gradients<G: Gradients + ?Sized>(
-        &self,
-        identity: &Identity,
-        resolved: &Resolved,
-        gradients: &G,
-    ) -> Result<(), Error> {
-        let expected: usize = resolved.lengths().map(|(_, length)| length).sum();
-        if gradients.values() != expected {
-            let given = gradients.values();
-            let message = format!("a push of these slices holds {expected} values, given {given}");
-            return Err(Error::BadRequest(message));
-        }
-        let Some(mut position) = gradients.not_finite() else { return Ok(()) };
-        let mut ledger = self.ledger.lock();
-        ledger.sessions.consume(identity);
-        ledger.steps.give_back(identity);
-        let value = gradients.get(position..position + 1, &mut Vec::new())[0].to_string();
-        for (slice, length) in resolved.lengths() {
-            if position < length {
-                return Err(Error::NotFinite { slice, position, value });
-            }
-            position -= length;
-        }
-        Ok(())
     }
 }
 

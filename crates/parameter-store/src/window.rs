@@ -13,20 +13,10 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Returns a window in which all numbers below `next` have been seen.
-    pub(crate) fn starting_at(next: u64) -> Self {
-        Self { highest: next.saturating_sub(1), seen: u64::MAX }
-    }
-
     /// Returns whether `number` has been seen.
     pub(crate) fn contains(&self, number: u64) -> bool {
         number <= self.highest
             && (self.highest - number >= WINDOW || self.seen >> (self.highest - number) & 1 == 1)
-    }
-
-    /// Returns the highest number seen; 0 = none.
-    pub(crate) fn highest(&self) -> u64 {
-        self.highest
     }
 
     /// Returns the highest number that is not too far ahead.
@@ -43,12 +33,6 @@ impl Window {
         } else if self.highest - number < WINDOW {
             self.seen |= 1 << (self.highest - number);
         }
-    }
-
-    /// Returns the lowest number that has not been seen, within the window.
-    pub(crate) fn first_missing(&self) -> u64 {
-        let floor = self.highest.saturating_sub(WINDOW - 1).max(1);
-        (floor..=self.highest).find(|&number| !self.contains(number)).unwrap_or(self.highest + 1)
     }
 }
 
@@ -73,18 +57,5 @@ mod tests {
                 prop_assert!(window.contains(number));
             }
         }
-    }
-
-    #[test]
-    fn first_missing_is_the_lowest_hole() {
-        let mut window = Window::starting_at(1);
-        assert_eq!(window.first_missing(), 1);
-        for number in [1, 2, 4, 5] {
-            window.insert(number);
-        }
-        assert_eq!(window.first_missing(), 3);
-        window.insert(3);
-        assert_eq!(window.first_missing(), 6);
-        assert_eq!(Window::starting_at(1000).first_missing(), 1000);
     }
 }

@@ -8,7 +8,7 @@ use shuttle::thread;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{
-    BatchId, Claim, Error, Identity, Prepare, Pull, Push, Reading, Selection, Store, Ticket,
+    BatchId, Claim, Error, Identity, Prepare, Pull, Push, Reading, Selection, Store, Ticket, Update,
 };
 use trainyard_variable::{Access, Initializer, Slice, VariableSpec};
 
@@ -44,7 +44,9 @@ fn open(dense: usize, global_step_max: u64) -> Arc<Store> {
         optimizers: BTreeMap::from([("sgd".to_owned(), OptimizerConfig::sgd(1.0))]),
         seed: 0,
         layout_fingerprint: 1,
+        counts_steps: true,
         global_step_max,
+        update: Update::Async,
         restore: None,
         first_values: None,
     };
@@ -60,7 +62,8 @@ fn rows(rows: &[u32]) -> Arc<Selection> {
 }
 
 fn pull(store: &Store, identity: &Identity, selection: &Arc<Selection>) -> Result<Ticket, Error> {
-    let pull = Pull { selection: Arc::clone(selection), known: Vec::new(), reserve_step: true };
+    let pull =
+        Pull { selection: Arc::clone(selection), known: Vec::new(), reserve_step: true, ..Pull::default() };
     store.pull(identity, &pull).map(|(pulled, _)| pulled.ticket)
 }
 
@@ -72,7 +75,7 @@ fn push(
     gradients: &[f32],
 ) -> Result<bool, Error> {
     let batch = BatchId { pass: 0, shard, batch };
-    let push = Push { batch, pulled_version: 0, selection: None, gradients };
+    let push = Push { batch, pulled_version: 0, contribution: None, selection: None, gradients };
     store.push(identity, &push).map(|pushed| pushed.duplicate)
 }
 
@@ -170,7 +173,7 @@ fn what_is_said_to_be_unchanged_is() {
         let selection = Arc::new(Selection { whole: vec![0], ..Selection::default() });
         let (mut values, mut known) = (vec![0.0; 2], Vec::new());
         let mut look = || {
-            let pull = Pull { selection: Arc::clone(&selection), known: known.clone(), reserve_step: false };
+            let pull = Pull { selection: Arc::clone(&selection), known: known.clone(), ..Pull::default() };
             let (pulled, reading) = store.pull(&worker(9, 1, 0), &pull).unwrap();
             if reading.unchanged().is_empty() {
                 values = read_all(reading);

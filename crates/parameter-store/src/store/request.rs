@@ -8,7 +8,7 @@ use std::sync::Arc;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{DynamicRows, Slice, VariableSpec};
 
-use crate::{BatchId, DynamicStatus, Selection, Ticket};
+use crate::{BatchId, Contribution, DynamicStatus, Selection, Ticket, Update};
 
 /// What a parameter server is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,10 +40,12 @@ pub struct Status {
     pub version: u64,
     /// Pushes that the latest snapshot holds; absent = none was taken.
     pub saved_version: Option<u64>,
-    /// Steps applied; counted on `ps:0` only.
+    /// Steps applied; counted on one server only.
     pub global_step: u64,
     /// Bytes of values and slots.
     pub value_bytes: u64,
+    /// Slot that the latest synchronous step waited for longest.
+    pub slowest_slot: Option<u32>,
     /// Its slices of dynamic tables; not told on the wire.
     pub dynamic: Vec<DynamicStatus>,
 }
@@ -88,7 +90,7 @@ pub struct ShardPosition {
     /// First batch not applied.
     pub batch: u64,
     /// Batches behind it that have been applied, where several were under way at once; ascending.
-    pub ahead: Vec<u64>,
+    pub ahead: Vec<Range<u64>>,
 }
 
 /// Values and counters to start from.
@@ -136,8 +138,12 @@ pub struct Prepare<'a> {
     pub seed: u64,
     /// Fingerprint of the layout that the slices belong to.
     pub layout_fingerprint: u64,
-    /// Last global step; 0 = no bound. Counted on `ps:0`.
+    /// Whether steps are counted here, and the right to push them is given: on one server of a job.
+    pub counts_steps: bool,
+    /// Last global step; 0 = no bound.
     pub global_step_max: u64,
+    /// When pushes take effect.
+    pub update: Update,
     /// Values to start from; absent = first values.
     pub restore: Option<Restore<'a>>,
     /// First values of some variables; the others' are drawn.
@@ -152,6 +158,15 @@ impl<'a> Prepare<'a> {
     }
 }
 
+/// Answer to the start of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opened {
+    /// Pushes, or synchronous steps, applied.
+    pub version: u64,
+    /// The first batch of the data shard that has not been applied.
+    pub batches_applied: u64,
+}
+
 /// A read.
 #[derive(Debug, Clone, Default)]
 pub struct Pull {
@@ -162,6 +177,8 @@ pub struct Pull {
     pub known: Vec<u64>,
     /// Whether the right to push a step is asked for.
     pub reserve_step: bool,
+    /// Version that the values must have at least; 0 = any will do.
+    pub at_least: u64,
 }
 
 /// Answer to a read.
@@ -171,8 +188,10 @@ pub struct Pulled {
     pub version: u64,
     /// Steps applied.
     pub global_step: u64,
-    /// Answer to `reserve_step`; granted where none was asked for.
+    /// Answer to `reserve_step`; granted where none was asked for. Where it is not, nothing is read.
     pub ticket: Ticket,
+    /// Steps that the reader is ahead of the slowest live task, under stale-synchronous updates.
+    pub lead: u64,
     /// Of each whole slice, the count of updates that the values which are read stand for, at least.
     pub updates: Vec<u64>,
 }
@@ -184,6 +203,8 @@ pub struct Push<'a, G: ?Sized> {
     pub batch: BatchId,
     /// Version that was pulled.
     pub pulled_version: u64,
+    /// Its place in its step, under synchronous updates.
+    pub contribution: Option<Contribution>,
     /// What is updated; absent = what the pull of this step's `seq` read.
     pub selection: Option<Arc<Selection>>,
     /// Gradients, in the order of the selection.
@@ -195,6 +216,9 @@ pub struct Push<'a, G: ?Sized> {
 pub struct Pushed {
     /// Whether it had been applied before; then nothing changed.
     pub duplicate: bool,
+    /// Whether it came too late for its synchronous step, which another's push of the same batch has completed; then
+    /// nothing changed.
+    pub stale: bool,
     /// Pushes applied.
     pub version: u64,
     /// Steps applied.

@@ -12,6 +12,7 @@ use crate::*;
 mod dynamic;
 mod reading;
 mod stripes;
+mod synchronous;
 
 const CLUSTER: u128 = 7;
 const FINGERPRINT: u64 = 0xfeed;
@@ -52,7 +53,9 @@ fn prepare(global_step_max: u64) -> Prepare<'static> {
         optimizers: BTreeMap::from([("sgd".to_owned(), OptimizerConfig::sgd(1.0))]),
         seed: 1,
         layout_fingerprint: FINGERPRINT,
+        counts_steps: true,
         global_step_max,
+        update: Update::Async,
         restore: None,
         first_values: None,
     }
@@ -105,12 +108,12 @@ fn reserve(store: &Store, identity: &Identity) -> Ticket {
 }
 
 fn push_of<'a>(batch: BatchId, selection: Selection, gradients: &'a [f32]) -> Push<'a, [f32]> {
-    Push { batch, pulled_version: 0, selection: Some(Arc::new(selection)), gradients }
+    Push { batch, pulled_version: 0, contribution: None, selection: Some(Arc::new(selection)), gradients }
 }
 
 fn push(store: &Store, identity: &Identity, batch: BatchId, gradients: &[f32]) -> Result<Pushed, Error> {
     let selection = Some(select(&[3]));
-    store.push(identity, &Push { batch, pulled_version: 0, selection, gradients })
+    store.push(identity, &Push { batch, pulled_version: 0, contribution: None, selection, gradients })
 }
 
 fn step(store: &Store, identity: &Identity, batch: BatchId, gradients: &[f32]) -> Result<Pushed, Error> {
@@ -161,7 +164,7 @@ fn repeated_batch_of_another_session_is_a_duplicate() {
     store.open_session(&worker(0, 1, 0), FINGERPRINT, 5).unwrap();
     step(&store, &worker(0, 1, 1), batch(5, 0), &[1.0; 4]).unwrap();
     let next = store.open_session(&worker(0, 2, 0), FINGERPRINT, 5).unwrap();
-    assert_eq!(next, 1, "the restarted worker goes on where the data was applied");
+    assert_eq!(next.batches_applied, 1, "the restarted worker goes on where the data was applied");
     let again = step(&store, &worker(0, 2, 1), batch(5, 0), &[1.0; 4]).unwrap();
     assert_eq!((again.duplicate, again.global_step), (true, 1));
 }
@@ -372,7 +375,7 @@ fn restored_store_goes_on_with_values_counters_and_data() {
     step(&store, &worker(0, 1, 1), batch(4, 0), &[1.0, 2.0, 3.0, 4.0]).unwrap();
     let snapshot = copy(&store);
     let restored = restored(&snapshot, prepare(0));
-    assert_eq!(restored.open_session(&worker(0, 1, 0), FINGERPRINT, 4), Ok(1));
+    assert_eq!(restored.open_session(&worker(0, 1, 0), FINGERPRINT, 4).unwrap().batches_applied, 1);
     assert_eq!(copy(&restored), snapshot);
     let again = step(&restored, &worker(0, 1, 1), batch(4, 0), &[1.0; 4]).unwrap();
     assert!(again.duplicate, "a batch inside the checkpoint is not applied again");

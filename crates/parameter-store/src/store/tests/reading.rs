@@ -61,12 +61,15 @@ fn a_push_that_names_nothing_updates_what_its_pull_read() {
     let store = open_store(0);
     store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
     for (seq, rows) in [(1, &[2][..]), (2, &[3])] {
-        let pull = Pull { selection: select(rows), known: Vec::new(), reserve_step: true };
+        let pull = Pull { selection: select(rows), known: Vec::new(), reserve_step: true, ..Pull::default() };
         store.pull(&worker(0, 1, seq), &pull).unwrap();
     }
     let apply = |seq: u64, gradients: &[f32]| {
         let batch = batch(0, seq);
-        store.push(&worker(0, 1, seq), &Push { batch, pulled_version: 0, selection: None, gradients })
+        store.push(
+            &worker(0, 1, seq),
+            &Push { batch, pulled_version: 0, contribution: None, selection: None, gradients },
+        )
     };
     apply(2, &[0.0, 0.0, 5.0, 6.0]).unwrap();
     apply(1, &[1.0, 2.0, 3.0, 4.0]).unwrap();
@@ -76,10 +79,16 @@ fn a_push_that_names_nothing_updates_what_its_pull_read() {
     let refused = apply(3, &[1.0; 4]);
     assert!(matches!(refused, Err(Error::BadRequest(_))), "{refused:?}");
     // What an earlier session pulled is no business of the next one.
-    let pull = Pull { selection: select(&[2]), known: Vec::new(), reserve_step: true };
+    let pull = Pull { selection: select(&[2]), known: Vec::new(), reserve_step: true, ..Pull::default() };
     store.pull(&worker(0, 1, 5), &pull).unwrap();
     store.open_session(&worker(0, 2, 0), FINGERPRINT, 0).unwrap();
-    let push = Push { batch: batch(0, 9), pulled_version: 0, selection: None, gradients: &[1.0; 4][..] };
+    let push = Push {
+        batch: batch(0, 9),
+        pulled_version: 0,
+        contribution: None,
+        selection: None,
+        gradients: &[1.0; 4][..],
+    };
     let refused = store.push(&worker(0, 2, 5), &push);
     assert!(matches!(refused, Err(Error::BadRequest(_))), "{refused:?}");
 }
@@ -92,9 +101,9 @@ fn a_checkpoint_knows_batches_that_came_before_their_turn() {
         step(&store, &worker(0, 1, seq), batch(4, number), &[1.0; 4]).unwrap();
     }
     let snapshot = copy(&store);
-    assert_eq!(snapshot.positions, [ShardPosition { shard: 4, pass: 0, batch: 1, ahead: vec![2] }]);
+    assert_eq!(snapshot.positions, [ShardPosition { shard: 4, pass: 0, batch: 1, ahead: vec![2..3] }]);
     let restored = restored(&snapshot, prepare(0));
-    assert_eq!(restored.open_session(&worker(0, 1, 0), FINGERPRINT, 4), Ok(1));
+    assert_eq!(restored.open_session(&worker(0, 1, 0), FINGERPRINT, 4).unwrap().batches_applied, 1);
     assert!(!step(&restored, &worker(0, 1, 1), batch(4, 1), &[1.0; 4]).unwrap().duplicate);
     assert!(step(&restored, &worker(0, 1, 2), batch(4, 2), &[1.0; 4]).unwrap().duplicate);
     assert_eq!(copy(&restored).positions[0].batch, 3);

@@ -28,13 +28,23 @@ fn a_ledger_of_whole_numbers_is_exact_under_eight_workers() {
                 gradients.resize(DENSE + rows_of(index).len() * 2, -(index as f32 + 1.0));
                 for seq in 1..=STEPS {
                     let identity = worker(index, 1, seq);
-                    let pull =
-                        Pull { selection: Arc::clone(&selection), known: Vec::new(), reserve_step: true };
+                    let pull = Pull {
+                        selection: Arc::clone(&selection),
+                        known: Vec::new(),
+                        reserve_step: true,
+                        ..Pull::default()
+                    };
                     let (pulled, reading) = store.pull(&identity, &pull).unwrap();
                     assert_eq!(pulled.ticket, Ticket::Granted);
                     drop(read_all(reading));
                     let batch = batch(index as u64, seq - 1);
-                    let push = Push { batch, pulled_version: 0, selection: None, gradients: &gradients[..] };
+                    let push = Push {
+                        batch,
+                        pulled_version: 0,
+                        contribution: None,
+                        selection: None,
+                        gradients: &gradients[..],
+                    };
                     // Sent twice, as after a lost answer.
                     assert!(!store.push(&identity, &push).unwrap().duplicate);
                     assert!(store.push(&identity, &push).unwrap().duplicate);

@@ -1,0 +1,110 @@
+//! Which batches have been applied: all below a floor, and some above it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Batches above the floor that a set remembers, at most: 2 MiB of bits. Who is farther ahead is refused until the
+/// slowest has caught up.
+pub(crate) const AHEAD_MAX: u64 = 1 << 24;
+
+/// A set of the numbers 0, 1, 2, ... that grows from below. Memory is one bit a number between the floor and the
+/// highest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct BatchSet {
+    /// All numbers below have been seen.
+    floor: u64,
+    /// By number / 64; words below the floor's are gone.
+    words: BTreeMap<u64, u64>,
+}
+
+impl BatchSet {
+    /// Returns a set that holds everything below `floor`.
+    pub(crate) fn starting_at(floor: u64) -> Self {
+        Self { floor, words: BTreeMap::new() }
+    }
+
+    /// Returns the lowest number that has not been seen.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    pub(crate) fn contains(&self, number: u64) -> bool {
+        number < self.floor
+            || self.words.get(&(number / 64)).is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    /// Returns whether the set can remember `number`.
+    pub(crate) fn has_room_for(&self, number: u64) -> bool {
+        number < self.floor.saturating_add(AHEAD_MAX)
+    }
+
+    /// Remembers `number`, for which there must be room.
+    pub(crate) fn insert(&mut self, number: u64) {
+        if number < self.floor || !self.has_room_for(number) {
+            return;
+        }
+        if number > self.floor {
+            *self.words.entry(number / 64).or_default() |= 1 << (number % 64);
+            return;
+        }
+        self.floor += 1;
+        while self.words.get(&(self.floor / 64)).is_some_and(|word| word >> (self.floor % 64) & 1 == 1) {
+            self.floor += 1;
+        }
+        while self.words.first_key_value().is_some_and(|(place, _)| *place < self.floor / 64) {
+            self.words.pop_first();
+        }
+    }
+
+    /// Returns the numbers above the floor that have been seen, as ranges that ascend and do not touch.
+    pub(crate) fn ahead(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for (&place, &word) in &self.words {
+            let seen = (0..64).filter(|bit| word >> bit & 1 == 1).map(|bit| place * 64 + bit);
+            for number in seen.filter(|number| *number > self.floor) {
+                match ranges.last_mut() {
+                    Some(last) if last.end == number => last.end += 1,
+                    _ => ranges.push(number..number + 1),
+                }
+            }
+        }
+        ranges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_set_of_numbers(floor in 0_u64..100, numbers in prop::collection::vec(0_u64..400, 0..300)) {
+            let mut set = BatchSet::starting_at(floor);
+            let mut model: BTreeSet<u64> = (0..floor).collect();
+            for number in numbers {
+                set.insert(number);
+                model.insert(number);
+            }
+            let lowest = (0..).find(|number| !model.contains(number)).expect("the model is finite");
+            prop_assert_eq!(set.floor(), lowest);
+            prop_assert!((0..500).all(|number| set.contains(number) == model.contains(&number)));
+            let ahead: Vec<u64> = set.ahead().into_iter().flatten().collect();
+            let expected: Vec<u64> = model.iter().copied().filter(|number| *number > lowest).collect();
+            prop_assert_eq!(ahead, expected);
+            prop_assert!(set.ahead().windows(2).all(|pair| pair[0].end < pair[1].start));
+        }
+    }
+
+    #[test]
+    fn a_number_too_far_ahead_is_not_taken_in() {
+        let mut set = BatchSet::starting_at(5);
+        assert!(set.has_room_for(AHEAD_MAX + 4) && !set.has_room_for(AHEAD_MAX + 5));
+        set.insert(AHEAD_MAX + 5);
+        set.insert(u64::MAX);
+        assert_eq!((set.floor(), set.ahead()), (5, Vec::new()));
+    }
+}
