@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
-use trainyard_cluster_client::{Beat, Coordinator, Error, Join, Joined, LeaveReason, Pulse};
+use trainyard_cluster_client::Error;
 use trainyard_cluster_spec::Task;
-use trainyard_protocol::Refusal;
+use trainyard_protocol::{Reason, Refusal};
+use trainyard_trainer::{Ask, Beat, Coordinator, Grant, Join, Joined, LeaveReason, Pulse};
 
-use crate::Roster;
+use crate::{Data, Roster};
 
 /// Sessions that may wait to be closed at the parameter servers.
 const CLOSED_QUEUE: usize = 1024;
@@ -20,13 +21,15 @@ pub struct LocalCoordinator {
     roster: Arc<Mutex<Roster>>,
     started: Instant,
     closed: mpsc::Sender<(Task, u64)>,
+    data: Option<Arc<Data>>,
 }
 
 impl LocalCoordinator {
     /// Returns the coordinator, and the sessions that end, which the parameter servers must be told of.
-    pub fn new(roster: Roster) -> (Self, mpsc::Receiver<(Task, u64)>) {
+    pub fn new(roster: Roster, data: Option<Data>) -> (Self, mpsc::Receiver<(Task, u64)>) {
         let (closed, receiver) = mpsc::channel(CLOSED_QUEUE);
-        (Self { roster: Arc::new(Mutex::new(roster)), started: Instant::now(), closed }, receiver)
+        let (roster, data) = (Arc::new(Mutex::new(roster)), data.map(Arc::new));
+        (Self { roster, started: Instant::now(), closed, data }, receiver)
     }
 
     /// Looks at the roster, or changes it, at the time it is told.
@@ -42,8 +45,30 @@ impl LocalCoordinator {
         self.with(|roster, now| roster.heartbeat(now, pulse))
     }
 
+    /// Returns the data that is handed out, if it is.
+    pub(crate) fn data(&self) -> Option<&Arc<Data>> {
+        self.data.as_ref()
+    }
+
+    pub(crate) async fn next_shard_now(&self, ask: Ask) -> Result<Grant, Refusal> {
+        self.with(|roster, now| roster.check(now, &ask.pulse))?;
+        let Some(data) = self.data.clone() else {
+            let message =
+                "data is handed out under input.train.sharding = \"dynamic\" only: the job files differ";
+            return Err(Refusal::new(Reason::BadRequest, message));
+        };
+        // It may read files.
+        let answer = tokio::task::spawn_blocking(move || data.answer(&ask));
+        answer.await.map_err(|error| {
+            Refusal::new(Reason::Storage, format!("the data cannot be handed out: {error}"))
+        })?
+    }
+
     pub(crate) async fn leave_now(&self, pulse: &Pulse, reason: LeaveReason) -> Result<(), Refusal> {
         let session = self.with(|roster, now| roster.leave(now, pulse, reason))?;
+        if let Some(data) = &self.data {
+            data.release((pulse.task, session));
+        }
         // A full queue means that the servers are away: they will be claimed anew, which closes all sessions.
         let _ = self.closed.try_send((pulse.task, session));
         Ok(())
@@ -61,6 +86,10 @@ impl Coordinator for LocalCoordinator {
 
     async fn heartbeat(&self, pulse: Pulse) -> Result<Beat, Error> {
         self.heartbeat_now(&pulse).map_err(refused)
+    }
+
+    async fn next_shard(&self, ask: Ask) -> Result<Grant, Error> {
+        self.next_shard_now(ask).await.map_err(refused)
     }
 
     async fn leave(&self, pulse: Pulse, reason: LeaveReason) -> Result<(), Error> {

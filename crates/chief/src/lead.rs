@@ -10,17 +10,18 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 use trainyard_checkpoint::{JobPhase, JobState as JobMarker, sweep};
-use trainyard_cluster_client::{JobState, Plan, Shard};
+use trainyard_cluster_client::{Plan, Shard};
 use trainyard_cluster_spec::Task;
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Model;
 use trainyard_parameter_store::Identity;
 use trainyard_run_config::Job;
-use trainyard_trainer::{OnStanding, OnStep, Outcome};
+use trainyard_trainer::{JobState, OnStanding, OnStep, Outcome};
 
+use crate::epoch::Epoch;
 use crate::telemetry::Telemetry;
-use crate::{LocalCoordinator, Report};
+use crate::{Data, LocalCoordinator, Report};
 
 /// Longest time in which the tasks take leave at the end, and the servers hear of it.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -66,6 +67,8 @@ pub struct Lead<M: Model> {
     pub closed: mpsc::Receiver<(Task, u64)>,
     /// Number of training tasks.
     pub tasks: usize,
+    /// Batches of a synchronous step; 0 where the updates are not synchronous.
+    pub lanes: usize,
     /// Told how the chief stands.
     pub standing: OnStanding,
     /// Told of every step of its own.
@@ -83,6 +86,8 @@ struct Run {
     saved_step: Option<u64>,
     saved_at: Instant,
     value_bytes: u64,
+    /// Version of the first server.
+    version: u64,
     /// What each server last said that it holds: dynamic tables grow.
     server_bytes: Vec<u64>,
 }
@@ -97,7 +102,7 @@ pub async fn lead<M: Model>(
 ) -> Result<(Ending, Report), Diagnostic> {
     let mut run = Run {
         telemetry: Telemetry::new(),
-        input: input_fingerprint(&lead.job, lead.tasks),
+        input: input_fingerprint(&lead),
         epoch: 0,
         global_step: 0,
         first_step: None,
@@ -105,8 +110,10 @@ pub async fn lead<M: Model>(
         saved_step: None,
         saved_at: Instant::now(),
         value_bytes: value_bytes(&lead.plan),
+        version: 0,
         server_bytes: vec![0; lead.shards.len()],
     };
+    lead.tell_epoch();
     lead.mark(&run, JobPhase::Running, "starting");
     sweep(&lead.job.model_dir)?;
     let training = CancellationToken::new();
@@ -164,11 +171,22 @@ fn value_bytes(plan: &Plan) -> u64 {
 }
 
 /// What the positions in the data mean: another value, another division.
-fn input_fingerprint(job: &Job, tasks: usize) -> String {
-    let input = &job.input.train;
-    let (sharding, seed) = (input.sharding, job.run.seed);
-    let (batch, shuffle) = (input.batch_size, input.shuffle_rows);
-    format!("{sharding:?} tasks={tasks} seed={seed} batch={batch} shuffle={shuffle} files={:?}", input.files)
+fn input_fingerprint<M: Model>(lead: &Lead<M>) -> String {
+    let (input, seed) = (&lead.job.input.train, lead.job.run.seed);
+    let (batch, shuffle, files) = (input.batch_size, input.shuffle_rows, &input.files);
+    match lead.coordinator.data() {
+        // Handed out, a batch is the same whoever computes it: the number of tasks means nothing.
+        Some(data) => {
+            let (lanes, contents) = (data.lanes(), data.fingerprint());
+            format!(
+                "Dynamic lanes={lanes} seed={seed} batch={batch} shuffle={shuffle} files={files:?} {contents:016x}"
+            )
+        }
+        None => {
+            let (sharding, tasks) = (input.sharding, lead.tasks);
+            format!("{sharding:?} tasks={tasks} seed={seed} batch={batch} shuffle={shuffle} files={files:?}")
+        }
+    }
 }
 
 impl<M: Model> Lead<M> {
@@ -182,6 +200,30 @@ impl<M: Model> Lead<M> {
             session: 0,
             seq: 0,
         }
+    }
+
+    /// Says in the log what an epoch is, once the records are counted.
+    fn tell_epoch(&self) {
+        let (job, data, lanes) = (Arc::clone(&self.job), self.coordinator.data().cloned(), self.lanes);
+        let tasks = self.tasks as u64;
+        drop(tokio::task::spawn_blocking(move || {
+            let counted = match data {
+                Some(data) => data.rows(),
+                None => Data::of(&job, lanes).and_then(|data| data.rows()),
+            };
+            let input = &job.input.train;
+            let (sharding, update) = (input.sharding, job.strategy.update);
+            let (lanes, batch_size) = (lanes as u64, input.batch_size as u64);
+            match counted {
+                Ok(rows) => {
+                    info!("{}", Epoch { sharding, update, tasks, lanes, batch_size, rows }.describe())
+                }
+                // Whoever reads the data says so louder.
+                Err(problem) => {
+                    info!(problem = %problem.message, "the records of an epoch cannot be counted here")
+                }
+            }
+        }));
     }
 
     /// Starts the chief's own training loop, on a thread of its own: its arithmetic must not hold up the rest.

@@ -5,6 +5,10 @@
 //! job is over is decided by [`Roster`], a state machine without clock or network.
 
 mod coordinator;
+mod data;
+mod data_shards;
+mod epoch;
+mod lanes;
 mod lead;
 mod report;
 mod roster;
@@ -14,6 +18,7 @@ mod service;
 mod telemetry;
 
 pub use coordinator::LocalCoordinator;
+pub use data::Data;
 pub use lead::{Ending, Lead, lead};
 pub use report::Report;
 pub use roster::{Roster, RosterConfig};

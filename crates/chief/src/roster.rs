@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use trainyard_cluster_client::{Beat, JobState, Join, Joined, LeaveReason, Pulse};
 use trainyard_cluster_spec::Task;
 use trainyard_protocol::{Reason, Refusal};
+use trainyard_trainer::{Beat, JobState, Join, Joined, LeaveReason, Pulse};
+
+use crate::lanes::Lanes;
 
 /// What a roster is for.
 #[derive(Debug, Clone)]
@@ -24,6 +26,8 @@ pub struct RosterConfig {
     pub heartbeat_interval: Duration,
     /// Silence after which another process may take a task over: more than one heartbeat, less than the lease.
     pub takeover: Duration,
+    /// Batches of a synchronous step; 0 = the updates are not synchronous.
+    pub lanes: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -50,12 +54,18 @@ pub struct Roster {
     past: (u64, u64),
     absent_since: BTreeMap<Task, Duration>,
     seen_once: BTreeSet<Task>,
+    lanes: Lanes,
+    /// When the tasks were let in.
+    opened: Option<Duration>,
 }
 
 impl Roster {
     /// Returns an empty roster that waits.
     pub fn new(config: RosterConfig) -> Self {
+        let lanes = Lanes::new(config.lanes, &config.expected);
         Self {
+            lanes,
+            opened: None,
             config,
             epoch: 0,
             state: JobState::Waiting,
@@ -74,6 +84,7 @@ impl Roster {
         self.epoch = epoch;
         self.sessions = 0;
         self.state = JobState::Waiting;
+        self.opened = None;
         self.waiting_for = waiting_for;
         for member in self.members.values() {
             self.past = (self.past.0 + member.pulse.0, self.past.1 + member.pulse.1);
@@ -152,7 +163,7 @@ impl Roster {
             if let Some(member) = self.members.get_mut(&task) {
                 member.seen = now;
             }
-            return Ok(self.joined(session, shard));
+            return Ok(self.joined(task, session, shard));
         }
         if let Some(member) = incumbent
             && member.left.is_none()
@@ -175,10 +186,10 @@ impl Roster {
         self.seen_once.insert(task);
         let member = Member { join, session, seen: now, pulse: (0, 0, 0.0), left: None, expired: false };
         self.members.insert(task, member);
-        Ok(self.joined(session, shard))
+        Ok(self.joined(task, session, shard))
     }
 
-    fn joined(&self, session: u64, shard: usize) -> Joined {
+    fn joined(&self, task: Task, session: u64, shard: usize) -> Joined {
         Joined {
             cluster_id: self.config.cluster_id,
             epoch: self.epoch,
@@ -189,6 +200,7 @@ impl Roster {
             waiting_for: self.waiting_for.clone(),
             data_shard_index: shard,
             data_shard_count: self.config.expected.len(),
+            lanes: self.lanes.of(task),
         }
     }
 
@@ -217,7 +229,12 @@ impl Roster {
         let member = self.member(pulse)?;
         member.seen = now;
         member.pulse = (pulse.steps, pulse.examples, pulse.loss);
-        Ok(Beat { state: self.state, waiting_for: self.waiting_for.clone(), global_step: self.global_step })
+        Ok(Beat {
+            state: self.state,
+            waiting_for: self.waiting_for.clone(),
+            global_step: self.global_step,
+            lanes: self.lanes.of(pulse.task),
+        })
     }
 
     /// Lets a task go. Returns its session, which is over.
@@ -230,6 +247,34 @@ impl Roster {
         member.pulse = (pulse.steps, pulse.examples, pulse.loss);
         member.left = Some(reason);
         Ok(member.session)
+    }
+
+    /// Checks that a session is one that may ask for data, and renews its lease.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn check(&mut self, now: Duration, pulse: &Pulse) -> Result<(), Refusal> {
+        self.member(pulse)?.seen = now;
+        Ok(())
+    }
+
+    /// Gives every lane to a task that is here. `slowest` is the one that the latest step waited for. Tasks that have
+    /// not come yet are counted on for a while.
+    pub fn assign_lanes(&mut self, now: Duration, slowest: Option<u32>) {
+        let opened = *self.opened.get_or_insert(now);
+        if let Some(slowest) = slowest {
+            self.lanes.vote(slowest);
+        }
+        let late = now.saturating_sub(opened) < self.config.lease;
+        let here = |task: &Task| match self.members.get(task) {
+            Some(member) => {
+                !member.expired
+                    && !matches!(member.left, Some(LeaveReason::Shutdown | LeaveReason::Failed(_)))
+            }
+            None => late,
+        };
+        let here: Vec<Task> = self.config.expected.iter().copied().filter(here).collect();
+        self.lanes.assign(&here);
     }
 
     /// Ends the leases of tasks that have been silent for too long. Returns their sessions.

@@ -10,13 +10,14 @@ use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, listen, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model};
+use trainyard_parameter_store::Update;
 use trainyard_protocol::limits;
 use trainyard_protocol::v1::session_service_server::SessionServiceServer;
-use trainyard_run_config::Job;
+use trainyard_run_config::{Job, Sharding, UpdateConfig};
 use trainyard_trainer::{OnStanding, OnStep, plan_layout};
 
 use crate::service::Service;
-use crate::{Lead, LocalCoordinator, Roster, RosterConfig, lead};
+use crate::{Data, Lead, LocalCoordinator, Roster, RosterConfig, lead};
 
 /// Silence after which a task counts as gone.
 const LEASE: Duration = Duration::from_secs(5);
@@ -47,6 +48,7 @@ impl<M: Model> Lead<M> {
             optimizers: model.optimizers(),
             seed: job.run.seed,
             global_step_max: job.train.max_steps.unwrap_or(0),
+            update: update(&job),
             checkpoint: None,
             warm_start: None,
             forget_positions: false,
@@ -64,15 +66,22 @@ impl<M: Model> Lead<M> {
                 .help("add a worker to the cluster, or let the chief train"));
         }
         let tasks = expected.len();
-        let (coordinator, closed) = LocalCoordinator::new(Roster::new(RosterConfig {
-            cluster_id: id,
-            cluster_fingerprint: context.cluster.fingerprint(),
-            layout_fingerprint: fingerprint,
-            expected,
-            lease: LEASE,
-            heartbeat_interval: HEARTBEAT_INTERVAL,
-            takeover: TAKEOVER,
-        }));
+        let lanes = lanes(&job, tasks)?;
+        let handed_out = job.input.train.sharding == Sharding::Dynamic;
+        let data = handed_out.then(|| Data::of(&job, lanes)).transpose()?;
+        let (coordinator, closed) = LocalCoordinator::new(
+            Roster::new(RosterConfig {
+                cluster_id: id,
+                cluster_fingerprint: context.cluster.fingerprint(),
+                layout_fingerprint: fingerprint,
+                expected,
+                lease: LEASE,
+                heartbeat_interval: HEARTBEAT_INTERVAL,
+                takeover: TAKEOVER,
+                lanes,
+            }),
+            data,
+        );
         Ok(Self {
             model: Arc::new(model),
             shards,
@@ -90,10 +99,37 @@ impl<M: Model> Lead<M> {
             coordinator,
             closed,
             tasks,
+            lanes,
             standing,
             progress,
             job,
         })
+    }
+}
+
+fn update(job: &Job) -> Update {
+    match job.strategy.update {
+        UpdateConfig::Async => Update::Async,
+        UpdateConfig::Sync { .. } => Update::Sync,
+        UpdateConfig::Ssp { staleness_steps_max } => {
+            Update::StaleSynchronous { staleness_max: staleness_steps_max }
+        }
+    }
+}
+
+/// Returns the batches of a synchronous step; 0 where the updates are not synchronous.
+fn lanes(job: &Job, tasks: usize) -> Result<usize, Diagnostic> {
+    let UpdateConfig::Sync { replicas_to_aggregate } = job.strategy.update else { return Ok(0) };
+    match replicas_to_aggregate {
+        Some(given) if given > tasks => {
+            let message = format!(
+                "strategy.replicas_to_aggregate must be at most {tasks}, the tasks that train, given {given}"
+            );
+            Err(Diagnostic::error(Code::E1006, message)
+                .help("add workers to the cluster, or aggregate fewer batches"))
+        }
+        Some(given) => Ok(given),
+        None => Ok(tasks),
     }
 }
 
@@ -126,7 +162,7 @@ pub async fn run<M: Model>(
     let leading = Lead::new(&context, model, shards, standing, Arc::new(|_| {}))?;
     let service = SessionServiceServer::new(Service::new(leading.coordinator.clone()))
         .max_decoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX);
+        .max_encoding_message_size(limits::PARCEL_MESSAGE_BYTES_MAX);
     let closing = CancellationToken::new();
     let limits = ServerLimits { drain: Duration::from_millis(200), ..ServerLimits::default() };
     let (readiness, end) = (context.readiness.clone(), closing.clone());

@@ -15,6 +15,8 @@ use crate::telemetry::Telemetry;
 
 /// Longest wait for a server that writes another checkpoint.
 const SAVE_PATIENCE: Duration = Duration::from_secs(60);
+/// Steps from now to the one that is saved, at each try: at first the present one, in case nobody trains.
+const STEPS_AHEAD: [u64; 8] = [0, 4, 16, 64, 256, 1024, 0, 0];
 /// Time between questions whether it is done.
 const SAVE_AGAIN: Duration = Duration::from_millis(100);
 
@@ -36,13 +38,14 @@ impl Saver<'_> {
         identity: Identity,
         step_hint: u64,
         value_bytes: u64,
+        synchronous: bool,
     ) -> Result<u64, Diagnostic> {
         let started = Instant::now();
         let attempt = format!("{}-{:016x}", identity.epoch, identity.incarnation);
         let folder = begin(self.model_dir, step_hint, &attempt, value_bytes)?;
         // The servers may run elsewhere: they are given the whole path.
         let shown = std::path::absolute(&folder).unwrap_or_else(|_| folder.clone());
-        let saved = self.write(identity, &shown, &folder).await;
+        let saved = self.write(identity, &shown, &folder, synchronous).await;
         match &saved {
             Ok(step) => {
                 self.telemetry.checkpoints.increment(1);
@@ -62,9 +65,19 @@ impl Saver<'_> {
         saved
     }
 
-    async fn write(&self, identity: Identity, shown: &Path, folder: &Path) -> Result<u64, Diagnostic> {
-        let calls = self.shards.iter().map(|shard| save_on(shard, identity, shown));
-        let saved = try_join_all(calls).await.map_err(|error| failed(&error))?;
+    async fn write(
+        &self,
+        identity: Identity,
+        shown: &Path,
+        folder: &Path,
+        synchronous: bool,
+    ) -> Result<u64, Diagnostic> {
+        let saved = if synchronous {
+            self.save_together(identity, shown).await
+        } else {
+            try_join_all(self.shards.iter().map(|shard| save_on(shard, identity, shown))).await
+        };
+        let saved = saved.map_err(|error| failed(&error))?;
         let step = saved.first().map_or(0, |saved| saved.global_step);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let mut manifest = Manifest::new(format!("{:032x}", identity.cluster_id), identity.epoch, step, now);
@@ -91,11 +104,40 @@ impl Saver<'_> {
     }
 }
 
+impl Saver<'_> {
+    /// Has all servers write their parts as of one and the same synchronous step: one that is about to come, or the
+    /// latest where training stands still.
+    async fn save_together(&self, identity: Identity, folder: &Path) -> Result<Vec<Saved>, Error> {
+        let mut refused = None;
+        for ahead in STEPS_AHEAD {
+            let told = try_join_all(self.shards.iter().map(Shard::status)).await?;
+            let versions = || told.iter().map(|status| status.store.version);
+            let (lowest, highest) = (versions().min().unwrap_or(0), versions().max().unwrap_or(0));
+            if ahead == 0 && lowest != highest {
+                continue;
+            }
+            let version = Some(highest + ahead);
+            let saved = self.shards.iter().map(|shard| shard.save(identity, folder, version));
+            match try_join_all(saved).await {
+                Err(error) if error.reason() == Some(Reason::NotReady) => {
+                    tracing::debug!(%error, version, "no checkpoint of that step");
+                    refused = Some(error);
+                }
+                saved => return saved,
+            }
+        }
+        Err(refused.unwrap_or_else(|| Error::Protocol {
+            peer: "the servers".to_owned(),
+            message: "they stand at different steps, and none of them goes on".to_owned(),
+        }))
+    }
+}
+
 /// Has a server write its part. One that still writes a checkpoint for the chief before this one is asked again.
 async fn save_on(shard: &Shard, identity: Identity, folder: &Path) -> Result<Saved, Error> {
     let started = Instant::now();
     loop {
-        match shard.save(identity, folder).await {
+        match shard.save(identity, folder, None).await {
             Err(error) if error.reason() == Some(Reason::NotReady) && started.elapsed() < SAVE_PATIENCE => {
                 tracing::debug!(%error, "the checkpoint waits");
                 tokio::time::sleep(SAVE_AGAIN).await;

@@ -1,10 +1,11 @@
 //! The session service: between the wire and the roster.
 
 use tonic::{Request, Response, Status};
-use trainyard_cluster_client::{JobState, Join, LeaveReason, Pulse};
 use trainyard_cluster_spec::Task;
+use trainyard_input::{DataShard, Direction, Parcel};
 use trainyard_protocol::v1::session_service_server::SessionService;
 use trainyard_protocol::{Reason, Refusal, convert, limits, v1};
+use trainyard_trainer::{Ask, Grant, JobState, Join, LeaveReason, Pulse};
 
 use crate::LocalCoordinator;
 
@@ -32,6 +33,62 @@ fn state(state: JobState) -> i32 {
         JobState::Failed => v1::JobState::Failed,
     }
     .into()
+}
+
+fn pulse(request: v1::HeartbeatRequest) -> Result<Pulse, Status> {
+    Ok(Pulse {
+        task: task(request.task)?,
+        incarnation: request.incarnation,
+        epoch: request.cluster_epoch,
+        session: request.session,
+        steps: request.steps,
+        examples: request.examples,
+        loss: request.loss,
+    })
+}
+
+fn outcome(outcome: v1::ShardOutcome) -> v1::NextShardReply {
+    v1::NextShardReply { outcome: outcome.into(), ..v1::NextShardReply::default() }
+}
+
+fn shard_to_wire(shard: DataShard) -> v1::DataShard {
+    let pieces = shard.pieces.iter().map(|piece| v1::Piece {
+        file: piece.file,
+        rows: piece.rows,
+        record: piece.record,
+        line: piece.line,
+        offset: piece.offset,
+        bytes: piece.bytes,
+    });
+    v1::DataShard {
+        pass: shard.pass,
+        hand: shard.hand,
+        lane: shard.lane,
+        lanes: shard.lanes,
+        first_batch: shard.first_batch,
+        first_step: shard.first_step,
+        batches: shard.batches,
+        hand_batches: shard.hand_batches,
+        rows: shard.rows,
+        batch_size: shard.batch_size,
+        shuffle: shard.shuffle,
+        seed: shard.seed,
+        pieces: pieces.collect(),
+    }
+}
+
+fn parcel_to_wire(parcel: Parcel) -> v1::Parcel {
+    let faults = parcel.faults.into_iter().map(|fault| v1::Fault { row: fault.row, reason: fault.reason });
+    let headers = parcel.headers.into_iter();
+    let headers = headers.map(|header| v1::FileHeader { file: header.file, columns: header.columns });
+    v1::Parcel {
+        bytes: parcel.bytes.into(),
+        lengths: parcel.lengths,
+        lines: parcel.lines,
+        offsets: parcel.offsets,
+        faults: faults.collect(),
+        headers: headers.collect(),
+    }
 }
 
 /// A peer's text, for messages: cut and escaped.
@@ -73,6 +130,7 @@ impl SessionService for Service {
             waiting_for: joined.waiting_for,
             data_shard_index: joined.data_shard_index as u32,
             data_shard_count: joined.data_shard_count as u32,
+            lanes: joined.lanes,
         }))
     }
 
@@ -80,19 +138,36 @@ impl SessionService for Service {
         &self,
         request: Request<v1::HeartbeatRequest>,
     ) -> Result<Response<v1::HeartbeatReply>, Status> {
-        let request = request.into_inner();
-        let pulse = Pulse {
-            task: task(request.task)?,
-            incarnation: request.incarnation,
-            epoch: request.cluster_epoch,
-            session: request.session,
-            steps: request.steps,
-            examples: request.examples,
-            loss: request.loss,
-        };
+        let pulse = pulse(request.into_inner())?;
         let beat = self.coordinator.heartbeat_now(&pulse)?;
-        let (waiting_for, global_step) = (beat.waiting_for, beat.global_step);
-        Ok(Response::new(v1::HeartbeatReply { state: state(beat.state), waiting_for, global_step }))
+        let (waiting_for, global_step, lanes) = (beat.waiting_for, beat.global_step, beat.lanes);
+        Ok(Response::new(v1::HeartbeatReply { state: state(beat.state), waiting_for, global_step, lanes }))
+    }
+
+    async fn next_shard(
+        &self,
+        request: Request<v1::NextShardRequest>,
+    ) -> Result<Response<v1::NextShardReply>, Status> {
+        let request = request.into_inner();
+        let beat = request.pulse.ok_or_else(|| {
+            Status::from(Refusal::new(Reason::BadRequest, "field `pulse` must be set, given nothing"))
+        })?;
+        let lane = request.lane.map(|lane| (lane, request.from_batch));
+        let ask = Ask { pulse: pulse(beat)?, done: request.done, lane };
+        let reply = match self.coordinator.next_shard_now(ask).await? {
+            Grant::Wait => outcome(v1::ShardOutcome::Wait),
+            Grant::End => outcome(v1::ShardOutcome::End),
+            Grant::Shard(granted) => v1::NextShardReply {
+                first: granted.batches.start,
+                end: granted.batches.end,
+                backward: granted.direction == Direction::Backward,
+                step: granted.step,
+                shard: Some(shard_to_wire(granted.shard)),
+                parcel: granted.parcel.map(parcel_to_wire),
+                ..outcome(v1::ShardOutcome::Granted)
+            },
+        };
+        Ok(Response::new(reply))
     }
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveReply>, Status> {

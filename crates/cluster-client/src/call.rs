@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trainyard_parameter_store::{BatchId, Pulled, Pushed, Selection};
+use trainyard_parameter_store::{BatchId, Contribution, Pulled, Pushed, Selection};
 use trainyard_protocol::payload::Encoding;
 
 use crate::{Answer, ShardGradients};
@@ -25,6 +25,8 @@ pub struct ShardPush {
     pub batch: BatchId,
     /// Version of this server that was pulled.
     pub pulled_version: u64,
+    /// Its place in its step, under synchronous updates.
+    pub contribution: Option<Contribution>,
     /// What they update; absent = what the pull of `seq` read.
     pub selection: Option<Arc<Selection>>,
     /// Their values.
@@ -42,6 +44,8 @@ pub struct ShardPull {
     pub known: Vec<u64>,
     /// Whether the right to push the step is asked for.
     pub reserve_step: bool,
+    /// Version that the values must have at least.
+    pub at_least: u64,
     /// How the values travel.
     pub encoding: Encoding,
 }

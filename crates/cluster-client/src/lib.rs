@@ -2,13 +2,12 @@
 //!
 //! A [`Shard`] is one parameter server, remote or in this process; [`Parameters`] makes one store of all of them:
 //! it cuts a step's reads and gradients by the layout, speaks to every server at once, and retries without ever
-//! applying twice. A [`Coordinator`] is the chief as a training task sees it.
+//! applying twice.
 
 mod answer;
 mod backoff;
 mod call;
 mod channel;
-mod coordinator;
 mod error;
 mod gradients;
 mod held;
@@ -24,11 +23,10 @@ pub use answer::Answer;
 pub use backoff::Backoff;
 pub use call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
 pub use channel::channel;
-pub use coordinator::{Beat, Coordinator, JobState, Join, Joined, LeaveReason, Pulse, RemoteCoordinator};
 pub use error::{Error, refusal};
 pub use gradients::ShardGradients;
 pub use held::Held;
 pub use local::{LocalShard, Stepped};
 pub use parameters::{Parameters, PulledStep, Push, PushedStep, Returned, Step, Traffic, retry};
-pub use remote::RemoteShard;
+pub use remote::{RemoteShard, timed};
 pub use shard::{Plan, Saved, Shard, ShardStatus};

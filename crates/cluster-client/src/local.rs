@@ -5,21 +5,27 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
 use trainyard_checkpoint::{
     Checkpoint, OnRows, Origin, PositionRecord, ShardState, SliceSource, SliceView, TableView,
 };
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
-    Claim, FirstValues, Gradients, Identity, Prepare, Pull, Pulled, Push, Pushed, Reading, Restore,
-    ShardPosition, SliceValues, SnapshotSlice, Store, TensorSource, Ticket,
+    Claim, FirstValues, Gradients, Identity, Opened, Prepare, Pull, Pulled, Push, Pushed, Reading, Restore,
+    ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice, Store, TensorSource, Ticket,
 };
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_variable::{DynamicRows, Slice};
 
 use crate::call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
 use crate::{Answer, Error, Plan, Saved, ShardStatus};
+
+/// Longest time that a pull is held while what it waits for has not come.
+const HOLD: Duration = Duration::from_millis(250);
+/// Longest wait for the version of which a snapshot is to be taken.
+const SNAPSHOT_WAIT: Duration = Duration::from_secs(5);
 
 /// A store and what it needs to know of its place in the cluster.
 #[derive(Debug, Clone)]
@@ -32,6 +38,8 @@ pub struct LocalShard {
     /// Seconds of training count from here. It never goes back, whatever is done to the clock on the wall.
     started: Instant,
     store: Arc<Store>,
+    /// Told when something has changed that a pull may wait for.
+    changed: watch::Sender<()>,
 }
 
 /// What became of a push and a pull.
@@ -47,8 +55,8 @@ impl LocalShard {
     /// Returns the empty server `ps` of `num_ps`.
     pub fn new(ps: usize, num_ps: usize, incarnation: u64, cluster_fingerprint: u64) -> Self {
         let store = Arc::new(Store::new(ps));
-        let (name, started) = (format!("ps:{ps}"), Instant::now());
-        Self { name, ps, num_ps, incarnation, cluster_fingerprint, started, store }
+        let (name, started, changed) = (format!("ps:{ps}"), Instant::now(), watch::Sender::new(()));
+        Self { name, ps, num_ps, incarnation, cluster_fingerprint, started, store, changed }
     }
 
     /// The store has no clock of its own.
@@ -73,12 +81,13 @@ impl LocalShard {
         outcome.map_err(|error| Error::refused(&self.name, &error))
     }
 
-    /// See [`crate::Shard::status`].
+    /// See [`crate::Shard::status`] and [`crate::Shard::positions`].
     ///
     /// # Errors
     /// None.
-    pub async fn status(&self) -> Result<ShardStatus, Error> {
-        Ok(ShardStatus { store: self.store.status(), incarnation: self.incarnation })
+    pub async fn status(&self, positions: bool) -> Result<ShardStatus, Error> {
+        let positions = if positions { self.store.positions() } else { Vec::new() };
+        Ok(ShardStatus { store: self.store.status(), incarnation: self.incarnation, positions })
     }
 
     /// See [`crate::Shard::claim`].
@@ -107,7 +116,8 @@ impl LocalShard {
         }
         let claim = Claim { cluster_id: identity.cluster_id, epoch: identity.epoch };
         self.check(self.store.claim(&claim))?;
-        self.status().await
+        self.changed.send_replace(());
+        self.status(false).await
     }
 
     /// See [`crate::Shard::prepare`].
@@ -168,7 +178,9 @@ impl LocalShard {
             optimizers: plan.optimizers,
             seed: plan.seed,
             layout_fingerprint: plan.fingerprint,
+            counts_steps: self.ps == 0,
             global_step_max: plan.global_step_max,
+            update: plan.update,
             restore,
             first_values,
         };
@@ -215,30 +227,30 @@ impl LocalShard {
         identity: Identity,
         fingerprint: u64,
         data_shard: u64,
-    ) -> Result<u64, Error> {
+    ) -> Result<Opened, Error> {
         self.check(self.store.open_session(&identity, fingerprint, data_shard))
     }
 
     pub(crate) async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error> {
         let push = call.push.as_ref().map(|push| {
-            let ShardPush { seq, batch, pulled_version, ref selection, ref gradients } = *push;
+            let ShardPush { seq, batch, pulled_version, contribution, ref selection, ref gradients } = *push;
             let (selection, gradients) = (selection.clone(), &**gradients);
-            (Identity { seq, ..identity }, Push { batch, pulled_version, selection, gradients })
+            (Identity { seq, ..identity }, Push { batch, pulled_version, contribution, selection, gradients })
         });
         let pull = call.pull.as_ref().map(|pull| {
-            let ShardPull { seq, ref selection, ref known, reserve_step, .. } = *pull;
+            let ShardPull { seq, ref selection, ref known, reserve_step, at_least, .. } = *pull;
             let (selection, known) = (Arc::clone(selection), known.clone());
-            (Identity { seq, ..identity }, Pull { selection, known, reserve_step })
+            (Identity { seq, ..identity }, Pull { selection, known, reserve_step, at_least })
         });
-        let Stepped { pushed, pulled } = self.apply(push, pull)?;
+        let Stepped { pushed, pulled } = self.apply(push, pull).await?;
         Ok(ShardAnswer { pushed, pulled: pulled.map(|(pulled, reading)| (pulled, Answer::Local(reading))) })
     }
 
-    /// Applies a push, then a pull.
+    /// Applies a push, then a pull. A pull that has to wait is held for a while, in case what it waits for comes.
     ///
     /// # Errors
     /// The push is refused, and nothing was done; or the pull is, and the push is applied.
-    pub fn apply<G: Gradients + ?Sized>(
+    pub async fn apply<G: Gradients + ?Sized>(
         &self,
         push: Option<(Identity, Push<'_, G>)>,
         pull: Option<(Identity, Pull)>,
@@ -246,17 +258,31 @@ impl LocalShard {
         self.tell_time();
         let pushed = push.map(|(identity, push)| self.store.push(&identity, &push));
         let pushed = self.check(pushed.transpose())?;
-        let pulled = match pull.map(|(identity, pull)| self.store.pull(&identity, &pull)) {
-            // The job has ended with this very push, or just behind it: no refusal, since the push has counted.
-            Some(Err(trainyard_parameter_store::Error::Ended)) if pushed.is_some() => {
-                let (version, global_step) =
-                    pushed.map_or((0, 0), |pushed| (pushed.version, pushed.global_step));
-                let pulled = Pulled { version, global_step, ticket: Ticket::Finished, updates: Vec::new() };
-                Some((pulled, Reading::default()))
+        if pushed.is_some_and(|pushed| !pushed.duplicate) {
+            self.changed.send_replace(());
+        }
+        let Some((identity, pull)) = pull else { return Ok(Stepped { pushed, pulled: None }) };
+        let until = tokio::time::Instant::now() + HOLD;
+        loop {
+            let mut changed = self.changed.subscribe();
+            let pulled = match self.store.pull(&identity, &pull) {
+                // The job has ended with this very push, or just behind it: no refusal, since the push has counted.
+                Err(trainyard_parameter_store::Error::Ended) if pushed.is_some() => {
+                    let (version, global_step) =
+                        pushed.map_or((0, 0), |pushed| (pushed.version, pushed.global_step));
+                    let ticket = Ticket::Finished;
+                    (
+                        Pulled { version, global_step, ticket, lead: 0, updates: Vec::new() },
+                        Reading::default(),
+                    )
+                }
+                pulled => self.check(pulled)?,
+            };
+            let waits = pulled.0.ticket == Ticket::Wait;
+            if !waits || tokio::time::timeout_at(until, changed.changed()).await.is_err() {
+                return Ok(Stepped { pushed, pulled: Some(pulled) });
             }
-            pulled => self.check(pulled.transpose())?,
-        };
-        Ok(Stepped { pushed, pulled })
+        }
     }
 
     /// See [`crate::Shard::close_session`].
@@ -264,24 +290,57 @@ impl LocalShard {
     /// # Errors
     /// Refused.
     pub async fn close_session(&self, identity: Identity, task: Task, session: u64) -> Result<(), Error> {
-        self.check(self.store.close_session(&identity, task, session))
+        self.check(self.store.close_session(&identity, task, session))?;
+        self.changed.send_replace(());
+        Ok(())
     }
 
     /// See [`crate::Shard::save`].
     ///
     /// # Errors
     /// Refused, or the file cannot be written.
-    pub async fn save(&self, identity: Identity, directory: &Path) -> Result<Saved, Error> {
+    pub async fn save(
+        &self,
+        identity: Identity,
+        directory: &Path,
+        at_version: Option<u64>,
+    ) -> Result<Saved, Error> {
+        self.tell_time();
+        let snapshot = match at_version {
+            Some(version) => self.snapshot_at(&identity, version).await?,
+            None => self.check(self.store.snapshot(&identity))?,
+        };
         let (this, directory) = (self.clone(), directory.to_owned());
-        let work = move || this.save_now(&identity, &directory);
+        let work = move || this.save_now(&snapshot, &directory);
         tokio::task::spawn_blocking(work)
             .await
             .map_err(|error| self.refused(Reason::Storage, error.to_string()))?
     }
 
-    fn save_now(&self, identity: &Identity, directory: &Path) -> Result<Saved, Error> {
-        self.tell_time();
-        let snapshot = self.check(self.store.snapshot(identity))?;
+    /// Waits for the snapshot of a version, for a while.
+    async fn snapshot_at(&self, identity: &Identity, version: u64) -> Result<Snapshot, Error> {
+        let until = tokio::time::Instant::now() + SNAPSHOT_WAIT;
+        loop {
+            let mut changed = self.changed.subscribe();
+            match self.check(self.store.snapshot_at(identity, version))? {
+                SnapshotAt::Taken(snapshot) => return Ok(snapshot),
+                SnapshotAt::Passed { version: reached } => {
+                    let message = format!("version {version} is past: it is at {reached}");
+                    return Err(self.refused(Reason::NotReady, message));
+                }
+                SnapshotAt::NotYet => {}
+            }
+            if tokio::time::timeout_at(until, changed.changed()).await.is_err() {
+                let message = format!(
+                    "version {version} has not come within {} s: training stands still",
+                    SNAPSHOT_WAIT.as_secs()
+                );
+                return Err(self.refused(Reason::NotReady, message));
+            }
+        }
+    }
+
+    fn save_now(&self, snapshot: &Snapshot, directory: &Path) -> Result<Saved, Error> {
         let positions = snapshot.positions.iter().cloned();
         let positions = positions
             .map(|ShardPosition { shard, pass, batch, ahead }| PositionRecord { shard, pass, batch, ahead })
@@ -321,7 +380,9 @@ impl LocalShard {
     /// # Errors
     /// Refused.
     pub async fn finish(&self, identity: Identity, _reason: &str) -> Result<(), Error> {
-        self.check(self.store.finish(&identity))
+        self.check(self.store.finish(&identity))?;
+        self.changed.send_replace(());
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use tokio::time::Instant;
 use tracing::warn;
 use trainyard_diagnostic::{Action, Waiting};
-use trainyard_parameter_store::{BatchId, Identity, Ticket};
+use trainyard_parameter_store::{BatchId, Contribution, Identity, Opened, Ticket};
 use trainyard_protocol::payload::Encoding;
 use trainyard_variable::{Gradients, Layout, Read, Reads};
 
@@ -25,6 +25,20 @@ pub struct Step {
     sizes: Vec<(usize, bool)>,
     /// Version of each server at the pull.
     versions: Vec<u64>,
+    /// Version that all servers must have, all the same one; absent = any will do.
+    at_least: Option<u64>,
+}
+
+impl Step {
+    /// Returns the synchronous step that the values are of: the highest version seen.
+    pub fn version(&self) -> u64 {
+        self.versions.iter().max().copied().unwrap_or(0)
+    }
+
+    /// Returns the step as one that is read at this version, or a later one that all servers share.
+    pub fn at(self, version: u64) -> Self {
+        Self { at_least: Some(version), ..self }
+    }
 }
 
 /// What a pull told.
@@ -34,6 +48,8 @@ pub struct PulledStep {
     pub ticket: Ticket,
     /// Steps applied by all, at the pull.
     pub global_step: u64,
+    /// Steps ahead of the slowest task, under stale-synchronous updates.
+    pub lead: u64,
     /// The step.
     pub step: Step,
     /// Its values, if it was granted.
@@ -45,8 +61,12 @@ pub struct PulledStep {
 pub struct PushedStep {
     /// Whether every server had applied the batch before.
     pub duplicate: bool,
+    /// Whether it came too late for its synchronous step.
+    pub stale: bool,
     /// Steps applied by all.
     pub global_step: u64,
+    /// Highest version of the servers behind it.
+    pub version: u64,
     /// Steps of others between this one's pull and its push, at `ps:0`.
     pub staleness: u64,
 }
@@ -67,6 +87,8 @@ pub struct Push {
     pub step: Step,
     /// The batch that the gradients were computed from.
     pub batch: BatchId,
+    /// Its place in its step, under synchronous updates.
+    pub contribution: Option<Contribution>,
     /// The gradients, by variable.
     pub gradients: Gradients,
 }
@@ -94,8 +116,8 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Opens a session at every server. Returns it with the first batch of `data_shard` that is not applied
-    /// everywhere.
+    /// Opens a session at every server. Returns it with the lowest version, and the first batch of `data_shard` that
+    /// is not applied everywhere.
     ///
     /// A server that gives no answer is asked again until `deadline`.
     ///
@@ -108,13 +130,18 @@ impl Parameters {
         fingerprint: u64,
         data_shard: u64,
         deadline: Duration,
-    ) -> Result<(Self, u64), Error> {
+    ) -> Result<(Self, Opened), Error> {
         let opened = shards.iter().map(|shard| {
             retry(&identity, shard.name(), deadline, move || {
                 shard.open_session(identity, fingerprint, data_shard)
             })
         });
-        let next = try_join_all(opened).await?.into_iter().min().unwrap_or(0);
+        let opened = try_join_all(opened).await?;
+        let first = |of: fn(&Opened) -> u64| opened.iter().map(of).min().unwrap_or(0);
+        let next = Opened {
+            version: first(|opened| opened.version),
+            batches_applied: first(|opened| opened.batches_applied),
+        };
         let (shards, encoding, rounding) = (shards.into(), Encoding::Float32, Rounding::default());
         Ok((Self { shards, layout, identity, deadline, encoding, rounding }, next))
     }
@@ -140,7 +167,14 @@ impl Parameters {
         };
         let sizes = reads.iter().enumerate().map(size).collect();
         let (seq, plans) = (self.identity.seq, split(&self.layout, reads));
-        Step { seq, plans, sizes, versions: vec![0; self.shards.len()] }
+        Step { seq, plans, sizes, versions: vec![0; self.shards.len()], at_least: None }
+    }
+
+    /// Takes back a step that was pulled and will not be pushed, if it was planned last: the next one takes its number.
+    pub fn take_back(&mut self, step: &Step) {
+        if self.identity.seq == step.seq {
+            self.identity.seq -= 1;
+        }
     }
 
     /// Pushes a step's gradients, then asks for the right to push another and reads what it needs if it is granted: one
@@ -156,7 +190,7 @@ impl Parameters {
         let mut traffic = Traffic::default();
         let mut calls = vec![ShardCall::default(); self.shards.len()];
         let mut shared = None;
-        if let Some(Push { step, batch, gradients }) = push {
+        if let Some(Push { step, batch, contribution, gradients }) = push {
             let gradients = Arc::new(gradients);
             let silent =
                 gradients.iter().zip(&step.sizes).any(|(values, (size, _))| values.is_empty() && *size > 0);
@@ -174,7 +208,8 @@ impl Parameters {
                     part = part.encoded(self.encoding, bytes);
                 }
                 let (seq, pulled_version, gradients) = (step.seq, step.versions[ps], Arc::new(part));
-                call.push = Some(ShardPush { seq, batch, pulled_version, selection, gradients });
+                call.push =
+                    Some(ShardPush { seq, batch, pulled_version, contribution, selection, gradients });
             }
             shared = Some(gradients);
         }
@@ -188,7 +223,8 @@ impl Parameters {
                 // has nothing to read is asked all the same: the push names what its pull has named.
                 let (seq, selection, reserve_step) = (step.seq, Arc::clone(&plan.selection), ps == 0);
                 let (known, encoding) = (held.known(&selection.whole), self.encoding);
-                call.pull = Some(ShardPull { seq, selection, known, reserve_step, encoding });
+                let at_least = step.at_least.unwrap_or(0);
+                call.pull = Some(ShardPull { seq, selection, known, reserve_step, at_least, encoding });
             }
             (step, held)
         });
@@ -224,18 +260,28 @@ async fn run(
         let first = pushed.first();
         PushedStep {
             duplicate: pushed.iter().all(|pushed| pushed.duplicate),
+            stale: pushed.iter().any(|pushed| pushed.stale),
             global_step: first.map_or(0, |first| first.global_step),
+            version: pushed.iter().map(|pushed| pushed.version).max().unwrap_or(0),
             staleness: first.map_or(0, |first| first.staleness),
         }
         .with(gradients)
     });
     let Some((mut step, mut held)) = pull else { return Ok(Returned { pushed, pulled: None, traffic }) };
     let first = answers.first().and_then(|answer| answer.pulled.as_ref());
-    let (ticket, global_step) =
-        first.map_or((Ticket::Granted, 0), |(pulled, _)| (pulled.ticket, pulled.global_step));
+    let (ticket, global_step, lead) =
+        first.map_or((Ticket::Granted, 0, 0), |(pulled, _)| (pulled.ticket, pulled.global_step, pulled.lead));
     // A server whose job has ended under this very call has read nothing, whatever the first one has said before.
     let over = |answer: &ShardAnswer| matches!(&answer.pulled, Some((pulled, _)) if pulled.ticket == Ticket::Finished);
-    let ticket = if answers.iter().any(over) { Ticket::Finished } else { ticket };
+    let versions = || answers.iter().filter_map(|answer| answer.pulled.as_ref());
+    let together = step.at_least.is_none()
+        || (versions().all(|(pulled, _)| pulled.ticket == Ticket::Granted)
+            && versions().all(|(pulled, _)| first.is_none_or(|(first, _)| first.version == pulled.version)));
+    let ticket = match ticket {
+        _ if answers.iter().any(over) => Ticket::Finished,
+        Ticket::Granted if !together => Ticket::Wait,
+        ticket => ticket,
+    };
     for (ps, (answer, call)) in answers.iter_mut().zip(&calls).enumerate() {
         let (Some((pulled, answer)), Some(pull)) = (answer.pulled.take(), &call.pull) else { continue };
         step.versions[ps] = pulled.version;
@@ -244,7 +290,7 @@ async fn run(
             held.take(shards[ps].name(), &step.plans[ps], pull, &pulled.updates, answer)?;
         }
     }
-    Ok(Returned { pushed, pulled: Some(PulledStep { ticket, global_step, step, held }), traffic })
+    Ok(Returned { pushed, pulled: Some(PulledStep { ticket, global_step, lead, step, held }), traffic })
 }
 
 impl PushedStep {
@@ -305,6 +351,7 @@ pub async fn retry<T, F: Future<Output = Result<T, Error>>>(
 mod tests {
     use trainyard_cluster_spec::{Role, Task};
     use trainyard_optimizer::OptimizerConfig;
+    use trainyard_parameter_store::Update;
     use trainyard_variable::{Access, Initializer, Partitioner, Placement, VariableSpec};
 
     use super::*;
@@ -335,6 +382,7 @@ mod tests {
             optimizers: [("all".to_owned(), OptimizerConfig::sgd(1.0))].into(),
             seed: 0,
             global_step_max: 0,
+            update: Update::Async,
             checkpoint: None,
             warm_start: None,
             forget_positions: false,
@@ -376,7 +424,7 @@ mod tests {
             }
             let gradients = vec![if gradient { vec![-1.0; rows.len() * 2] } else { Vec::new() }];
             let batch = BatchId { pass: 0, shard: 0, batch };
-            push = Some(Push { step: pulled.step, batch, gradients });
+            push = Some(Push { step: pulled.step, batch, contribution: None, gradients });
             held = pulled.held;
         }
         let returned = parameters.call(push, None).await.expect("an answer");

@@ -9,7 +9,9 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store as store;
-use trainyard_parameter_store::{BatchId, Identity, Pulled, Pushed, Selection, Ticket};
+use trainyard_parameter_store::{
+    BatchId, Identity, Opened, Pulled, Pushed, Selection, ShardPosition, Ticket, Update,
+};
 use trainyard_protocol::payload::Payload;
 use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
 use trainyard_protocol::{Pool, convert, limits, payload, v1};
@@ -42,9 +44,9 @@ impl RemoteShard {
         &self.name
     }
 
-    pub(crate) async fn status(&self) -> Result<ShardStatus, Error> {
+    pub(crate) async fn status(&self, positions: bool) -> Result<ShardStatus, Error> {
         let mut client = self.client.clone();
-        let reply = self.call(limits::CALL_TIMEOUT, client.status(v1::StatusRequest {})).await?;
+        let reply = self.call(limits::CALL_TIMEOUT, client.status(v1::StatusRequest { positions })).await?;
         self.status_from_wire(&reply)
     }
 
@@ -67,6 +69,11 @@ impl RemoteShard {
 
     pub(crate) async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<(), Error> {
         let slices = plan.layout.slices.iter().enumerate().filter(|(_, slice)| slice.ps == self.ps);
+        let (update, staleness_max) = match plan.update {
+            Update::Async => (v1::Update::Async, 0),
+            Update::StaleSynchronous { staleness_max } => (v1::Update::StaleSynchronous, staleness_max),
+            Update::Sync => (v1::Update::Sync, 0),
+        };
         let request = v1::PrepareRequest {
             identity: Some(identity_to_wire(&identity)),
             seed: plan.seed,
@@ -80,7 +87,10 @@ impl RemoteShard {
                 .as_ref()
                 .map(|path| path.to_string_lossy().into_owned())
                 .unwrap_or_default(),
+            counts_steps: self.ps == 0,
             global_step_max: plan.global_step_max,
+            update: update.into(),
+            staleness_max,
             forget_positions: plan.forget_positions,
             warm_start: plan
                 .warm_start
@@ -104,12 +114,12 @@ impl RemoteShard {
         identity: Identity,
         layout_fingerprint: u64,
         data_shard: u64,
-    ) -> Result<u64, Error> {
+    ) -> Result<Opened, Error> {
         let identity = Some(identity_to_wire(&identity));
         let request = v1::OpenSessionRequest { identity, layout_fingerprint, data_shard };
         let mut client = self.client.clone();
         let reply = self.call(limits::CALL_TIMEOUT, client.open_session(request)).await?;
-        Ok(reply.batches_applied)
+        Ok(Opened { version: reply.version, batches_applied: reply.batches_applied })
     }
 
     pub(crate) async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error> {
@@ -119,6 +129,8 @@ impl RemoteShard {
             pulled_version: push.pulled_version,
             selection: push.selection.as_deref().map(selection_to_wire),
             encoding: convert::encoding_to_wire(push.gradients.encoding()).into(),
+            slot: push.contribution.map_or(0, |place| place.slot),
+            of: push.contribution.map_or(0, |place| place.of),
         });
         let pull = call.pull.as_ref().map(|pull| v1::Pull {
             seq: pull.seq,
@@ -126,6 +138,7 @@ impl RemoteShard {
             reserve_step: pull.reserve_step,
             known: pull.known.clone(),
             encoding: convert::encoding_to_wire(pull.encoding).into(),
+            at_least: pull.at_least,
         });
         let identity = Some(identity_to_wire(&identity));
         let request = v1::StepRequest { identity, push, pull, payload: Bytes::new() };
@@ -138,8 +151,8 @@ impl RemoteShard {
         };
         let pushed = match (reply.pushed, &call.push) {
             (Some(pushed), _) => {
-                let v1::Pushed { duplicate, version, global_step, staleness } = pushed;
-                Some(Pushed { duplicate, version, global_step, staleness })
+                let v1::Pushed { duplicate, version, global_step, staleness, stale } = pushed;
+                Some(Pushed { duplicate, stale, version, global_step, staleness })
             }
             (None, Some(_)) => return Err(missing("push")),
             (None, None) => None,
@@ -153,9 +166,10 @@ impl RemoteShard {
         };
         let payload = Payload::new(payload, pull.encoding)
             .map_err(|error| Error::Protocol { peer: self.name.clone(), message: error.to_string() })?;
-        let v1::Pulled { version, global_step, updates, unchanged, .. } = pulled;
+        let v1::Pulled { version, global_step, updates, unchanged, lead, .. } = pulled;
         let answer = Answer::Remote { payload, read: 0, unchanged };
-        Ok(ShardAnswer { pushed, pulled: Some((Pulled { version, global_step, ticket, updates }, answer)) })
+        let pulled = Pulled { version, global_step, ticket, lead, updates };
+        Ok(ShardAnswer { pushed, pulled: Some((pulled, answer)) })
     }
 
     pub(crate) async fn close_session(
@@ -170,9 +184,15 @@ impl RemoteShard {
         self.call(limits::CALL_TIMEOUT, client.close_session(request)).await.map(drop)
     }
 
-    pub(crate) async fn save(&self, identity: Identity, directory: &Path) -> Result<Saved, Error> {
+    pub(crate) async fn save(
+        &self,
+        identity: Identity,
+        directory: &Path,
+        at_version: Option<u64>,
+    ) -> Result<Saved, Error> {
         let directory = directory.to_string_lossy().into_owned();
-        let request = v1::SaveShardRequest { identity: Some(identity_to_wire(&identity)), directory };
+        let identity = Some(identity_to_wire(&identity));
+        let request = v1::SaveShardRequest { identity, directory, at_version };
         let mut client = self.client.clone();
         let reply = self.call(limits::CHECKPOINT_CALL_TIMEOUT, client.save_shard(request)).await?;
         Ok(Saved { record: reply.record, global_step: reply.global_step })
@@ -223,14 +243,19 @@ impl RemoteShard {
             saved_version: None,
             global_step: reply.global_step,
             value_bytes: reply.value_bytes,
+            slowest_slot: reply.slowest_slot,
             dynamic: Vec::new(),
         };
-        Ok(ShardStatus { store, incarnation: reply.incarnation })
+        let positions = reply.positions.iter().map(position_from_wire).collect();
+        Ok(ShardStatus { store, incarnation: reply.incarnation, positions })
     }
 }
 
 /// Makes a call that ends after `timeout` at the latest.
-pub(crate) async fn timed<T>(
+///
+/// # Errors
+/// The peer's refusal, or that there was no answer.
+pub async fn timed<T>(
     peer: &str,
     timeout: Duration,
     call: impl Future<Output = Result<T, Status>>,
@@ -253,6 +278,11 @@ fn identity_to_wire(identity: &Identity) -> v1::Identity {
         incarnation: identity.incarnation,
         session: identity.session,
     }
+}
+
+fn position_from_wire(position: &v1::DataPosition) -> ShardPosition {
+    let ahead = position.ahead.chunks_exact(2).map(|ends| ends[0]..ends[1]).collect();
+    ShardPosition { shard: position.shard, pass: position.pass, batch: position.batch, ahead }
 }
 
 fn batch_to_wire(batch: BatchId) -> v1::BatchId {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use trainyard_checkpoint::WarmStart;
 use trainyard_cluster_spec::Task;
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_parameter_store::{Identity, Status};
+use trainyard_parameter_store::{Identity, Opened, ShardPosition, Status, Update};
 use trainyard_variable::{Layout, VariableSpec};
 
 use crate::call::{ShardAnswer, ShardCall};
@@ -27,6 +27,8 @@ pub struct Plan {
     pub seed: u64,
     /// Last global step; 0 = no bound.
     pub global_step_max: u64,
+    /// When pushes take effect.
+    pub update: Update,
     /// Checkpoint to restore from; absent = first values.
     pub checkpoint: Option<PathBuf>,
     /// Where first values come from, for the variables that it names.
@@ -42,6 +44,8 @@ pub struct ShardStatus {
     pub store: Status,
     /// Random per process start: another value means that the server was restarted and its memory lost.
     pub incarnation: u64,
+    /// How far the data has been applied, where that was asked.
+    pub positions: Vec<ShardPosition>,
 }
 
 /// A written shard of a checkpoint.
@@ -84,7 +88,15 @@ impl Shard {
     /// # Errors
     /// No answer.
     pub async fn status(&self) -> Result<ShardStatus, Error> {
-        dispatch!(self, shard => shard.status().await)
+        dispatch!(self, shard => shard.status(false).await)
+    }
+
+    /// The same, with how far the data has been applied.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn positions(&self) -> Result<ShardStatus, Error> {
+        dispatch!(self, shard => shard.status(true).await)
     }
 
     /// Takes the server over for the epoch of `identity`.
@@ -116,7 +128,7 @@ impl Shard {
         dispatch!(self, shard => shard.open(identity).await)
     }
 
-    /// Starts a worker's session; returns the first batch of `data_shard` that has not been applied here.
+    /// Starts a worker's session; tells the first batch of `data_shard` that has not been applied here.
     ///
     /// # Errors
     /// Refused.
@@ -125,7 +137,7 @@ impl Shard {
         identity: Identity,
         fingerprint: u64,
         data_shard: u64,
-    ) -> Result<u64, Error> {
+    ) -> Result<Opened, Error> {
         dispatch!(self, shard => shard.open_session(identity, fingerprint, data_shard).await)
     }
 
@@ -145,12 +157,18 @@ impl Shard {
         dispatch!(self, shard => shard.close_session(identity, task, session).await)
     }
 
-    /// Writes the server's shard of a checkpoint into `directory`.
+    /// Writes the server's shard of a checkpoint into `directory`: of this moment or, under synchronous updates, of a
+    /// version that may be about to come.
     ///
     /// # Errors
-    /// Refused, or the file cannot be written.
-    pub async fn save(&self, identity: Identity, directory: &Path) -> Result<Saved, Error> {
-        dispatch!(self, shard => shard.save(identity, directory).await)
+    /// Refused, the file cannot be written, or the version is past or has not come in time.
+    pub async fn save(
+        &self,
+        identity: Identity,
+        directory: &Path,
+        at_version: Option<u64>,
+    ) -> Result<Saved, Error> {
+        dispatch!(self, shard => shard.save(identity, directory, at_version).await)
     }
 
     /// Ends the job for this server.

@@ -1,5 +1,5 @@
 //! Rows a second from files of 40 columns into batches, on one thread: `cargo bench -p trainyard-input`. Where the
-//! system tells, seconds are those in which the thread ran.
+//! system tells, seconds are those in which the thread ran. Of each file the fastest of three passes counts.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -40,6 +40,59 @@ fn record(columns: &[String], row: &str) -> Vec<u8> {
     let example = field(1, &columns.iter().zip(row.split('\t')).flat_map(entry).collect::<Vec<_>>());
     let length = (example.len() as u64).to_le_bytes();
     [length.as_slice(), &masked(&length), &example, &masked(&example)].concat()
+}
+
+/// Runs it three times and returns its rows and the least seconds.
+fn best(mut run: impl FnMut(u64) -> usize) -> (usize, f64) {
+    let start = Instant::now();
+    let (mut rows, mut least) = (0, f64::MAX);
+    for pass in 0..3 {
+        let began = seconds(start);
+        rows = run(pass);
+        least = least.min(seconds(start) - began);
+    }
+    (rows, least)
+}
+
+fn deal(batch_size: usize, shuffle_rows: usize) -> Deal {
+    let count = |number: usize| {
+        let number = u32::try_from(number).ok().and_then(std::num::NonZeroU32::new);
+        number.expect("the bench's counts are not 0")
+    };
+    Deal {
+        batch_size: count(batch_size),
+        lanes: count(1),
+        batches_per_shard: count(16),
+        shuffle: shuffle_rows > 0,
+        window_rows: shuffle_rows as u64,
+        seed: 1,
+    }
+}
+
+fn indexed(options: &Options, deal: &Deal) -> usize {
+    let mut indexer = Indexer::open(options.clone(), deal.batch_size).expect("the bench's data is there");
+    indexer.advance(u64::MAX).expect("the bench's data is read").rows() as usize
+}
+
+fn dataset(options: &Options, schema: &Schema) -> usize {
+    let mut dataset = Dataset::open(options.clone(), schema.clone()).expect("the bench's data opens");
+    let (mut batch, mut rows) = (Batch::default(), 0);
+    while dataset.read(&mut batch).expect("the bench's data is good") {
+        rows += batch.rows;
+    }
+    rows
+}
+
+fn dealt(reader: &mut ShardReader, deal: &Deal, index: &RecordIndex, pass: u64) -> usize {
+    let (mut batch, mut rows, mut hand) = (Batch::default(), 0, 0);
+    while let Answer::Shard(shard) = deal.shard(index, pass, hand, 0) {
+        reader.begin(shard, 0..u32::MAX, Direction::Forward).expect("the data shard is sound");
+        while reader.read(&mut batch).expect("the bench's data is good") {
+            rows += batch.rows;
+        }
+        hand += 1;
+    }
+    rows
 }
 
 fn main() {
@@ -88,25 +141,31 @@ fn main() {
                 bad_rows_max: 0,
                 dead_letter: None,
                 batch_size,
+                drop_remainder: false,
+                interleave: Interleave::default(),
                 shuffle_rows,
-                epochs: Some(3),
+                epochs: Some(1),
                 sharding: Sharding::Row,
                 shard_index: 0,
                 shard_count: 1,
                 seed: 1,
                 skip_batches: 0,
             };
-            let mut dataset = Dataset::open(options, schema.clone()).expect("the bench's data opens");
-            let (mut batch, mut read, start) = (Batch::default(), 0, Instant::now());
-            let began = seconds(start);
-            while dataset.read(&mut batch).expect("the bench's data is good") {
-                read += batch.rows;
-            }
-            let spent = seconds(start) - began;
-            let (rate, megabytes) = (read as f64 / spent, 3.0 * bytes.len() as f64 / 1e6 / spent);
-            println!(
-                "{name}, batch {batch_size}, shuffle {shuffle_rows}: {rate:.0} rows/s, {megabytes:.0} MB/s"
-            );
+            let told = |what: &str, (rows, spent): (usize, f64)| {
+                let (rate, megabytes) = (rows as f64 / spent, bytes.len() as f64 / 1e6 / spent);
+                println!(
+                    "{name}, batch {batch_size}, shuffle {shuffle_rows}, {what}: {rate:.0} rows/s, {megabytes:.0} MB/s"
+                );
+            };
+            let deal = deal(batch_size, shuffle_rows);
+            let mut indexer =
+                Indexer::open(options.clone(), deal.batch_size).expect("the bench's data is there");
+            told("index", best(|_| indexed(&options, &deal)));
+            indexer.advance(u64::MAX).expect("the bench's data is read");
+            told("dataset", best(|_| dataset(&options, &schema)));
+            let mut reader =
+                ShardReader::open(options.clone(), schema.clone()).expect("the bench's data opens");
+            told("data shards", best(|pass| dealt(&mut reader, &deal, indexer.index(), pass)));
         }
     }
     drop(std::fs::remove_dir_all(&folder));

@@ -10,6 +10,9 @@ use crate::compression::Content;
 const FIRST_BYTES: usize = 1 << 16;
 /// Bytes of a block. It grows for a record that is longer.
 const BLOCK_BYTES: usize = 1 << 20;
+/// Bytes of compressed content that stay in memory for [`Block::seek`]: what lies further back is decompressed again
+/// from the start.
+const KEPT_BYTES: usize = 16 << 20;
 
 /// The part of a file's content that is in memory.
 #[derive(Debug)]
@@ -19,13 +22,17 @@ pub(crate) struct Block {
     begin: usize,
     end: usize,
     offset: u64,
+    /// Place in the content behind which nothing is read.
+    until: u64,
+    /// Bytes that were passed over and stay.
+    kept: usize,
 }
 
 impl Block {
     /// Opens a file.
     pub(crate) fn open(path: &Path, compression: Compression) -> Result<Self> {
         let content = Content::open(path, compression)?;
-        Ok(Self { content, buffer: Vec::new(), begin: 0, end: 0, offset: 0 })
+        Ok(Self { content, buffer: Vec::new(), begin: 0, end: 0, offset: 0, until: u64::MAX, kept: 0 })
     }
 
     /// Returns the bytes that were read and not passed over.
@@ -52,15 +59,66 @@ impl Block {
         self.offset += count as u64;
     }
 
+    /// Goes to the byte at `offset` of the content, of which what lies before `until` is wanted: large parts of what
+    /// follows are not read in vain. Content that ends before has no bytes there.
+    pub(crate) fn seek(&mut self, offset: u64, until: u64) -> Result<()> {
+        let compressed = self.content.is_compressed();
+        if compressed {
+            self.kept = KEPT_BYTES;
+        } else {
+            self.until = until;
+        }
+        if !self.place(offset) {
+            if !compressed || offset < self.offset {
+                self.offset = if compressed { 0 } else { offset };
+                self.content.seek(self.offset)?;
+                (self.begin, self.end) = (0, 0);
+            }
+            while !self.place(offset) {
+                self.pass(self.end - self.begin);
+                if !self.more()? {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes to a byte of the content if it is in memory, or the next to be read.
+    fn place(&mut self, offset: u64) -> bool {
+        let first = self.offset - self.begin as u64;
+        match offset.checked_sub(first) {
+            Some(begin) if begin <= self.end as u64 => {
+                (self.begin, self.offset) = (begin as usize, offset);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Reads more bytes behind those that are there; `false` at the end of the content.
     pub(crate) fn more(&mut self) -> Result<bool> {
-        self.buffer.copy_within(self.begin..self.end, 0);
-        (self.begin, self.end) = (0, self.end - self.begin);
+        let wanted = self.until.saturating_sub(self.offset + (self.end - self.begin) as u64);
+        if wanted == 0 {
+            return Ok(false);
+        }
+        // With bytes to keep, those behind them are moved only after as many have gone by.
+        let dropped = match self.kept {
+            0 => self.begin,
+            kept if self.begin > 2 * kept => self.begin - kept,
+            _ => 0,
+        };
+        if dropped > 0 {
+            self.buffer.copy_within(dropped..self.end, 0);
+            (self.begin, self.end) = (self.begin - dropped, self.end - dropped);
+        }
         let length = self.buffer.len();
         if self.end == length || length < BLOCK_BYTES {
             self.buffer.resize(if length == 0 { FIRST_BYTES } else { BLOCK_BYTES.max(2 * self.end) }, 0);
         }
-        let read = self.content.read(&mut self.buffer[self.end..])?;
+        let room = self.buffer.len() - self.end;
+        let stop = self.end + usize::try_from(wanted).map_or(room, |wanted| wanted.min(room));
+        let read = self.content.read(&mut self.buffer[self.end..stop])?;
         self.end += read;
         Ok(read > 0)
     }
@@ -73,5 +131,65 @@ impl Block {
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A file of `bytes` bytes, no eight of which at a multiple of eight are equal to others, and its content.
+    fn file(bytes: usize, compression: Compression) -> (tempfile::NamedTempFile, Vec<u8>) {
+        let content: Vec<u8> = (0..bytes as u64 / 8).flat_map(u64::to_le_bytes).collect();
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let written = match compression {
+            Compression::None => file.write_all(&content),
+            _ => {
+                let mut encoder = flate2::write::GzEncoder::new(&mut file, flate2::Compression::fast());
+                encoder.write_all(&content).and_then(|()| encoder.finish().map(drop))
+            }
+        };
+        written.expect("the file is written");
+        (file, content)
+    }
+
+    /// Goes to each place in turn and compares what is read there.
+    fn compare(compression: Compression, bytes: usize, places: impl IntoIterator<Item = (usize, usize)>) {
+        let (file, content) = file(bytes, compression);
+        let mut block = Block::open(file.path(), compression).expect("the file opens");
+        for (offset, count) in places {
+            let end = (offset + count).min(content.len());
+            block.seek(offset as u64, end as u64).expect("the file is read");
+            assert_eq!(block.fill(count).expect("the file is read"), offset + count <= content.len());
+            assert_eq!(block.offset(), offset as u64);
+            assert!(block.bytes().starts_with(&content[offset..end]), "{count} bytes at {offset}");
+            block.pass(end - offset);
+            assert_eq!(block.passed(end - offset), &content[offset..end]);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn any_place_is_found_from_any_other(
+            compressed in any::<bool>(),
+            places in prop::collection::vec((0..3_000_000_usize, prop_oneof![0..100_usize, 0..1_500_000_usize]), 1..12),
+        ) {
+            compare(if compressed { Compression::Gzip } else { Compression::None }, 3_000_000, places);
+        }
+    }
+
+    #[test]
+    fn places_are_found_further_back_than_bytes_are_kept() {
+        let bytes = 4 * KEPT_BYTES;
+        let near = (0..60).map(|place| (place % 7 * KEPT_BYTES / 8 + place * KEPT_BYTES / 20, 1000));
+        let far =
+            [(bytes - 10, 10), (bytes - KEPT_BYTES, 8), (5, 5), (bytes - 1, 1), (bytes - 3 * KEPT_BYTES, 9)];
+        compare(Compression::Gzip, bytes, near.chain(far));
     }
 }

@@ -1,7 +1,7 @@
 //! Compressed files (`compression_type` of `tf.data.TFRecordDataset`), and their content.
 
 use std::fs::File;
-use std::io::{Error, ErrorKind, Read as _, Result};
+use std::io::{Error, ErrorKind, Read as _, Result, Seek as _, SeekFrom};
 use std::path::Path;
 
 use flate2::{Decompress, FlushDecompress, Status};
@@ -53,6 +53,20 @@ impl Content {
         let file = File::open(path)?;
         let inflater = (compression != Compression::None).then(|| Inflater::new(compression));
         Ok(Self { file, inflater })
+    }
+
+    /// Returns whether its bytes are found by decompressing all that come before them.
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.inflater.is_some()
+    }
+
+    /// Goes to a byte; that of compressed content must be its first.
+    pub(crate) fn seek(&mut self, offset: u64) -> Result<()> {
+        self.file.seek(SeekFrom::Start(offset))?;
+        if let Some(inflater) = &mut self.inflater {
+            *inflater = Inflater::new(inflater.compression);
+        }
+        Ok(())
     }
 
     /// Reads into `out`, which is not empty, and returns the number of bytes; 0 at the end of the content.

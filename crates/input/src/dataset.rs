@@ -14,7 +14,7 @@ use crate::{BadRow, BadRows, Batch, Error, Options, Position, Schema, Sharding};
 
 /// Most bytes of the records of a batch: the places of their values are 32-bit numbers, and the decimal text of a
 /// whole number may be three times as long as the number.
-const BATCH_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const BATCH_BYTES_MAX: u64 = 1 << 30;
 
 /// What an input has read so far, for telemetry.
 #[derive(Debug, Default)]
@@ -46,8 +46,9 @@ impl Dataset {
     /// Checks that every file can be opened and holds the wanted columns, and starts at the first batch.
     ///
     /// # Errors
-    /// A file is missing, or a column is.
+    /// A file is missing, or a column is; or a number of the options is out of range.
     pub fn open(options: Options, schema: Schema) -> Result<Self, Error> {
+        options.check()?;
         for file in 0..options.files.len() {
             open_file(&options, &schema, file, None)?;
         }
@@ -97,7 +98,7 @@ impl Dataset {
             }
         }
         self.batch_number += 1;
-        Ok(batch.rows > 0)
+        Ok(batch.rows >= if self.options.drop_remainder { self.options.batch_size } else { 1 })
     }
 
     /// Appends the next record of the endless or bounded stream of passes, if it is good; `false` at the end.
@@ -186,7 +187,8 @@ impl Iterator for Dataset {
     }
 }
 
-fn bad_row(options: &Options, schema: &Schema, place: Place, (column, reason): Bad) -> BadRow {
+/// Names the place of a bad record.
+pub(crate) fn bad_row(options: &Options, schema: &Schema, place: Place, (column, reason): Bad) -> BadRow {
     BadRow {
         file: options.files.get(place.file).cloned().unwrap_or_else(PathBuf::new),
         format: options.format,

@@ -41,6 +41,16 @@ impl std::fmt::Display for BadRow {
 /// A failed input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
+    /// An option is out of range.
+    #[error("{name} of the input must be {rule}, given {given}")]
+    Setting {
+        /// The option.
+        name: &'static str,
+        /// What it must be.
+        rule: String,
+        /// What it is.
+        given: usize,
+    },
     /// A file cannot be opened or read.
     #[error("input file {} cannot be read: {message}", file.display())]
     File {
@@ -48,6 +58,40 @@ pub enum Error {
         file: PathBuf,
         /// The system's word.
         message: String,
+    },
+    /// A file is not what it was when its records were counted.
+    #[error("input file {} has changed: {what}", file.display())]
+    Changed {
+        /// The file.
+        file: PathBuf,
+        /// What differs.
+        what: String,
+    },
+    /// A data shard makes no sense.
+    #[error("data shard {hand}, lane {lane}, of pass {pass} cannot be read: {reason}")]
+    Shard {
+        /// Its pass.
+        pass: u64,
+        /// Its hand.
+        hand: u64,
+        /// Its lane.
+        lane: u32,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The records of a data shard are too large to be held together.
+    #[error(
+        "a data shard must hold at most {most} bytes of records, the first {rows} of {of} rows hold {bytes}"
+    )]
+    ShardBytes {
+        /// Rows counted.
+        rows: u64,
+        /// Rows of the data shard.
+        of: u64,
+        /// Their bytes.
+        bytes: u64,
+        /// Bytes allowed.
+        most: u64,
     },
     /// A wanted column is not in the input.
     #[error("column `{column}` is not in {}", file.display())]
@@ -103,6 +147,14 @@ impl From<Error> for Diagnostic {
                     Some(near) => problem.help(format!("did you mean `{near}`?")),
                     None => problem.help("correct the job's column, or name the columns with input.columns"),
                 }
+            }
+            Error::Setting { name, .. } => Self::error(Code::E1002, text).help(format!("correct {name}")),
+            Error::Changed { .. } => Self::error(Code::E4002, text)
+                .help("start the job again, and leave its files alone while it runs; all tasks must see the same files"),
+            Error::Shard { .. } => Self::error(Code::E9001, text)
+                .help("check that all tasks run the same version, with the same job and files"),
+            Error::ShardBytes { .. } => {
+                Self::error(Code::E1002, text).help("set a smaller batch_size, or fewer batches in a data shard")
             }
             Error::Empty { .. } => Self::error(Code::E4001, text).help("check that the files are not empty or a header alone"),
             Error::Row(_) => {

@@ -1,25 +1,38 @@
 //! Input pipelines: from files to batches of columns, on threads of their own.
 //!
-//! files -> records -> shard -> shuffle -> repeat -> batch -> prefetch, with the meaning that `tf.data` gives each
-//! step. The same options give the same batches, so a batch is known by its [`Position`] alone.
+//! files -> interleave -> records -> shard -> shuffle -> repeat -> batch -> prefetch, with the meaning that `tf.data`
+//! gives each step. The same options give the same batches, so a batch is known by its [`Position`] alone.
+//!
+//! That is a [`Dataset`], where each worker has a fixed share. Where work is dealt as it is done, an [`Indexer`] finds the
+//! records, a [`Deal`] cuts them into [`DataShard`]s, and a [`ShardReader`] reads the batches of any of them.
 
 mod batch;
 mod block;
 mod cells;
 mod compression;
+mod data_shard;
 mod dataset;
 mod dead_letter;
+mod deal;
 mod delimiter;
 mod error;
 mod example;
+mod file_stamp;
+mod indexer;
 mod lines;
 mod number;
 mod options;
+mod parcel;
 mod parser;
+mod permutation;
+mod piece;
 mod prefetch;
 mod quoted;
 mod record;
+mod record_fetcher;
+mod record_index;
 mod schema;
+mod shard_reader;
 mod shuffle;
 mod source;
 mod text;
@@ -28,8 +41,16 @@ mod wire;
 
 pub use batch::{Batch, Bytes, Cells, Column, Position};
 pub use compression::Compression;
+pub use data_shard::DataShard;
 pub use dataset::{Dataset, Statistics, check};
+pub use deal::{Answer, Deal, Dealt};
 pub use error::{BadRow, Error};
-pub use options::{BadRows, Format, Options, Sharding};
-pub use prefetch::{Prefetch, PrefetchError};
+pub use indexer::Indexer;
+pub use options::{BadRows, Format, Interleave, Options, Sharding};
+pub use parcel::{Fault, Header, Parcel};
+pub use piece::Piece;
+pub use prefetch::{Batches, Prefetch, PrefetchError};
+pub use record_fetcher::RecordFetcher;
+pub use record_index::RecordIndex;
 pub use schema::{Field, FieldKind, Schema};
+pub use shard_reader::{Direction, ShardReader};

@@ -31,6 +31,17 @@ impl Lines {
         Ok(Self { block, format, line: 0, passed: 0, length: 0 })
     }
 
+    /// Goes to the byte at `offset`, where line `line` begins; see [`Block::seek`].
+    pub(crate) fn seek(&mut self, offset: u64, line: u64, until: u64) -> std::io::Result<()> {
+        (self.line, self.passed, self.length) = (line.saturating_sub(1), 0, 0);
+        self.block.seek(offset, until)
+    }
+
+    /// Returns the place in the content behind the record.
+    pub(crate) fn offset(&self) -> u64 {
+        self.block.offset()
+    }
+
     /// Returns the record, without its line end.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {

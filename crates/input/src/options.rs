@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::Compression;
+use crate::{Compression, Error};
 
 /// Record formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,22 @@ pub enum Sharding {
     Row,
 }
 
+/// How the records of files take turns (`tf.data.Dataset.interleave`): `cycle_length` files are open, and each gives
+/// `block_length` records in its turn. The next file takes the place of one that ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interleave {
+    /// Files that are open, at least 1; 1 = one file after the other.
+    pub cycle_length: usize,
+    /// Records of a turn, at least 1.
+    pub block_length: usize,
+}
+
+impl Default for Interleave {
+    fn default() -> Self {
+        Self { cycle_length: 1, block_length: 1 }
+    }
+}
+
 /// One input of one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -58,6 +74,10 @@ pub struct Options {
     pub dead_letter: Option<PathBuf>,
     /// Records in a batch, at least 1.
     pub batch_size: usize,
+    /// Whether a last batch that is not full is left out.
+    pub drop_remainder: bool,
+    /// How files take turns; data shards have an order of their own.
+    pub interleave: Interleave,
     /// Records in the shuffle buffer; 0 = file order.
     pub shuffle_rows: usize,
     /// Passes over the data; absent = for ever.
@@ -72,4 +92,29 @@ pub struct Options {
     pub seed: u64,
     /// Batches to leave out at the front: the first one delivered has this number.
     pub skip_batches: u64,
+}
+
+impl Options {
+    /// Checks the numbers.
+    ///
+    /// # Errors
+    /// One is out of range.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let counts = [
+            ("batch_size", self.batch_size),
+            ("shard_count", self.shard_count),
+            ("cycle_length", self.interleave.cycle_length),
+            ("block_length", self.interleave.block_length),
+        ];
+        for (name, given) in counts {
+            if given == 0 {
+                return Err(Error::Setting { name, rule: "above 0".to_owned(), given });
+            }
+        }
+        if self.shard_index >= self.shard_count {
+            let rule = format!("below shard_count, which is {}", self.shard_count);
+            return Err(Error::Setting { name: "shard_index", rule, given: self.shard_index });
+        }
+        Ok(())
+    }
 }

@@ -201,6 +201,8 @@ mod tests {
             bad_rows_max: 0,
             dead_letter: None,
             batch_size: examples.len(),
+            drop_remainder: false,
+            interleave: Interleave::default(),
             shuffle_rows: 0,
             epochs: Some(1),
             sharding: Sharding::None,

@@ -5,7 +5,35 @@ use std::thread::JoinHandle;
 use tokio::sync::mpsc;
 use trainyard_diagnostic::{Code, Diagnostic};
 
-use crate::{Batch, Dataset, Error, Position};
+use crate::{Batch, Dataset, Error, Position, ShardReader};
+
+/// What batches are read from: a [`Dataset`], a [`ShardReader`] for one data shard, or a function, which may go from one
+/// data shard to the next.
+pub trait Batches {
+    /// Reads the next batch into `batch`, whose memory is used again, whatever it held; `false` at the end.
+    ///
+    /// # Errors
+    /// The input failed. No batch comes after that.
+    fn read(&mut self, batch: &mut Batch) -> Result<bool, Error>;
+}
+
+impl Batches for Dataset {
+    fn read(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        Self::read(self, batch)
+    }
+}
+
+impl Batches for ShardReader {
+    fn read(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        Self::read(self, batch)
+    }
+}
+
+impl<F: FnMut(&mut Batch) -> Result<bool, Error>> Batches for F {
+    fn read(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        self(batch)
+    }
+}
 
 /// Why no more batches come.
 #[derive(Debug)]
@@ -44,7 +72,7 @@ impl<T: Send + 'static, E: Send + 'static> Prefetch<T, E> {
     /// # Errors
     /// The system starts no thread.
     pub fn spawn(
-        mut dataset: Dataset,
+        mut source: impl Batches + Send + 'static,
         depth: usize,
         mut map: impl FnMut(&Batch) -> Result<T, E> + Send + 'static,
     ) -> std::io::Result<Self> {
@@ -52,7 +80,7 @@ impl<T: Send + 'static, E: Send + 'static> Prefetch<T, E> {
         let work = move || {
             let mut batch = Batch::default();
             loop {
-                let item = match dataset.read(&mut batch) {
+                let item = match source.read(&mut batch) {
                     Ok(true) => {
                         map(&batch).map(|prepared| (batch.position, prepared)).map_err(PrefetchError::Prepare)
                     }

@@ -74,6 +74,31 @@ impl RecordReader {
         }
     }
 
+    /// Goes to the record that begins at byte `offset` of the content and has the number `line` in [`Place::line`]'s
+    /// sense. What lies at `until` and behind it is not wanted.
+    pub(crate) fn seek(&mut self, file: &Path, offset: u64, line: u64, until: u64) -> Result<(), Error> {
+        let outcome = match &mut self.records {
+            Records::Text(lines) => lines.seek(offset, line, until),
+            Records::TfRecord(records) => records.seek(offset, line, until),
+        };
+        outcome.map_err(|error| failed(file, &error))
+    }
+
+    /// Returns the byte of the content behind the record.
+    #[inline]
+    pub(crate) fn end(&self) -> u64 {
+        match &self.records {
+            Records::Text(lines) => lines.offset(),
+            Records::TfRecord(records) => records.offset(),
+        }
+    }
+
+    /// Returns where the record is.
+    #[inline]
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
     /// Returns the record.
     #[inline]
     pub(crate) fn record(&self, pass: u64) -> Record<'_> {

@@ -22,7 +22,14 @@ pub(crate) struct Source {
     pub(crate) parsers: Vec<Option<Parser>>,
     order: Vec<usize>,
     next_file: usize,
-    reader: Option<(usize, RecordReader)>,
+    /// Files that are read in turn, a block of records of each.
+    cycle: Vec<Option<(usize, RecordReader)>>,
+    /// How many of them are open.
+    open: usize,
+    /// Place in the cycle of the last record, or of the next if that is in `block`.
+    turn: usize,
+    /// Records of the block that were read.
+    block: usize,
     /// Records seen in this pass, of all shards.
     index: u64,
 }
@@ -44,28 +51,38 @@ impl Source {
             );
             self.order.shuffle(&mut random);
         }
-        (self.started, self.next_file, self.reader, self.index) = (true, 0, None, 0);
+        (self.started, self.next_file, self.turn, self.block, self.index) = (true, 0, 0, 0, 0);
+        self.cycle.clear();
+        self.open = 0;
+        // Places without a file are passed over: more than there are files make no difference.
+        self.cycle.resize_with(options.interleave.cycle_length.min(self.order.len()), || None);
         self.parsers.resize_with(options.files.len(), || None);
     }
 
     /// Goes to the next record of this shard; `false` at the end of the pass, and before the first.
     pub(crate) fn next(&mut self, options: &Options, schema: &Schema) -> Result<bool, Error> {
         loop {
-            let Some((file, reader)) = &mut self.reader else {
-                let Some(&file) = self.order.get(self.next_file) else { return Ok(false) };
-                self.next_file += 1;
-                let parser = self.parsers[file].take();
-                let (reader, parser) = open_file(options, schema, file, parser)?;
-                self.parsers[file] = Some(parser);
-                self.reader = Some((file, reader));
+            if self.block == options.interleave.block_length {
+                self.next_turn();
+            }
+            let Some(Some((file, reader))) = self.cycle.get_mut(self.turn) else {
+                if !self.open_next(options, schema)? {
+                    if self.open == 0 {
+                        return Ok(false);
+                    }
+                    self.next_turn();
+                }
                 continue;
             };
             let mine = options.sharding != Sharding::Row
                 || self.index % options.shard_count as u64 == options.shard_index as u64;
             if !reader.next(&options.files[*file], mine)? {
-                self.reader = None;
+                self.cycle[self.turn] = None;
+                self.open -= 1;
+                self.next_turn();
                 continue;
             }
+            self.block += 1;
             self.index += 1;
             if mine {
                 self.records += 1;
@@ -74,9 +91,27 @@ impl Source {
         }
     }
 
+    /// Goes on in the cycle.
+    fn next_turn(&mut self) {
+        (self.turn, self.block) = ((self.turn + 1) % self.cycle.len().max(1), 0);
+    }
+
+    /// Opens the next file where the cycle stands; `false` after the last.
+    fn open_next(&mut self, options: &Options, schema: &Schema) -> Result<bool, Error> {
+        let Some(&file) = self.order.get(self.next_file) else { return Ok(false) };
+        self.next_file += 1;
+        let parser = self.parsers[file].take();
+        let (reader, parser) = open_file(options, schema, file, parser)?;
+        self.parsers[file] = Some(parser);
+        self.cycle[self.turn] = Some((file, reader));
+        self.open += 1;
+        Ok(true)
+    }
+
     /// Returns the record, and the parsers.
     pub(crate) fn record(&mut self) -> (Option<Record<'_>>, &mut [Option<Parser>]) {
-        (self.reader.as_ref().map(|(_, reader)| reader.record(self.pass)), &mut self.parsers)
+        let reader = self.cycle.get(self.turn).and_then(Option::as_ref);
+        (reader.map(|(_, reader)| reader.record(self.pass)), &mut self.parsers)
     }
 
     /// Returns the wanted features that no record held so far, where records name their features.
@@ -102,19 +137,48 @@ pub(crate) fn open_file(
     number: usize,
     before: Option<Parser>,
 ) -> Result<(RecordReader, Parser), Error> {
+    let (reader, columns) = open_records(options, number)?;
+    let parser = match before {
+        Some(parser @ Parser::Example(_)) => parser,
+        _ => open_parser(options, schema, number, columns.as_deref())?,
+    };
+    Ok((reader, parser))
+}
+
+/// Opens a file past its header, if it has one, and returns the columns that are named there.
+pub(crate) fn open_records(
+    options: &Options,
+    number: usize,
+) -> Result<(RecordReader, Option<Vec<String>>), Error> {
     let file = options.files[number].as_path();
     let mut reader = RecordReader::open(file, number, options.format, options.compression)?;
-    if options.format == Format::TfRecord {
-        let parser = before.unwrap_or_else(|| Parser::Example(ExampleParser::new(schema, &options.missing)));
-        return Ok((reader, parser));
-    }
-    let columns = match &options.columns {
-        Some(columns) => columns.clone(),
-        None => named(&mut reader, options, file)?,
+    let columns = match has_header(options) {
+        true => Some(named(&mut reader, options, file)?),
+        false => None,
     };
-    let parser = TextParser::new(schema, &columns, options.format, options.trim, &options.missing);
-    let parser = parser.map_err(|column| Error::Column { column, file: file.to_owned(), known: columns })?;
-    Ok((reader, Parser::Text(parser)))
+    Ok((reader, columns))
+}
+
+/// Returns whether the first line of each file names its columns.
+pub(crate) fn has_header(options: &Options) -> bool {
+    options.format != Format::TfRecord && options.columns.is_none()
+}
+
+/// Returns the parser for a file with these columns, or those of the options.
+pub(crate) fn open_parser(
+    options: &Options,
+    schema: &Schema,
+    number: usize,
+    columns: Option<&[String]>,
+) -> Result<Parser, Error> {
+    if options.format == Format::TfRecord {
+        return Ok(Parser::Example(ExampleParser::new(schema, &options.missing)));
+    }
+    let columns = columns.or(options.columns.as_deref()).unwrap_or_default();
+    let parser = TextParser::new(schema, columns, options.format, options.trim, &options.missing);
+    let file = || options.files.get(number).cloned().unwrap_or_default();
+    let parser = parser.map_err(|column| Error::Column { column, file: file(), known: columns.to_vec() })?;
+    Ok(Parser::Text(parser))
 }
 
 /// Reads the header.

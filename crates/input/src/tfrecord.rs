@@ -41,6 +41,22 @@ impl TfRecords {
         Ok(Self { block, records: 0, passed: 0, length: 0, fault: None, lost: false })
     }
 
+    /// Goes to the byte at `offset`, where record `number`, from 1, begins; see [`Block::seek`].
+    pub(crate) fn seek(&mut self, offset: u64, number: u64, until: u64) -> std::io::Result<()> {
+        (self.records, self.passed, self.length) = (number.saturating_sub(1), 0, 0);
+        (self.fault, self.lost) = (None, false);
+        match self.block.seek(offset, until) {
+            // What comes before was read once: the record is told to be at fault, as it was then.
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Returns the place in the content behind the record.
+    pub(crate) fn offset(&self) -> u64 {
+        self.block.offset()
+    }
+
     /// Returns the record's data.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {

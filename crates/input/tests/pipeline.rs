@@ -20,6 +20,8 @@ fn options(files: Vec<PathBuf>) -> Options {
         bad_rows_max: 100,
         dead_letter: None,
         batch_size: 4,
+        drop_remainder: false,
+        interleave: Interleave::default(),
         shuffle_rows: 0,
         epochs: Some(1),
         sharding: Sharding::None,

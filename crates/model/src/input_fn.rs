@@ -76,6 +76,8 @@ pub fn input_options(
         bad_rows_max: job.input.bad_rows_max,
         dead_letter,
         batch_size: section.batch_size,
+        drop_remainder: false,
+        interleave: input::Interleave::default(),
         shuffle_rows: if once { 0 } else { section.shuffle_rows },
         epochs: if once { Some(1) } else { section.epochs },
         sharding: match section.sharding {
@@ -83,6 +85,8 @@ pub fn input_options(
             job::Sharding::None => input::Sharding::None,
             job::Sharding::File => input::Sharding::File,
             job::Sharding::Row => input::Sharding::Row,
+            // Its data shards are handed out by number: no reader divides anything.
+            job::Sharding::Dynamic => input::Sharding::None,
         },
         shard_index: shard.index,
         shard_count: shard.count,

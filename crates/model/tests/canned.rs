@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use trainyard_input::{BadRows, Batch, Dataset, Format, Options, Sharding};
+use trainyard_input::{BadRows, Batch, Dataset, Format, Interleave, Options, Sharding};
 use trainyard_model::{Canned, Error, Model, Prediction};
 use trainyard_run_config::Job;
 use trainyard_variable::{MOVING_AVERAGE, Read, Values};
@@ -104,6 +104,8 @@ fn batch(model: &Canned, rows: &str) -> Batch {
         bad_rows_max: 0,
         dead_letter: None,
         batch_size: 100,
+        drop_remainder: false,
+        interleave: Interleave::default(),
         shuffle_rows: 0,
         epochs: Some(1),
         sharding: Sharding::None,

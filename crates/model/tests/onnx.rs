@@ -5,7 +5,7 @@ use std::path::Path;
 
 use prost::Message as _;
 use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{BadRows, Batch, Dataset, Format, Options, Sharding};
+use trainyard_input::{BadRows, Batch, Dataset, Format, Interleave, Options, Sharding};
 use trainyard_model::{Canned, Error, HashedColumns, Model, OnnxModel};
 use trainyard_onnx::{Dimension, GraphProto, ModelProto};
 use trainyard_run_config::Job;
@@ -89,6 +89,8 @@ fn batch(model: &Canned, text: &str) -> Batch {
         bad_rows_max: 0,
         dead_letter: None,
         batch_size: 100,
+        drop_remainder: false,
+        interleave: Interleave::default(),
         shuffle_rows: 0,
         epochs: Some(1),
         sharding: Sharding::None,

@@ -151,6 +151,11 @@ impl Store {
         }
     }
 
+    /// Returns how far the data has been applied.
+    pub fn positions(&self) -> Vec<ShardPosition> {
+        self.ledger.lock().sessions.positions()
+    }
+
     /// Takes the store over for an epoch. The same epoch may claim again, from the same chief.
     ///
     /// # Errors

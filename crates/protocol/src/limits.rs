@@ -7,6 +7,10 @@ use std::time::Duration;
 pub const TENSOR_MESSAGE_BYTES_MAX: usize = 256 << 20;
 /// Largest message of the session service, in bytes.
 pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of the records that the chief hands to a worker at once, without reading files of its own.
+pub const PARCEL_BYTES_MAX: u64 = 8 << 20;
+/// Largest message of the session service that carries records: them, and what is known of each.
+pub const PARCEL_MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// Most ids of one id set: 32 MiB of them.
 pub const IDS_MAX: usize = 4 << 20;
 /// Most rows of a dynamic table: places of rows are 32 bits wide.

@@ -9,7 +9,9 @@ use tonic::{Request, Response, Status};
 use trainyard_checkpoint::WarmStart;
 use trainyard_cluster_client::{Error, LocalShard, Plan, Stepped};
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_parameter_store::{BatchId, Identity, Pull, Push, Selection, State, Ticket};
+use trainyard_parameter_store::{
+    BatchId, Contribution, Identity, Opened, Pull, Push, Selection, ShardPosition, State, Ticket, Update,
+};
 use trainyard_protocol::framing::Tensor as _;
 use trainyard_protocol::payload::{Encoding, Payload};
 use trainyard_protocol::v1::parameter_service_server::ParameterService;
@@ -58,6 +60,11 @@ fn selection(named: &v1::Selection) -> Result<Arc<Selection>, Status> {
     }))
 }
 
+fn position_to_wire(position: ShardPosition) -> v1::DataPosition {
+    let ahead = position.ahead.iter().flat_map(|range| [range.start, range.end]).collect();
+    v1::DataPosition { shard: position.shard, pass: position.pass, batch: position.batch, ahead }
+}
+
 impl Service {
     pub(crate) fn new(shard: LocalShard, index: usize, incarnation: u64) -> Self {
         let (task, telemetry) = (Task { role: Role::Ps, index }, Telemetry::new());
@@ -66,7 +73,7 @@ impl Service {
 
     /// Applies a step's push, whose payload has come apart from it, and begins to answer its pull: the reply without
     /// its payload, and the payload.
-    pub(crate) fn apply(
+    pub(crate) async fn apply(
         &self,
         request: v1::StepRequest,
         payload: Vec<Bytes>,
@@ -81,25 +88,29 @@ impl Service {
             let batch = push.batch.ok_or_else(|| bad("field `batch` must be set, given nothing"))?;
             let batch = BatchId { pass: batch.pass, shard: batch.shard, batch: batch.batch };
             let (pulled_version, gradients) = (push.pulled_version, &gradients);
+            let contribution = (push.of > 0).then_some(Contribution { slot: push.slot, of: push.of });
             let selection = push.selection.as_ref().map(selection).transpose()?;
             let identity = Identity { seq: push.seq, ..identity };
-            Ok((identity, Push { batch, pulled_version, selection, gradients }))
+            Ok((identity, Push { batch, pulled_version, contribution, selection, gradients }))
         });
-        let mut encoding = Encoding::Float32;
+        let (mut encoding, mut asked) = (Encoding::Float32, false);
         let pull = request.pull.map(|pull| -> Result<_, Status> {
             encoding = convert::encoding_from_wire(pull.encoding).map_err(bad)?;
             let selection = pull.selection.as_ref().map(selection).transpose()?.unwrap_or_default();
-            let (known, reserve_step) = (pull.known, pull.reserve_step);
-            Ok((Identity { seq: pull.seq, ..identity }, Pull { selection, known, reserve_step }))
+            let v1::Pull { known, reserve_step, at_least, .. } = pull;
+            asked = reserve_step;
+            Ok((Identity { seq: pull.seq, ..identity }, Pull { selection, known, reserve_step, at_least }))
         });
         let (push, pull) = (push.transpose()?, pull.transpose()?);
-        let Stepped { pushed, pulled } = self.answer(self.shard.apply(push, pull))?;
+        let Stepped { pushed, pulled } = self.answer(self.shard.apply(push, pull).await)?;
         let mut applied = started;
         if let Some(pushed) = pushed {
             applied = Instant::now();
             self.telemetry.received_bytes.increment(received as u64);
             self.telemetry.apply_seconds.record(applied - started);
-            if pushed.duplicate {
+            if pushed.stale {
+                self.telemetry.stale.increment(1);
+            } else if pushed.duplicate {
                 self.telemetry.duplicates.increment(1);
             } else {
                 self.telemetry.pushes.increment(1);
@@ -111,10 +122,14 @@ impl Service {
             version: pushed.version,
             global_step: pushed.global_step,
             staleness: pushed.staleness,
+            stale: pushed.stale,
         });
         let Some((pulled, reading)) = pulled else {
             return Ok((v1::StepReply { pushed, pulled: None, payload: Bytes::new() }, None));
         };
+        if asked && pulled.ticket == Ticket::Granted {
+            self.telemetry.lead_steps.record(pulled.lead as f64);
+        }
         let ticket = match pulled.ticket {
             Ticket::Granted => v1::Ticket::Granted,
             Ticket::Wait => v1::Ticket::Wait,
@@ -126,6 +141,7 @@ impl Service {
             ticket: ticket.into(),
             updates: pulled.updates,
             unchanged: reading.unchanged().to_vec(),
+            lead: pulled.lead,
         };
         let (pool, seconds) = (self.pool.clone(), self.telemetry.read_seconds.clone());
         let tensor = AnswerTensor::new(reading, encoding, pool, applied, seconds);
@@ -165,6 +181,8 @@ impl Service {
             global_step: store.global_step,
             value_bytes: store.value_bytes,
             release: trainyard_protocol::RELEASE.into(),
+            slowest_slot: store.slowest_slot,
+            positions: Vec::new(),
         }
     }
 }
@@ -193,6 +211,11 @@ impl ParameterService for Service {
         request: Request<v1::PrepareRequest>,
     ) -> Result<Response<v1::StatusReply>, Status> {
         let request = request.into_inner();
+        let update = match request.update() {
+            v1::Update::Sync => Update::Sync,
+            v1::Update::StaleSynchronous => Update::StaleSynchronous { staleness_max: request.staleness_max },
+            v1::Update::Async | v1::Update::Unspecified => Update::Async,
+        };
         let identity = identity(request.identity)?;
         let variables = convert::variables_from_wire(request.variables).map_err(bad)?;
         let slices = request
@@ -228,6 +251,7 @@ impl ParameterService for Service {
             optimizers: convert::optimizers_from_wire(request.optimizers).map_err(bad)?,
             seed: request.seed,
             global_step_max: request.global_step_max,
+            update,
             forget_positions: request.forget_positions,
             checkpoint: (!request.checkpoint.is_empty()).then(|| request.checkpoint.clone().into()),
             warm_start: (!request.warm_start.is_empty()).then(|| WarmStart {
@@ -248,11 +272,12 @@ impl ParameterService for Service {
         Ok(Response::new(self.standing()))
     }
 
-    async fn status(
-        &self,
-        _request: Request<v1::StatusRequest>,
-    ) -> Result<Response<v1::StatusReply>, Status> {
-        Ok(Response::new(self.standing()))
+    async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
+        let positions = match request.into_inner().positions {
+            true => self.shard.store().positions().into_iter().map(position_to_wire).collect(),
+            false => Vec::new(),
+        };
+        Ok(Response::new(v1::StatusReply { positions, ..self.standing() }))
     }
 
     async fn open_session(
@@ -262,10 +287,9 @@ impl ParameterService for Service {
         let request = request.into_inner();
         let identity = identity(request.identity)?;
         let opened = self.shard.open_session(identity, request.layout_fingerprint, request.data_shard).await;
-        let batches_applied = self.answer(opened)?;
-        let store = self.shard.store().status();
+        let Opened { version, batches_applied } = self.answer(opened)?;
         tracing::info!(task = %identity.task, session = identity.session, batches_applied, "session opened");
-        let (version, global_step) = (store.version, store.global_step);
+        let global_step = self.shard.store().status().global_step;
         Ok(Response::new(v1::OpenSessionReply { version, global_step, batches_applied }))
     }
 
@@ -273,7 +297,7 @@ impl ParameterService for Service {
     async fn step(&self, request: Request<v1::StepRequest>) -> Result<Response<v1::StepReply>, Status> {
         let mut request = request.into_inner();
         let payload = std::mem::take(&mut request.payload);
-        let (reply, tensor) = self.apply(request, vec![payload])?;
+        let (reply, tensor) = self.apply(request, vec![payload]).await?;
         let mut payload = Vec::with_capacity(tensor.bytes());
         let mut tensor = tensor;
         while let Some(piece) = tensor.next() {
@@ -300,7 +324,8 @@ impl ParameterService for Service {
     ) -> Result<Response<v1::SaveShardReply>, Status> {
         let (request, started) = (request.into_inner(), Instant::now());
         let identity = identity(request.identity)?;
-        let saved = self.answer(self.shard.save(identity, Path::new(&request.directory)).await)?;
+        let saved =
+            self.answer(self.shard.save(identity, Path::new(&request.directory), request.at_version).await)?;
         self.telemetry.save_seconds.record(started.elapsed());
         Ok(Response::new(v1::SaveShardReply { record: saved.record, global_step: saved.global_step }))
     }

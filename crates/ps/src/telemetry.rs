@@ -18,6 +18,10 @@ pub(crate) struct Telemetry {
     pub(crate) pushes: Counter,
     /// Pushes that had been applied before.
     pub(crate) duplicates: Counter,
+    /// Synchronous pushes that came too late for their step.
+    pub(crate) stale: Counter,
+    /// Steps that a worker which was let go on was ahead of the slowest.
+    pub(crate) lead_steps: Histogram,
     /// Requests refused.
     pub(crate) refusals: Counter,
     /// Bytes of gradients received.
@@ -41,6 +45,14 @@ impl Telemetry {
             "trainyard_ps_duplicates_total",
             "Pushes that had been applied before; nothing changed."
         );
+        describe_counter!(
+            "trainyard_ps_stale_total",
+            "Synchronous pushes that came too late for their step, which another worker's push of the same batch had completed; nothing changed."
+        );
+        describe_histogram!(
+            "trainyard_ps_lead_steps",
+            "Steps that a worker which was let go on was ahead of the slowest live one; stale-synchronous updates bound it."
+        );
         describe_counter!("trainyard_ps_refusals_total", "Requests refused.");
         describe_counter!("trainyard_ps_received_bytes_total", "Bytes of gradients received.");
         describe_counter!("trainyard_ps_sent_bytes_total", "Bytes of parameters sent.");
@@ -63,6 +75,8 @@ impl Telemetry {
             staleness_steps: histogram!("trainyard_ps_staleness_steps"),
             pushes: counter!("trainyard_ps_pushes_total"),
             duplicates: counter!("trainyard_ps_duplicates_total"),
+            stale: counter!("trainyard_ps_stale_total"),
+            lead_steps: histogram!("trainyard_ps_lead_steps"),
             refusals: counter!("trainyard_ps_refusals_total"),
             received_bytes: counter!("trainyard_ps_received_bytes_total"),
             sent_bytes: counter!("trainyard_ps_sent_bytes_total"),

@@ -55,7 +55,7 @@ impl TowerService<http::Request<Body>> for TensorService {
 
 async fn step(service: &Service, body: Body) -> Result<Outgoing, Status> {
     let (request, payload) = read(body, TENSOR_MESSAGE_BYTES_MAX).await?;
-    let (reply, tensor) = service.apply(request, payload)?;
+    let (reply, tensor) = service.apply(request, payload).await?;
     Ok(Outgoing::reply(&reply, tensor))
 }
 

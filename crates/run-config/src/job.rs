@@ -139,6 +139,8 @@ pub enum Sharding {
     File,
     /// Record `i` goes to worker `i mod n` (`tf.data.Dataset.shard`).
     Row,
+    /// The chief hands out data shards: one epoch is every record once, whatever the workers' number, speed or deaths.
+    Dynamic,
 }
 
 /// One input: files and the way they become batches.
@@ -152,7 +154,7 @@ pub struct InputPart {
     pub shuffle_rows: usize,
     /// Passes over the data; absent = for ever in training, once in evaluation.
     pub epochs: Option<u64>,
-    /// How records are divided over workers; `row` by default.
+    /// How records are divided over workers; `dynamic` by default in training.
     pub sharding: Sharding,
     /// Batches read ahead; 4 by default.
     pub prefetch_batches: usize,
@@ -256,11 +258,20 @@ pub struct ExporterConfig {
 pub struct StrategyConfig {
     /// Where parameters live.
     pub kind: StrategyKind,
+    /// When gradients take effect; `async` by default.
+    pub update: UpdateConfig,
+    /// Who reads the input.
+    pub replication: Replication,
+    /// Copies of the model that one process trains, under `mirrored` and `central_storage`; absent = one for each core.
+    pub replicas: Option<usize>,
+    /// Whether learning rates are multiplied by the batches of a step, or by the tasks that train (Goyal et al., 2017,
+    /// the linear scaling rule); false by default.
+    pub scale_learning_rate: bool,
     /// How variables are cut; by default pieces of at least 256 KiB, at most one per ps.
     pub partitioner: PartitionerConfig,
     /// How slices are placed.
     pub placement: PlacementConfig,
-    /// Whether the chief trains too; true by default.
+    /// Whether the chief trains too; true by default, false under in-graph replication.
     pub chief_trains: bool,
     /// Steps whose parameters a task reads ahead, while it computes; 0 by default, as TensorFlow does it.
     pub pipeline_depth: usize,
@@ -284,8 +295,46 @@ pub enum PayloadType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StrategyKind {
-    /// On parameter servers.
+    /// On parameter servers (`tf.distribute.ParameterServerStrategy`).
     ParameterServer,
+    /// In every worker, which add up their gradients (`tf.distribute.MultiWorkerMirroredStrategy`).
+    MultiWorkerMirrored,
+    /// Tables on parameter servers, everything else in every worker.
+    Hybrid,
+    /// In every replica of one process (`tf.distribute.MirroredStrategy`).
+    Mirrored,
+    /// Once, for several replicas of one process (`tf.distribute.experimental.CentralStorageStrategy`).
+    CentralStorage,
+    /// Once, for one replica (`tf.distribute.OneDeviceStrategy`).
+    OneDevice,
+}
+
+/// When gradients take effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum UpdateConfig {
+    /// As they come.
+    Async,
+    /// Together, as the mean of a step (`tf.compat.v1.train.SyncReplicasOptimizer`).
+    Sync {
+        /// Batches of a step, at least 1; absent = one for each task that trains. Tasks beyond it are backup workers.
+        replicas_to_aggregate: Option<usize>,
+    },
+    /// As they come, while nobody is far ahead of the slowest (Ho et al., 2013).
+    Ssp {
+        /// Steps between the fastest and the slowest task, at most.
+        staleness_steps_max: u64,
+    },
+}
+
+/// Who reads the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Replication {
+    /// Each worker reads its own (`between_graph`).
+    BetweenGraph,
+    /// The chief reads, and hands batches to workers that only compute.
+    InGraph,
 }
 
 /// How variables are cut (see `trainyard_variable::Partitioner`).

@@ -76,6 +76,9 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     if let (Some(model), Some(input)) = (&mut model, &input) {
         section::model::settle(&root, model, input);
     }
+    if let (Some(input), Some(strategy)) = (&input, &strategy) {
+        section::strategy::settle(&root, strategy, input);
+    }
     if let (Some(input), Some(train)) = (&input, &train)
         && input.train.epochs.is_none()
         && train.max_steps.is_none()

@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{debug, warn};
-use trainyard_cluster_client::{Coordinator, JobState, Pulse};
 use trainyard_protocol::Reason;
+
+use crate::{Coordinator, JobState, Pulse};
 
 /// What the loop tells the heartbeat.
 #[derive(Debug, Default)]
@@ -35,19 +36,31 @@ pub(crate) enum Directive {
 pub(crate) struct Heartbeat {
     pub(crate) counts: Arc<Counts>,
     directive: watch::Receiver<Directive>,
+    lanes: watch::Receiver<Vec<u32>>,
     handle: JoinHandle<()>,
 }
 
 impl Heartbeat {
-    pub(crate) fn start<C: Coordinator>(coordinator: C, pulse: Pulse, interval: Duration) -> Self {
+    pub(crate) fn start<C: Coordinator>(
+        coordinator: C,
+        pulse: Pulse,
+        interval: Duration,
+        lanes: Vec<u32>,
+    ) -> Self {
         let counts = Arc::new(Counts::default());
         let (sender, directive) = watch::channel(Directive::Train);
-        let handle = tokio::spawn(beat(coordinator, pulse, interval, Arc::clone(&counts), sender));
-        Self { counts, directive, handle }
+        let (told, lanes) = watch::channel(lanes);
+        let handle = tokio::spawn(beat(coordinator, pulse, interval, Arc::clone(&counts), sender, told));
+        Self { counts, directive, lanes, handle }
     }
 
     pub(crate) fn directive(&self) -> Directive {
         *self.directive.borrow()
+    }
+
+    /// Returns the slots of each synchronous step that this task computes, as the chief said last.
+    pub(crate) fn lanes(&self) -> Vec<u32> {
+        self.lanes.borrow().clone()
     }
 }
 
@@ -63,6 +76,7 @@ async fn beat<C: Coordinator>(
     interval: Duration,
     counts: Arc<Counts>,
     sender: watch::Sender<Directive>,
+    lanes: watch::Sender<Vec<u32>>,
 ) {
     let mut silent = 0_u32;
     loop {
@@ -76,6 +90,11 @@ async fn beat<C: Coordinator>(
         match coordinator.heartbeat(pulse).await {
             Ok(beat) => {
                 silent = 0;
+                lanes.send_if_modified(|known| {
+                    let other = *known != beat.lanes;
+                    known.clone_from(&beat.lanes);
+                    other
+                });
                 if crate::over(beat.state) {
                     sender.send_replace(Directive::End);
                 }

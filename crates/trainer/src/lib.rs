@@ -3,12 +3,17 @@
 //! The chief and the workers run the same loop; only who coordinates them differs. A loop lives through the loss of
 //! anything else: when its session is refused it joins again, and goes on at the first batch that was not applied.
 
+mod compute;
+mod coordinator;
+mod feed;
 mod heartbeat;
 mod layout;
 mod outcome;
 mod pipeline;
 mod session;
 mod step;
+mod synchronous;
+mod tally;
 mod telemetry;
 mod threads;
 
@@ -17,13 +22,19 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use trainyard_cluster_client::{Coordinator, Error, JobState, LeaveReason, Shard};
+use trainyard_cluster_client::{Error, Shard};
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Model;
 use trainyard_protocol::Reason;
-use trainyard_run_config::Job;
+use trainyard_run_config::{Job, Sharding, UpdateConfig};
 
+pub use compute::beside;
+pub use coordinator::{
+    Ask, Beat, Coordinator, Grant, GrantedShard, JobState, Join, Joined, LeaveReason, Pulse,
+    RemoteCoordinator,
+};
+use feed::Feed;
 pub use layout::plan_layout;
 pub use outcome::{Outcome, Progress, into_diagnostic};
 pub use pipeline::{Ahead, Call, Pipeline};
@@ -94,7 +105,7 @@ pub async fn run<M: Model, C: Coordinator>(
                     false => return Err(into_diagnostic(&error)),
                 },
             };
-        let trained = step::train(&config, &model, &threads, &mut session, &mut outcome, &stop).await;
+        let trained = train(&config, &model, &threads, &mut session, &coordinator, &mut outcome, &stop).await;
         match trained {
             Ok(reason) => {
                 (config.standing)("leaving", false, Vec::new());
@@ -116,6 +127,26 @@ pub async fn run<M: Model, C: Coordinator>(
             }
         }
     }
+}
+
+/// Trains in a session, the way the job has it.
+async fn train<M: Model, C: Coordinator>(
+    config: &Config,
+    model: &Arc<M>,
+    threads: &Threads,
+    session: &mut Session,
+    coordinator: &C,
+    outcome: &mut Outcome,
+    stop: &CancellationToken,
+) -> Result<LeaveReason, step::Failure> {
+    if let UpdateConfig::Sync { .. } = config.job.strategy.update {
+        return synchronous::train(config, model, threads, session, coordinator, outcome, stop).await;
+    }
+    let feed = match config.job.input.train.sharding {
+        Sharding::Dynamic => Feed::granted(config, model, session, coordinator, None)?,
+        Sharding::None | Sharding::File | Sharding::Row => Feed::fixed(config, model, session)?,
+    };
+    step::train(config, &**model, feed, threads, session, outcome, stop).await
 }
 
 /// Whether a new session may succeed where this one was refused.

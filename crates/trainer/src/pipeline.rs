@@ -4,17 +4,17 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_util::task::AbortOnDropHandle;
 use trainyard_cluster_client::{Error, Held, Push, Returned};
 use trainyard_variable::Gradients;
+
+use crate::compute::Sent;
 
 /// A step that has been computed.
 #[derive(Debug)]
 pub(crate) struct Computed {
     pub(crate) push: Push,
-    pub(crate) examples: u64,
-    pub(crate) loss: f64,
+    pub(crate) sent: Sent,
 }
 
 /// A call to the parameter servers.
@@ -93,12 +93,6 @@ impl<T> Pipeline<T> {
     /// Returns the oldest call.
     pub fn pop(&mut self) -> Option<Ahead<T>> {
         self.ahead.pop_front()
-    }
-
-    /// Computes. Where calls are under way, the runtime is told that this thread does not serve them for a while.
-    pub fn compute<R>(&self, compute: impl FnOnce() -> R) -> R {
-        let threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-        if self.ahead.is_empty() || !threads { compute() } else { tokio::task::block_in_place(compute) }
     }
 
     /// Returns memory for the values of a pull.

@@ -6,18 +6,17 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use trainyard_cluster_client::{
-    Backoff, Coordinator, Error, Join, Joined, LeaveReason, Parameters, Pulse, Shard,
-};
+use trainyard_cluster_client::{Backoff, Error, Parameters, Shard};
 use trainyard_diagnostic::{Action, Waiting};
-use trainyard_parameter_store::Identity;
-use trainyard_protocol::Reason;
+use trainyard_parameter_store::{Identity, Opened};
 use trainyard_protocol::payload::Encoding;
+use trainyard_protocol::{Reason, Refusal};
 use trainyard_run_config::PayloadType;
 use trainyard_variable::Layout;
 
 use crate::Config;
-use crate::heartbeat::Heartbeat;
+use crate::heartbeat::{Directive, Heartbeat};
+use crate::{Coordinator, JobState, Join, Joined, LeaveReason, Pulse};
 
 /// Time between questions whether training has begun.
 const READY_POLL: Duration = Duration::from_millis(20);
@@ -40,10 +39,11 @@ pub fn encoding(payload: PayloadType) -> Encoding {
 pub(crate) struct Session {
     pub(crate) parameters: Parameters,
     pub(crate) heartbeat: Heartbeat,
-    /// First batch of the data shard that is not applied.
-    pub(crate) next_batch: u64,
+    /// Version of the servers, and first batch of the data shard that is not applied.
+    pub(crate) opened: Opened,
     pub(crate) joined: Joined,
-    pulse: Pulse,
+    /// The session's name for the chief.
+    pub(crate) pulse: Pulse,
 }
 
 impl Session {
@@ -83,14 +83,29 @@ impl Session {
             joined.data_shard_index as u64,
             config.connect_deadline,
         );
-        let (parameters, next_batch) = tokio::select! {
+        let (parameters, opened) = tokio::select! {
             opened = opening => opened?,
             () = stop.cancelled() => return Ok(None),
         };
         let parameters = parameters.with_encoding(encoding(config.job.strategy.payload));
-        let heartbeat = Heartbeat::start(coordinator.clone(), pulse.clone(), joined.heartbeat_interval);
+        let interval = joined.heartbeat_interval;
+        let heartbeat = Heartbeat::start(coordinator.clone(), pulse.clone(), interval, joined.lanes.clone());
+        let next_batch = opened.batches_applied;
         info!(task = %config.task, session = joined.session, epoch = joined.epoch, next_batch, "joined");
-        Ok(Some(Self { parameters, heartbeat, next_batch, joined, pulse }))
+        Ok(Some(Self { parameters, heartbeat, opened, joined, pulse }))
+    }
+
+    /// Returns why the session is to end, if the chief has said so.
+    pub(crate) fn told(&self) -> Result<Option<LeaveReason>, Error> {
+        match self.heartbeat.directive() {
+            Directive::Train => Ok(None),
+            Directive::End => Ok(Some(LeaveReason::Finished)),
+            Directive::Rejoin => {
+                let message = "the chief does not know this session any more";
+                let refusal = Refusal::new(Reason::Fenced, message);
+                Err(Error::Refused { peer: "chief:0".to_owned(), refusal })
+            }
+        }
     }
 
     /// Takes leave of the chief, if it listens.
@@ -137,7 +152,7 @@ async fn register<C: Coordinator>(
         };
         let (last, pause) = match registered {
             Ok(joined) if crate::over(joined.state) => return Ok(None),
-            Ok(joined) if joined.state == trainyard_cluster_client::JobState::Training => {
+            Ok(joined) if joined.state == JobState::Training => {
                 return Ok(Some(joined));
             }
             Ok(joined) => {

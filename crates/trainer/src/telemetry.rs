@@ -15,6 +15,7 @@ pub(crate) struct Telemetry {
     pub(crate) steps: Counter,
     pub(crate) examples: Counter,
     pub(crate) duplicates: Counter,
+    pub(crate) stale: Counter,
     pub(crate) pulled_bytes: Counter,
     pub(crate) pushed_bytes: Counter,
     pub(crate) global_step: Gauge,
@@ -39,6 +40,10 @@ impl Telemetry {
         describe_counter!("trainyard_steps_total", "Steps applied.");
         describe_counter!("trainyard_examples_total", "Examples in the steps applied.");
         describe_counter!("trainyard_duplicate_steps_total", "Steps that had been applied before.");
+        describe_counter!(
+            "trainyard_stale_steps_total",
+            "Parts of synchronous steps that came too late: another task had computed the same."
+        );
         describe_counter!("trainyard_pulled_bytes_total", "Bytes of parameters read.");
         describe_counter!("trainyard_pushed_bytes_total", "Bytes of gradients sent.");
         describe_gauge!("trainyard_global_step", "Steps applied by all tasks.");
@@ -57,6 +62,7 @@ impl Telemetry {
             steps: counter!("trainyard_steps_total"),
             examples: counter!("trainyard_examples_total"),
             duplicates: counter!("trainyard_duplicate_steps_total"),
+            stale: counter!("trainyard_stale_steps_total"),
             pulled_bytes: counter!("trainyard_pulled_bytes_total"),
             pushed_bytes: counter!("trainyard_pushed_bytes_total"),
             global_step: gauge!("trainyard_global_step"),

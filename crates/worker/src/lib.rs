@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use trainyard_cluster_client::{RemoteCoordinator, RemoteShard, Shard, channel};
+use trainyard_cluster_client::{RemoteShard, Shard, channel};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{CancellationToken, Context};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model};
 use trainyard_run_config::Job;
+use trainyard_trainer::RemoteCoordinator;
 
 /// Trains until the job ends, its input does, or the token says stop.
 ///

@@ -5,7 +5,7 @@ use std::time::Instant;
 use futures_util::future::try_join_all;
 use tracing::{info, warn};
 use trainyard_checkpoint::{Checkpoint, JobPhase, Origin, WarmStart, claim_epoch, latest_good, misfit};
-use trainyard_cluster_client::{Error, ShardStatus, retry};
+use trainyard_cluster_client::{Error, Shard, ShardStatus, retry};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Model;
@@ -50,6 +50,12 @@ async fn work<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnos
         info!(epoch = run.epoch, step = run.global_step, "taking over a job that is running");
     } else {
         prepare(lead, run).await?;
+    }
+    if let Some(data) = lead.coordinator.data() {
+        let told = lead.shards.iter().map(Shard::positions);
+        let told = try_join_all(told).await.map_err(|error| into_diagnostic(&error))?;
+        let positions: Vec<_> = told.into_iter().map(|status| status.positions).collect();
+        data.restart(&positions);
     }
     let identity = lead.identity(run);
     let opening = lead

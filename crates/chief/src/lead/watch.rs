@@ -8,7 +8,7 @@ use trainyard_cluster_client::{Error, ShardStatus};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
 use trainyard_model::Model;
-use trainyard_parameter_store::State;
+use trainyard_parameter_store::{State, Update};
 use trainyard_trainer::{Outcome, into_diagnostic};
 
 use super::{Lead, Run};
@@ -59,6 +59,9 @@ pub(super) async fn watch<M: Model>(
             return Seen::Stopped;
         }
         if let Some(failure) = look_at_trainer(trainer, outcome).await {
+            return Seen::Failed(failure);
+        }
+        if let Some(failure) = lead.coordinator.data().and_then(|data| data.failure()) {
             return Seen::Failed(failure);
         }
         let all = servers_at.elapsed() >= SERVERS || incarnations.contains(&None);
@@ -152,7 +155,13 @@ fn look_at_server<M: Model>(
     if ps == 0 {
         run.global_step = status.store.global_step;
         run.telemetry.global_step.set(run.global_step as f64);
-        lead.coordinator.with(|roster, _| roster.set_global_step(status.store.global_step));
+        // A step that was seen before says nothing new of who is slow.
+        let slowest = status.store.slowest_slot.filter(|_| status.store.version != run.version);
+        run.version = status.store.version;
+        lead.coordinator.with(|roster, now| {
+            roster.set_global_step(status.store.global_step);
+            roster.assign_lanes(now, slowest);
+        });
     }
     None
 }
@@ -183,7 +192,10 @@ fn look_at_silence<M: Model>(
 /// Tells the servers of sessions that have ended, by leave or by silence.
 async fn close_sessions<M: Model>(lead: &mut Lead<M>, run: &Run) {
     let mut ended = lead.coordinator.with(|roster, now| roster.expire(now));
-    for (task, _) in &ended {
+    for (task, session) in &ended {
+        if let Some(data) = lead.coordinator.data() {
+            data.release((*task, *session));
+        }
         run.telemetry.leases_lost.increment(1);
         warn!(%task, "has fallen silent: its session is over, the others go on");
     }
@@ -225,7 +237,8 @@ impl<M: Model> Lead<M> {
             telemetry: &run.telemetry,
         };
         let bytes = run.value_bytes.max(run.server_bytes.iter().sum());
-        let step = saver.save(self.identity(run), run.global_step, bytes).await?;
+        let synchronous = self.plan.update == Update::Sync;
+        let step = saver.save(self.identity(run), run.global_step, bytes, synchronous).await?;
         (run.saved_step, run.saved_at) = (Some(step), Instant::now());
         Ok(())
     }

@@ -19,6 +19,7 @@ fn roster() -> Roster {
         lease: 5 * SECOND,
         heartbeat_interval: SECOND / 2,
         takeover: SECOND,
+        lanes: 0,
     });
     roster.begin_epoch(1, vec!["ps:0".into()]);
     roster

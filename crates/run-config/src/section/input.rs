@@ -142,8 +142,14 @@ fn read_part(section: Section<'_>, shuffle_rows: u64, training: bool) -> Option<
         Some(_) => section.choice(
             "sharding",
             "sharding",
-            &[("none", Sharding::None), ("file", Sharding::File), ("row", Sharding::Row)],
+            &[
+                ("none", Sharding::None),
+                ("file", Sharding::File),
+                ("row", Sharding::Row),
+                ("dynamic", Sharding::Dynamic),
+            ],
         ),
+        None if training => Some(Sharding::Dynamic),
         None => Some(Sharding::Row),
     };
     let part = InputPart {

@@ -1,8 +1,11 @@
 //! `[strategy]`: how training is distributed.
 
-use trainyard_diagnostic::Section;
+use trainyard_diagnostic::{Code, Diagnostic, Section};
 
-use crate::{PartitionerConfig, PayloadType, PlacementConfig, StrategyConfig, StrategyKind};
+use crate::{
+    InputConfig, PartitionerConfig, PayloadType, PlacementConfig, Replication, Sharding, StrategyConfig,
+    StrategyKind, UpdateConfig,
+};
 
 /// TensorFlow's least size of a piece (`tf.distribute.experimental.partitioners.MinSizePartitioner`), in bytes.
 const MIN_SHARD_BYTES: u64 = 256 << 10;
@@ -12,6 +15,18 @@ const SHARDS_MAX: u64 = 1_000_000;
 const PIPELINE_DEPTH_MAX: u64 = 8;
 /// Largest piece that can be asked for, in bytes.
 const SHARD_BYTES_MAX: u64 = 1 << 40;
+
+/// Most batches of a synchronous step, and replicas of a process.
+const REPLICAS_MAX: u64 = 4096;
+/// Largest bound of stale-synchronous updates.
+const STALENESS_MAX: u64 = 1_000_000;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Async,
+    Sync,
+    Ssp,
+}
 
 #[derive(Clone, Copy)]
 enum Cut {
@@ -25,6 +40,10 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
     let Some(section) = section else {
         return Some(StrategyConfig {
             kind: StrategyKind::ParameterServer,
+            update: UpdateConfig::Async,
+            replication: Replication::BetweenGraph,
+            replicas: None,
+            scale_learning_rate: false,
             partitioner: default,
             placement: PlacementConfig::Greedy,
             chief_trains: true,
@@ -33,12 +52,23 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
         });
     };
     // Everything is read before anything is given up, so that every mistake is told.
-    let kind = choice(&section, "kind", "strategy", &[("parameter_server", StrategyKind::ParameterServer)]);
-    let update = choice(&section, "update", "update", &[("async", ())]);
-    let replication = choice(&section, "replication", "replication", &[("between_graph", ())]);
+    let kinds = [
+        ("parameter_server", StrategyKind::ParameterServer),
+        ("multi_worker_mirrored", StrategyKind::MultiWorkerMirrored),
+        ("hybrid", StrategyKind::Hybrid),
+        ("mirrored", StrategyKind::Mirrored),
+        ("central_storage", StrategyKind::CentralStorage),
+        ("one_device", StrategyKind::OneDevice),
+    ];
+    let kind = choice(&section, "kind", "strategy", &kinds);
+    let update = read_update(&section, kind);
+    let replications = [("between_graph", Replication::BetweenGraph), ("in_graph", Replication::InGraph)];
+    let replication = choice(&section, "replication", "replication", &replications);
+    let replicas = section.integer("replicas", 1..=REPLICAS_MAX).map(|count| count as usize);
+    let scale_learning_rate = section.flag("scale_learning_rate").unwrap_or(false);
     let placements = [("greedy", PlacementConfig::Greedy), ("round_robin", PlacementConfig::RoundRobin)];
     let placement = choice(&section, "placement", "placement", &placements);
-    let chief_trains = section.flag("chief_trains").unwrap_or(true);
+    let chief_trains = section.flag("chief_trains");
     let pipeline_depth = section.integer("pipeline_depth", 0..=PIPELINE_DEPTH_MAX).unwrap_or(0) as usize;
     let payloads = [
         ("float32", PayloadType::Float32),
@@ -50,16 +80,105 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
         Some(partitioner) => read_partitioner(partitioner),
         None => Some(default),
     };
+    check(&section, kind, update, replication, replicas.is_some(), pipeline_depth);
     section.finish();
-    update.and(replication)?;
     Some(StrategyConfig {
         kind: kind?,
+        update: update?,
+        replication: replication?,
+        replicas,
+        scale_learning_rate,
         partitioner: partitioner?,
         placement: placement?,
-        chief_trains,
+        // Under in-graph replication the chief reads for the others, as TensorFlow's coordinator does.
+        chief_trains: chief_trains.unwrap_or(replication != Some(Replication::InGraph)),
         pipeline_depth,
         payload: payload?,
     })
+}
+
+/// Reads `update` and what belongs to it.
+fn read_update(section: &Section<'_>, kind: Option<StrategyKind>) -> Option<UpdateConfig> {
+    let modes = [("async", Mode::Async), ("sync", Mode::Sync), ("ssp", Mode::Ssp)];
+    let aggregate = section.integer("replicas_to_aggregate", 1..=REPLICAS_MAX).map(|count| count as usize);
+    let staleness = section.integer("staleness_steps_max", 0..=STALENESS_MAX);
+    // Only parameter servers know another than this.
+    let together =
+        kind.is_some_and(|kind| !matches!(kind, StrategyKind::ParameterServer | StrategyKind::OneDevice));
+    let mode = match section.node("update") {
+        Some(_) => section.choice("update", "update", &modes)?,
+        None if together => Mode::Sync,
+        None => Mode::Async,
+    };
+    let only = |key: &'static str, of: &str| {
+        if section.node(key).is_some() {
+            section.fail(Code::E1006, key, format!("{key} belongs to update = \"{of}\""));
+        }
+    };
+    if mode != Mode::Sync {
+        only("replicas_to_aggregate", "sync");
+    }
+    if mode != Mode::Ssp {
+        only("staleness_steps_max", "ssp");
+    }
+    match mode {
+        Mode::Async => Some(UpdateConfig::Async),
+        Mode::Sync => Some(UpdateConfig::Sync { replicas_to_aggregate: aggregate }),
+        Mode::Ssp => {
+            if section.node("staleness_steps_max").is_none() {
+                section.missing("staleness_steps_max", "3");
+            }
+            staleness.map(|staleness_steps_max| UpdateConfig::Ssp { staleness_steps_max })
+        }
+    }
+}
+
+/// Tells what does not go together.
+fn check(
+    section: &Section<'_>,
+    kind: Option<StrategyKind>,
+    update: Option<UpdateConfig>,
+    replication: Option<Replication>,
+    replicas: bool,
+    pipeline_depth: usize,
+) {
+    let fail = |key: &'static str, message: &str| section.fail(Code::E1006, key, message.to_owned());
+    if pipeline_depth > 0 && matches!(update, Some(UpdateConfig::Sync { .. })) {
+        fail(
+            "pipeline_depth",
+            "pipeline_depth must be 0 where update is \"sync\": what is read ahead is stale",
+        );
+    }
+    let Some(kind) = kind else { return };
+    if kind != StrategyKind::ParameterServer && section.node("update").is_some() {
+        let message = "update can be chosen under kind = \"parameter_server\" only: the others are synchronous, \
+                       one device needs none";
+        fail("update", message);
+    }
+    if kind != StrategyKind::ParameterServer && replication == Some(Replication::InGraph) {
+        fail("replication", "replication = \"in_graph\" goes with kind = \"parameter_server\" only");
+    }
+    if replicas && !matches!(kind, StrategyKind::Mirrored | StrategyKind::CentralStorage) {
+        fail("replicas", "replicas belongs to kind = \"mirrored\" and kind = \"central_storage\"");
+    }
+}
+
+/// Tells of input that the strategy cannot use.
+pub(crate) fn settle(root: &Section<'_>, strategy: &StrategyConfig, input: &InputConfig) {
+    let sharding = input.train.sharding;
+    if sharding == Sharding::Dynamic {
+        return;
+    }
+    let what = match (strategy.update, strategy.replication) {
+        (_, Replication::InGraph) => "replication = \"in_graph\": the chief hands out the data",
+        (UpdateConfig::Sync { .. }, _) => {
+            "synchronous training: any worker must be able to compute any batch of a step"
+        }
+        _ => return,
+    };
+    let given = format!("{sharding:?}").to_lowercase();
+    let message = format!("input.train.sharding must be \"dynamic\" under {what}, given \"{given}\"");
+    root.problems().push(Diagnostic::error(Code::E1006, message).help("leave out input.train.sharding"));
 }
 
 /// Returns what the name in `key` stands for, the first that is known where it is not given.

@@ -12,7 +12,7 @@ use trainyard_cluster_spec::{Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{BatchId, Identity, Ticket};
 use trainyard_run_config::PayloadType;
-use trainyard_trainer::{Pipeline, into_diagnostic};
+use trainyard_trainer::{Pipeline, beside, into_diagnostic};
 use trainyard_variable::{Access, Layout, Read, Reads, VariableSpec};
 
 use super::row_law::RowLaw;
@@ -187,7 +187,7 @@ impl Worker {
             outcome.rows += ahead.about.unwrap_or(0) as u64;
             let mut gradients = pipeline.spare_gradients();
             let values = &pulled.held.values;
-            pipeline.compute(|| {
+            beside(!pipeline.is_empty(), || {
                 gradients.resize_with(values.len(), Vec::new);
                 for (gradient, value) in gradients.iter_mut().zip(values) {
                     gradient.clear();
@@ -200,7 +200,7 @@ impl Worker {
             pipeline.keep(pulled.held);
             let id = BatchId { pass: 0, shard, batch };
             batch += 1;
-            computed = Some(Push { step: pulled.step, batch: id, gradients });
+            computed = Some(Push { step: pulled.step, batch: id, contribution: None, gradients });
         }
         outcome.seconds = began.elapsed().as_secs_f64();
         outcome.latencies.sort_unstable_by(f32::total_cmp);

@@ -10,7 +10,7 @@ use trainyard_cluster_client::{Error, Plan, Shard, retry};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_parameter_store::Identity;
+use trainyard_parameter_store::{Identity, Update};
 use trainyard_trainer::into_diagnostic;
 use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, VariableSpec};
 
@@ -183,6 +183,7 @@ async fn prepare(folder: &Path, mut order: Order) -> Result<(Order, Vec<Shard>, 
         optimizers: [("all".to_owned(), OptimizerConfig::sgd(1.0))].into(),
         seed: 0,
         global_step_max: 0,
+        update: Update::Async,
         checkpoint: None,
         warm_start: None,
         forget_positions: false,

@@ -1,125 +1,14 @@
-//! The chief, as a training task sees it: join, renew, leave.
+//! The chief behind gRPC.
 
-use std::future::Future;
 use std::time::Duration;
 
 use tonic::transport::Channel;
-use trainyard_cluster_spec::Task;
+use trainyard_cluster_client::{Error, timed};
+use trainyard_input::{DataShard, Direction, Fault, Header, Parcel, Piece};
 use trainyard_protocol::v1::session_service_client::SessionServiceClient;
 use trainyard_protocol::{convert, limits, v1};
 
-use crate::Error;
-use crate::remote::timed;
-
-/// What the job is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JobState {
-    /// It waits for tasks, or for variables to be created or restored.
-    Waiting,
-    /// It trains.
-    Training,
-    /// It has ended well.
-    Done,
-    /// It cannot go on.
-    Failed,
-}
-
-/// A task that wants to train.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Join {
-    /// The task.
-    pub task: Task,
-    /// Random per process start.
-    pub incarnation: u64,
-    /// Of the cluster spec it was given.
-    pub cluster_fingerprint: u64,
-    /// Of the layout it computed.
-    pub layout_fingerprint: u64,
-    /// Where it runs, for messages.
-    pub address: String,
-    /// Its process.
-    pub process_id: u32,
-    /// When it started, seconds since 1970.
-    pub started_unix_secs: u64,
-}
-
-/// A granted session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Joined {
-    /// The cluster.
-    pub cluster_id: u128,
-    /// The chief's incarnation.
-    pub epoch: u64,
-    /// Higher than every earlier one of the task.
-    pub session: u64,
-    /// Time after which a silent task counts as gone.
-    pub lease: Duration,
-    /// Time between heartbeats.
-    pub heartbeat_interval: Duration,
-    /// What the job is doing.
-    pub state: JobState,
-    /// What it waits for.
-    pub waiting_for: Vec<String>,
-    /// The task's data shard.
-    pub data_shard_index: usize,
-    /// Number of data shards.
-    pub data_shard_count: usize,
-}
-
-/// A sign of life.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Pulse {
-    /// The task.
-    pub task: Task,
-    /// Its process start.
-    pub incarnation: u64,
-    /// Its chief's incarnation.
-    pub epoch: u64,
-    /// Its session.
-    pub session: u64,
-    /// Steps applied in the session.
-    pub steps: u64,
-    /// Examples in them.
-    pub examples: u64,
-    /// Loss of the latest.
-    pub loss: f64,
-}
-
-/// Answer to a sign of life.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beat {
-    /// What the job is doing.
-    pub state: JobState,
-    /// What it waits for.
-    pub waiting_for: Vec<String>,
-    /// Steps applied by all.
-    pub global_step: u64,
-}
-
-/// Why a task leaves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LeaveReason {
-    /// All of its data has been applied.
-    InputExhausted,
-    /// The last step has been applied.
-    Finished,
-    /// It was told to stop, and may come back.
-    Shutdown,
-    /// It cannot go on.
-    Failed(String),
-}
-
-/// The chief. Every call is made once; retrying is the caller's.
-pub trait Coordinator: Clone + Send + Sync + 'static {
-    /// Joins the job.
-    fn register(&self, join: Join) -> impl Future<Output = Result<Joined, Error>> + Send;
-    /// Renews the lease.
-    fn heartbeat(&self, pulse: Pulse) -> impl Future<Output = Result<Beat, Error>> + Send;
-    /// Leaves the job.
-    fn leave(&self, pulse: Pulse, reason: LeaveReason) -> impl Future<Output = Result<(), Error>> + Send;
-    /// Returns the name for messages.
-    fn name(&self) -> String;
-}
+use super::{Ask, Beat, Coordinator, Grant, GrantedShard, JobState, Join, Joined, LeaveReason, Pulse};
 
 /// The chief behind gRPC.
 #[derive(Debug, Clone)]
@@ -132,7 +21,7 @@ impl RemoteCoordinator {
     /// Returns the chief that listens at `address`, behind `channel`.
     pub fn new(address: &str, channel: Channel) -> Self {
         let client = SessionServiceClient::new(channel)
-            .max_decoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX)
+            .max_decoding_message_size(limits::PARCEL_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX);
         Self { name: format!("chief:0 at {address}"), client }
     }
@@ -164,23 +53,45 @@ impl Coordinator for RemoteCoordinator {
             waiting_for: reply.waiting_for,
             data_shard_index: reply.data_shard_index as usize,
             data_shard_count: reply.data_shard_count as usize,
+            lanes: reply.lanes,
         })
     }
 
     async fn heartbeat(&self, pulse: Pulse) -> Result<Beat, Error> {
-        let request = v1::HeartbeatRequest {
-            task: Some(convert::task_to_wire(pulse.task)),
-            incarnation: pulse.incarnation,
-            cluster_epoch: pulse.epoch,
-            session: pulse.session,
-            steps: pulse.steps,
-            examples: pulse.examples,
-            loss: pulse.loss,
-        };
+        let request = pulse_to_wire(&pulse);
         let mut client = self.client.clone();
         let reply = timed(&self.name, limits::CALL_TIMEOUT, client.heartbeat(request)).await?.into_inner();
         let state = state_from_wire(reply.state());
-        Ok(Beat { state, waiting_for: reply.waiting_for, global_step: reply.global_step })
+        let (waiting_for, global_step, lanes) = (reply.waiting_for, reply.global_step, reply.lanes);
+        Ok(Beat { state, waiting_for, global_step, lanes })
+    }
+
+    async fn next_shard(&self, ask: Ask) -> Result<Grant, Error> {
+        let request = v1::NextShardRequest {
+            pulse: Some(pulse_to_wire(&ask.pulse)),
+            done: ask.done,
+            lane: ask.lane.map(|(lane, _)| lane),
+            from_batch: ask.lane.map_or(0, |(_, from)| from),
+        };
+        let mut client = self.client.clone();
+        let reply = timed(&self.name, limits::CALL_TIMEOUT, client.next_shard(request)).await?.into_inner();
+        match reply.outcome() {
+            v1::ShardOutcome::Wait | v1::ShardOutcome::Unspecified => return Ok(Grant::Wait),
+            v1::ShardOutcome::End => return Ok(Grant::End),
+            v1::ShardOutcome::Granted => {}
+        }
+        let shard = reply.shard.map(shard_from_wire).ok_or_else(|| Error::Protocol {
+            peer: self.name.clone(),
+            message: "a grant must come with a data shard, it comes with none".to_owned(),
+        })?;
+        let direction = if reply.backward { Direction::Backward } else { Direction::Forward };
+        Ok(Grant::Shard(Box::new(GrantedShard {
+            shard,
+            batches: reply.first..reply.end,
+            direction,
+            step: reply.step,
+            parcel: reply.parcel.map(parcel_from_wire),
+        })))
     }
 
     async fn leave(&self, pulse: Pulse, reason: LeaveReason) -> Result<(), Error> {
@@ -216,5 +127,56 @@ fn state_from_wire(state: v1::JobState) -> JobState {
         v1::JobState::Training => JobState::Training,
         v1::JobState::Done => JobState::Done,
         v1::JobState::Failed => JobState::Failed,
+    }
+}
+
+fn pulse_to_wire(pulse: &Pulse) -> v1::HeartbeatRequest {
+    v1::HeartbeatRequest {
+        task: Some(convert::task_to_wire(pulse.task)),
+        incarnation: pulse.incarnation,
+        cluster_epoch: pulse.epoch,
+        session: pulse.session,
+        steps: pulse.steps,
+        examples: pulse.examples,
+        loss: pulse.loss,
+    }
+}
+
+fn shard_from_wire(shard: v1::DataShard) -> DataShard {
+    let piece = |piece: v1::Piece| Piece {
+        file: piece.file,
+        rows: piece.rows,
+        record: piece.record,
+        line: piece.line,
+        offset: piece.offset,
+        bytes: piece.bytes,
+    };
+    DataShard {
+        pass: shard.pass,
+        hand: shard.hand,
+        lane: shard.lane,
+        lanes: shard.lanes,
+        first_batch: shard.first_batch,
+        first_step: shard.first_step,
+        batches: shard.batches,
+        hand_batches: shard.hand_batches,
+        rows: shard.rows,
+        batch_size: shard.batch_size,
+        shuffle: shard.shuffle,
+        seed: shard.seed,
+        pieces: shard.pieces.into_iter().map(piece).collect(),
+    }
+}
+
+fn parcel_from_wire(parcel: v1::Parcel) -> Parcel {
+    let fault = |fault: v1::Fault| Fault { row: fault.row, reason: fault.reason };
+    let header = |header: v1::FileHeader| Header { file: header.file, columns: header.columns };
+    Parcel {
+        bytes: parcel.bytes.into(),
+        lengths: parcel.lengths,
+        lines: parcel.lines,
+        offsets: parcel.offsets,
+        faults: parcel.faults.into_iter().map(fault).collect(),
+        headers: parcel.headers.into_iter().map(header).collect(),
     }
 }

@@ -1,0 +1,160 @@
+//! The data that the chief hands out: the index of the records, and who reads what.
+
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
+use tracing::info;
+use trainyard_diagnostic::Diagnostic;
+use trainyard_input::{Deal, Indexer, Parcel, RecordFetcher};
+use trainyard_model::{Part, Shard, input_options};
+use trainyard_parameter_store::ShardPosition;
+use trainyard_protocol::{Reason, Refusal, limits};
+use trainyard_run_config::{Job, Replication};
+use trainyard_trainer::{Ask, Grant, GrantedShard};
+
+use crate::data_shards::{DataShards, Holder, Next};
+
+/// Longest time that an answer waits for the index; then the asker is told to ask again.
+const INDEX_WAIT: Duration = Duration::from_millis(500);
+/// Runs that are indexed at once, while others may ask.
+const INDEX_RUNS: u64 = 64;
+/// Batches of a data shard, of each lane.
+const SHARD_BATCHES: u32 = 16;
+/// The same where the records travel with it.
+const PARCEL_BATCHES: u32 = 4;
+
+/// The data of a job. All calls may block: they read files.
+#[derive(Debug)]
+pub struct Data {
+    indexer: Mutex<Indexer>,
+    shards: Mutex<DataShards>,
+    fetcher: Option<Mutex<RecordFetcher>>,
+    /// Why it cannot be handed out any more.
+    failure: Mutex<Option<Diagnostic>>,
+}
+
+impl Data {
+    /// Looks at the files of a job. `lanes` is the number of batches of a synchronous step; 0 where the updates are not
+    /// synchronous.
+    ///
+    /// # Errors
+    /// One is missing.
+    pub fn of(job: &Job, lanes: usize) -> Result<Self, Diagnostic> {
+        let options = input_options(job, Part::Train, Shard::WHOLE, None)?;
+        let inline = job.strategy.replication == Replication::InGraph;
+        let one = NonZeroU32::MIN;
+        let batch_size = u32::try_from(options.batch_size).ok().and_then(NonZeroU32::new).unwrap_or(one);
+        let per_shard = if inline { PARCEL_BATCHES } else { SHARD_BATCHES };
+        let deal = Deal {
+            batch_size,
+            lanes: u32::try_from(lanes).ok().and_then(NonZeroU32::new).unwrap_or(one),
+            batches_per_shard: NonZeroU32::new(per_shard).unwrap_or(one),
+            shuffle: options.shuffle_rows > 1,
+            window_rows: options.shuffle_rows as u64,
+            seed: options.seed,
+        };
+        let passes = options.epochs;
+        let fetcher = inline.then(|| Mutex::new(RecordFetcher::new(options.clone())));
+        let indexer = Indexer::open(options, batch_size).map_err(Diagnostic::from)?;
+        let shards = Mutex::new(DataShards::new(deal, passes));
+        Ok(Self { indexer: Mutex::new(indexer), shards, fetcher, failure: Mutex::new(None) })
+    }
+
+    /// Starts an epoch, in which the servers have applied this much.
+    pub(crate) fn restart(&self, servers: &[Vec<ShardPosition>]) {
+        let mut shards = self.shards.lock();
+        shards.restart(servers);
+        if shards.first_batch() > 0 {
+            info!(batch = shards.first_batch(), "the data goes on behind what has been applied");
+        }
+    }
+
+    /// Takes back what a session reads.
+    pub(crate) fn release(&self, holder: Holder) {
+        self.shards.lock().release(holder);
+    }
+
+    /// Returns why the data cannot be handed out any more, once.
+    pub(crate) fn failure(&self) -> Option<Diagnostic> {
+        self.failure.lock().take()
+    }
+
+    /// Returns the batches of a synchronous step; 1 where the updates are not synchronous.
+    pub(crate) fn lanes(&self) -> u32 {
+        self.shards.lock().deal().lanes.get()
+    }
+
+    /// Returns a number that changes when a file does.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.indexer.lock().fingerprint()
+    }
+
+    /// Reads all files through, and returns the number of records in them.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn rows(&self) -> Result<u64, Diagnostic> {
+        loop {
+            let mut indexer = self.indexer.lock();
+            if indexer.index().is_complete() {
+                return Ok(indexer.index().rows());
+            }
+            let runs = indexer.index().runs();
+            indexer.advance(runs + INDEX_RUNS).map_err(Diagnostic::from)?;
+            // Those who ask for data come first.
+            MutexGuard::unlock_fair(indexer);
+        }
+    }
+
+    /// Answers a wish for data.
+    ///
+    /// # Errors
+    /// A file cannot be read: the job cannot go on.
+    pub(crate) fn answer(&self, ask: &Ask) -> Result<Grant, Refusal> {
+        let until = Instant::now() + INDEX_WAIT;
+        let holder = (ask.pulse.task, ask.pulse.session);
+        let next = loop {
+            let mut indexer = self.indexer.lock();
+            let next = {
+                let mut shards = self.shards.lock();
+                ask.done.iter().for_each(|first| shards.done(*first));
+                match ask.lane {
+                    Some((lane, from)) => shards.of_lane(indexer.index(), lane, from),
+                    None => shards.next(indexer.index(), holder),
+                }
+            };
+            let Next::NotIndexed { runs } = next else { break next };
+            if Instant::now() > until {
+                break Next::Wait;
+            }
+            let known = indexer.index().runs();
+            if let Err(error) = indexer.advance(runs.min(known + INDEX_RUNS)) {
+                return Err(self.fail(error.into()));
+            }
+        };
+        let (shard, batches, direction, step) = match next {
+            Next::Shard { shard, batches, direction, step } => (shard, batches, direction, step),
+            Next::End => return Ok(Grant::End),
+            Next::Wait | Next::NotIndexed { .. } => return Ok(Grant::Wait),
+        };
+        let parcel = match &self.fetcher {
+            Some(fetcher) => {
+                let mut parcel = Parcel::default();
+                let fetched = fetcher.lock().fetch(&shard, limits::PARCEL_BYTES_MAX, &mut parcel);
+                if let Err(error) = fetched {
+                    return Err(self.fail(error.into()));
+                }
+                Some(parcel)
+            }
+            None => None,
+        };
+        Ok(Grant::Shard(Box::new(GrantedShard { shard, batches, direction, step, parcel })))
+    }
+
+    fn fail(&self, problem: Diagnostic) -> Refusal {
+        let refusal = Refusal::new(Reason::Storage, problem.message.clone());
+        self.failure.lock().get_or_insert(problem);
+        refusal
+    }
+}

@@ -1,0 +1,239 @@
+//! Which data shards are to be read, by whom, and which have been applied: dynamic sharding, as a state machine.
+//!
+//! What has been applied is not the chief's to know: the parameter servers keep it, in the same record as the values,
+//! and tell it at the beginning of an epoch. Everything else may be lost with the chief: what was handed out and not
+//! applied is handed out again, and what is applied twice counts once.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use trainyard_cluster_spec::Task;
+use trainyard_input::{Answer, DataShard, Deal, Direction, RecordIndex};
+use trainyard_parameter_store::ShardPosition;
+
+/// Most tasks that read one data shard at once.
+const HOLDERS_MAX: usize = 2;
+
+/// A session that reads.
+pub(crate) type Holder = (Task, u64);
+
+/// Answer to a wish for data.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Batches of a data shard, by their number in it; and the synchronous step of the batch asked for.
+    Shard { shard: DataShard, batches: Range<u32>, direction: Direction, step: u64 },
+    /// The index must know so many runs first.
+    NotIndexed { runs: u64 },
+    /// Others read all that is left.
+    Wait,
+    /// Everything has been applied.
+    End,
+}
+
+/// A data shard that is being read.
+#[derive(Debug)]
+struct Lease {
+    pass: u64,
+    hand: u64,
+    holders: Vec<Holder>,
+}
+
+/// The data shards of a job.
+#[derive(Debug)]
+pub(crate) struct DataShards {
+    deal: Deal,
+    /// Passes over the data; absent = for ever.
+    passes: Option<u64>,
+    /// Batches that every server had applied when the epoch began: all below, and these.
+    applied: (u64, Vec<Range<u64>>),
+    /// Where the first data shard that nobody has had begins: pass and hand.
+    cursor: Option<(u64, u64)>,
+    /// Those that came back, by first batch: pass and hand.
+    returned: BTreeMap<u64, (u64, u64)>,
+    /// Those that are being read, by first batch.
+    leases: BTreeMap<u64, Lease>,
+}
+
+impl DataShards {
+    pub(crate) fn new(deal: Deal, passes: Option<u64>) -> Self {
+        let (applied, returned) = ((0, Vec::new()), BTreeMap::new());
+        Self { deal, passes, applied, cursor: None, returned, leases: BTreeMap::new() }
+    }
+
+    /// Returns how the records are dealt.
+    pub(crate) fn deal(&self) -> &Deal {
+        &self.deal
+    }
+
+    /// Starts an epoch: nobody reads anything, and of the data what every server has is applied.
+    pub(crate) fn restart(&mut self, servers: &[Vec<ShardPosition>]) {
+        let mut servers = servers.iter().map(|positions| {
+            let own = positions.iter().find(|position| position.shard == 0);
+            own.map_or((0, Vec::new()), |position| (position.batch, position.ahead.clone()))
+        });
+        let first = servers.next().unwrap_or_default();
+        self.applied = servers.fold(first, |one, other| both(&one, &other));
+        (self.cursor, self.returned, self.leases) = (None, BTreeMap::new(), BTreeMap::new());
+    }
+
+    /// Returns the first batch that is not applied, as of the beginning of the epoch.
+    pub(crate) fn first_batch(&self) -> u64 {
+        self.applied.0
+    }
+
+    /// Returns what a session reads next.
+    pub(crate) fn next(&mut self, index: &RecordIndex, holder: Holder) -> Next {
+        while let Some((first, (pass, hand))) = self.returned.pop_first() {
+            match self.grant(index, holder, pass, hand) {
+                Next::NotIndexed { runs } => {
+                    self.returned.insert(first, (pass, hand));
+                    return Next::NotIndexed { runs };
+                }
+                Next::End => {}
+                granted => return granted,
+            }
+        }
+        loop {
+            let (pass, hand) = match self.cursor {
+                Some(cursor) => cursor,
+                None => {
+                    let batches = self.deal.batches_per_pass(index);
+                    // Without the size of a pass, only a batch of the first can be found.
+                    if batches.is_none() && self.applied.0 >= index.runs() && self.applied.0 > 0 {
+                        return Next::NotIndexed { runs: self.applied.0.saturating_add(1) };
+                    }
+                    let dealt = self.deal.find(self.applied.0, batches);
+                    (dealt.pass, dealt.hand)
+                }
+            };
+            self.cursor = Some((pass, hand));
+            if self.passes.is_some_and(|passes| pass >= passes) {
+                break;
+            }
+            match self.grant(index, holder, pass, hand) {
+                Next::NotIndexed { runs } => return Next::NotIndexed { runs },
+                Next::End if hand == 0 => break,
+                Next::End => self.cursor = Some((pass + 1, 0)),
+                Next::Wait => self.cursor = Some((pass, hand + 1)),
+                granted => {
+                    self.cursor = Some((pass, hand + 1));
+                    return granted;
+                }
+            }
+        }
+        self.help(index, holder)
+    }
+
+    /// Grants a data shard for the first time; [`Next::Wait`] if it has been applied, [`Next::End`] if there is none.
+    fn grant(&mut self, index: &RecordIndex, holder: Holder, pass: u64, hand: u64) -> Next {
+        let shard = match self.deal.shard(index, pass, hand, 0) {
+            Answer::Shard(shard) => shard,
+            Answer::NotIndexed { runs } => return Next::NotIndexed { runs },
+            Answer::End => return Next::End,
+        };
+        let Some(batches) = self.missing(&shard) else { return Next::Wait };
+        self.leases.insert(shard.first_batch, Lease { pass, hand, holders: vec![holder] });
+        let step = shard.first_step;
+        Next::Shard { shard, batches, direction: Direction::Forward, step }
+    }
+
+    /// Lets a session that has nothing to do read what another one reads, from the other end.
+    fn help(&mut self, index: &RecordIndex, holder: Holder) -> Next {
+        if self.leases.is_empty() {
+            return Next::End;
+        }
+        let free = |lease: &&mut Lease| lease.holders.len() < HOLDERS_MAX && !lease.holders.contains(&holder);
+        let Some(lease) = self.leases.values_mut().find(free) else { return Next::Wait };
+        let (pass, hand) = (lease.pass, lease.hand);
+        match self.deal.shard(index, pass, hand, 0) {
+            Answer::Shard(shard) => {
+                lease.holders.push(holder);
+                let (batches, step) = (self.missing(&shard).unwrap_or(0..shard.batches), shard.first_step);
+                Next::Shard { shard, batches, direction: Direction::Backward, step }
+            }
+            Answer::NotIndexed { runs } => Next::NotIndexed { runs },
+            Answer::End => Next::End,
+        }
+    }
+
+    /// Takes note that a data shard has been applied whole.
+    pub(crate) fn done(&mut self, first_batch: u64) {
+        self.leases.remove(&first_batch);
+        self.returned.remove(&first_batch);
+    }
+
+    /// Takes back what a session reads.
+    pub(crate) fn release(&mut self, holder: Holder) {
+        let returned = &mut self.returned;
+        self.leases.retain(|first, lease| {
+            lease.holders.retain(|known| *known != holder);
+            if lease.holders.is_empty() {
+                returned.insert(*first, (lease.pass, lease.hand));
+            }
+            !lease.holders.is_empty()
+        });
+    }
+
+    /// Returns the data shard of a lane that holds its first batch from `from` on. No state changes: in synchronous
+    /// training the servers know what is next.
+    pub(crate) fn of_lane(&self, index: &RecordIndex, lane: u32, from: u64) -> Next {
+        let batches = self.deal.batches_per_pass(index);
+        if batches.is_none() && from >= index.runs() && from > 0 {
+            return Next::NotIndexed { runs: from.saturating_add(1) };
+        }
+        let step = self.deal.step(from, batches);
+        let dealt = self.deal.find(from, batches);
+        let (mut pass, mut hand) = (dealt.pass, dealt.hand);
+        loop {
+            if lane >= self.deal.lanes.get() || self.passes.is_some_and(|passes| pass >= passes) {
+                return Next::End;
+            }
+            match self.deal.shard(index, pass, hand, lane) {
+                Answer::Shard(shard) => {
+                    let first = (0..shard.batches).find(|nth| shard.batch(*nth) >= from);
+                    if let Some(first) = first {
+                        let (batches, direction) = (first..shard.batches, Direction::Forward);
+                        return Next::Shard { shard, batches, direction, step };
+                    }
+                    hand += 1;
+                }
+                Answer::NotIndexed { runs } => return Next::NotIndexed { runs },
+                // Where there are fewer batches than lanes, some have none in any pass.
+                Answer::End if hand == 0 => return Next::End,
+                Answer::End => (pass, hand) = (pass + 1, 0),
+            }
+        }
+    }
+
+    /// Returns the batches of a data shard from the first that is not applied to the last.
+    fn missing(&self, shard: &DataShard) -> Option<Range<u32>> {
+        let (floor, ahead) = &self.applied;
+        let applied = |nth: &u32| {
+            let batch = shard.batch(*nth);
+            batch < *floor || ahead.iter().any(|range| range.contains(&batch))
+        };
+        let mut missing = (0..shard.batches).filter(|nth| !applied(nth));
+        let first = missing.next()?;
+        Some(first..missing.next_back().unwrap_or(first) + 1)
+    }
+}
+
+/// Returns what two servers have both applied.
+fn both(one: &(u64, Vec<Range<u64>>), other: &(u64, Vec<Range<u64>>)) -> (u64, Vec<Range<u64>>) {
+    let whole = |(floor, ahead): &(u64, Vec<Range<u64>>)| {
+        std::iter::once(0..*floor).chain(ahead.iter().cloned()).collect::<Vec<_>>()
+    };
+    let (one, other) = (whole(one), whole(other));
+    let mut shared: Vec<Range<u64>> = one
+        .iter()
+        .flat_map(|one| other.iter().map(|other| one.start.max(other.start)..one.end.min(other.end)))
+        .filter(|range| !range.is_empty())
+        .collect();
+    shared.sort_by_key(|range| range.start);
+    let floor = shared.first().filter(|first| first.start == 0).map_or(0, |first| first.end);
+    shared.retain(|range| range.start > floor || range.end > floor);
+    (floor, shared)
+}
+
+#[cfg(test)]
+mod tests;

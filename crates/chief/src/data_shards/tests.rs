@@ -1,0 +1,198 @@
+//! Data shards, driven without clock or network: tasks read, die and come back, and so does the chief.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::num::NonZeroU32;
+
+use proptest::prelude::*;
+use trainyard_cluster_spec::Role;
+use trainyard_input::{BadRows, Format, Indexer, Interleave, Options, Sharding};
+
+use super::*;
+
+const BATCH: u32 = 3;
+
+/// The index of a file of so many records.
+fn indexer(folder: &std::path::Path, rows: usize) -> Indexer {
+    let path = folder.join("rows.csv");
+    let mut file = std::fs::File::create(&path).expect("a file");
+    (0..rows).for_each(|row| writeln!(file, "{row}").expect("written"));
+    let options = Options {
+        files: vec![path],
+        format: Format::Csv,
+        compression: None,
+        columns: Some(vec!["x".to_owned()]),
+        trim: true,
+        missing: Vec::new(),
+        bad_rows: BadRows::Fail,
+        bad_rows_max: 0,
+        dead_letter: None,
+        batch_size: BATCH as usize,
+        shuffle_rows: 10,
+        epochs: Some(2),
+        sharding: Sharding::None,
+        shard_index: 0,
+        shard_count: 1,
+        interleave: Interleave::default(),
+        drop_remainder: false,
+        seed: 1,
+        skip_batches: 0,
+    };
+    Indexer::open(options, NonZeroU32::new(BATCH).expect("not 0")).expect("an index")
+}
+
+fn deal(lanes: u32, batches_per_shard: u32) -> Deal {
+    Deal {
+        batch_size: NonZeroU32::new(BATCH).expect("not 0"),
+        lanes: NonZeroU32::new(lanes).expect("not 0"),
+        batches_per_shard: NonZeroU32::new(batches_per_shard).expect("not 0"),
+        shuffle: true,
+        window_rows: 10,
+        seed: 7,
+    }
+}
+
+fn holder(index: usize, session: u64) -> Holder {
+    (Task { role: Role::Worker, index }, session)
+}
+
+/// What a task reads: first batch, and the batches it has yet to apply, in its order.
+type Reading = (u64, Vec<u64>);
+
+/// A parameter server: what it has applied.
+fn position(applied: &BTreeSet<u64>) -> Vec<ShardPosition> {
+    let batch = (0..).find(|batch| !applied.contains(batch)).expect("it is finite");
+    let ahead = applied.range(batch..).map(|batch| *batch..batch + 1).collect();
+    vec![ShardPosition { shard: 0, pass: 0, batch, ahead }]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Tasks take data shards, apply a batch at a time at two servers (or die in between), and the chief is restarted.
+    #[test]
+    fn every_batch_is_applied_whatever_happens(
+        rows in 1_usize..200, batches_per_shard in 1_u32..5,
+        events in prop::collection::vec((0_usize..4, 0_u8..20), 0..300),
+    ) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut indexer = indexer(folder.path(), rows);
+        let passes = 2;
+        let mut shards = DataShards::new(deal(1, batches_per_shard), Some(passes));
+        let mut servers = [BTreeSet::new(), BTreeSet::new()];
+        let mut tasks: BTreeMap<usize, (u64, Option<Reading>)> = (0..4).map(|task| (task, (1, None))).collect();
+        let mut ended = BTreeSet::new();
+        let calm = (0..100_000).map(|turn| (turn % 4, 10_u8));
+        for (task, event) in events.into_iter().chain(calm) {
+            if ended.len() == 4 {
+                break;
+            }
+            let (session, reading) = tasks.get_mut(&task).expect("one of four");
+            match event {
+                0 => {
+                    // It dies, and comes back.
+                    shards.release(holder(task, *session));
+                    (*session, *reading) = (*session + 1, None);
+                    ended.remove(&task);
+                }
+                1 => {
+                    shards.restart(&[position(&servers[0]), position(&servers[1])]);
+                    tasks.values_mut().for_each(|(session, reading)| (*session, *reading) = (*session + 1, None));
+                    ended.clear();
+                }
+                _ => match reading {
+                    None => loop {
+                        match shards.next(indexer.index(), holder(task, *session)) {
+                            Next::Shard { shard, batches, direction, .. } => {
+                                let mut left: Vec<u64> = batches.map(|nth| shard.batch(nth)).collect();
+                                if direction == Direction::Forward {
+                                    left.reverse();
+                                }
+                                *reading = Some((shard.first_batch, left));
+                            }
+                            Next::NotIndexed { runs } => {
+                                indexer.advance(runs).expect("the file is there");
+                                continue;
+                            }
+                            Next::Wait => {}
+                            Next::End => {
+                                ended.insert(task);
+                            }
+                        }
+                        break;
+                    },
+                    Some((first, left)) => match left.last() {
+                        Some(batch) => {
+                            servers[0].insert(*batch);
+                            if event == 2 {
+                                // It dies between two servers.
+                                shards.release(holder(task, *session));
+                                (*session, *reading) = (*session + 1, None);
+                            } else {
+                                servers[1].insert(*batch);
+                                left.pop();
+                            }
+                        }
+                        None => {
+                            shards.done(*first);
+                            *reading = None;
+                        }
+                    },
+                },
+            }
+        }
+        prop_assert_eq!(ended.len(), 4, "everybody comes to the end");
+        let all: BTreeSet<u64> = (0..passes * rows.div_ceil(BATCH as usize) as u64).collect();
+        prop_assert!(servers == [all.clone(), all]);
+    }
+
+    /// The lanes together give every batch once, from wherever they start.
+    #[test]
+    fn lanes_give_every_batch_of_every_step(
+        rows in 1_usize..200, lanes in 1_u32..5, batches_per_shard in 1_u32..4, start in 0_u64..150,
+    ) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut indexer = indexer(folder.path(), rows);
+        let shards = DataShards::new(deal(lanes, batches_per_shard), Some(2));
+        let per_pass = rows.div_ceil(BATCH as usize) as u64;
+        let mut seen = BTreeMap::new();
+        for lane in 0..lanes {
+            let mut from = start;
+            loop {
+                match shards.of_lane(indexer.index(), lane, from) {
+                    Next::Shard { shard, batches, .. } => {
+                        for nth in batches {
+                            prop_assert!(shard.batch(nth) >= from);
+                            let steps_per_pass = per_pass.div_ceil(u64::from(lanes));
+                            let (pass, within) = (shard.batch(nth) / per_pass, shard.batch(nth) % per_pass);
+                            let expected = pass * steps_per_pass + within / u64::from(lanes);
+                            prop_assert_eq!(shard.step(nth), expected);
+                            prop_assert!(seen.insert(shard.batch(nth), lane).is_none(), "once each");
+                        }
+                        from = shard.batch(shard.batches - 1) + 1;
+                    }
+                    Next::NotIndexed { runs } => {
+                        indexer.advance(runs).expect("the file is there");
+                    }
+                    Next::Wait => prop_assert!(false, "lanes never wait"),
+                    Next::End => break,
+                }
+            }
+        }
+        let seen: Vec<u64> = seen.into_keys().collect();
+        prop_assert_eq!(seen, (start..2 * per_pass).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_two_servers_share_is_in_both(
+        one in prop::collection::btree_set(0_u64..40, 0..30), other in prop::collection::btree_set(0_u64..40, 0..30),
+    ) {
+        let of = |set: &BTreeSet<u64>| {
+            let position = position(set).remove(0);
+            (position.batch, position.ahead)
+        };
+        let (floor, ahead) = both(&of(&one), &of(&other));
+        let given: BTreeSet<u64> = (0..floor).chain(ahead.into_iter().flatten()).collect();
+        prop_assert_eq!(given, one.intersection(&other).copied().collect());
+    }
+}

@@ -1,0 +1,110 @@
+//! A data shard: a small set of records that one worker reads, as it travels from the chief.
+
+use serde::{Deserialize, Serialize};
+
+use crate::permutation::{Key, permute};
+use crate::{Error, Piece};
+
+/// Kind of [`Key`] of the order of a data shard's rows.
+const ROWS: u64 = 1;
+
+/// Everything that is needed to read the batches of a data shard, whoever reads them.
+///
+/// Of the batches of a hand, the lanes take turns: batch `nth` of the shard is followed in the pass by one of each other
+/// lane. Batches are numbered over all passes, and all are full but the last of a pass.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataShard {
+    /// Pass over the data, from 0.
+    pub pass: u64,
+    /// Hand of the pass, from 0.
+    pub hand: u64,
+    /// Lane of the hand, below `lanes`.
+    pub lane: u32,
+    /// Lanes, at least 1.
+    pub lanes: u32,
+    /// Number of the shard's first batch; those that follow are `lanes` apart.
+    pub first_batch: u64,
+    /// Number of the synchronous step that the first batch belongs to; each batch that follows belongs to the next.
+    pub first_step: u64,
+    /// Batches of the shard, at least 1.
+    pub batches: u32,
+    /// Batches of all lanes of the hand.
+    pub hand_batches: u32,
+    /// Rows of the shard.
+    pub rows: u64,
+    /// Rows of every batch that is not the pass's last.
+    pub batch_size: u32,
+    /// Whether the rows are read in a random order, else in that of the pieces.
+    pub shuffle: bool,
+    /// Seed of that order.
+    pub seed: u64,
+    /// Where the rows are, in file order.
+    pub pieces: Vec<Piece>,
+}
+
+impl DataShard {
+    /// Returns the number, over all passes, of batch `nth` of the shard.
+    pub fn batch(&self, nth: u32) -> u64 {
+        self.first_batch.saturating_add(u64::from(nth).saturating_mul(u64::from(self.lanes)))
+    }
+
+    /// Returns the number, over all passes, of the synchronous step of batch `nth` of the shard.
+    pub fn step(&self, nth: u32) -> u64 {
+        self.first_step.saturating_add(u64::from(nth))
+    }
+
+    /// Returns the number of batches in the synchronous step of batch `nth`: one of each lane, or fewer in the last
+    /// step of a pass.
+    pub fn slots(&self, nth: u32) -> u32 {
+        let before = u64::from(nth) * u64::from(self.lanes);
+        // At most the number of lanes.
+        u64::from(self.hand_batches).saturating_sub(before).min(u64::from(self.lanes)) as u32
+    }
+
+    /// Returns which of the shard's rows, in the order in which they are read, form batch `nth`.
+    pub fn rows_of(&self, nth: u32) -> std::ops::Range<u64> {
+        let (size, nth) = (u64::from(self.batch_size), u64::from(nth));
+        (nth * size).min(self.rows)..((nth + 1) * size).min(self.rows)
+    }
+
+    /// Writes into `order` which row, in the order of the pieces, is read first, second, and so on.
+    pub(crate) fn order(&self, order: &mut Vec<u32>) {
+        order.clear();
+        // There are no more: see `check`.
+        order.extend(0..self.rows as u32);
+        if self.shuffle {
+            let number = self.hand.wrapping_mul(u64::from(self.lanes)).wrapping_add(u64::from(self.lane));
+            permute(order, Key { seed: self.seed, kind: ROWS, pass: self.pass, number });
+        }
+    }
+
+    /// Checks that it can be read from an input of `files` files.
+    ///
+    /// # Errors
+    /// [`Error::Shard`] with the value that cannot be.
+    pub fn check(&self, files: usize) -> Result<(), Error> {
+        let rows = self.pieces.iter().map(|piece| u64::from(piece.rows)).sum::<u64>();
+        let batches = self.rows.div_ceil(u64::from(self.batch_size.max(1)));
+        let beyond = self.pieces.iter().find(|piece| piece.file as usize >= files);
+        let reason = if self.batch_size == 0 {
+            "its batches have no row".to_owned()
+        } else if self.lane >= self.lanes {
+            format!("its lane must be below {}, given {}", self.lanes, self.lane)
+        } else if rows != self.rows || self.rows == 0 || self.rows > u64::from(u32::MAX) {
+            format!("it has {} rows (from 1 to {} are allowed), its pieces {rows}", self.rows, u32::MAX)
+        } else if batches != u64::from(self.batches) {
+            let size = self.batch_size;
+            format!("{rows} rows are {batches} batches of {size}, it has {}", self.batches)
+        } else if let Some(piece) = beyond {
+            format!("it names file {} of an input of {files}: have all tasks the same files?", piece.file)
+        } else {
+            return Ok(());
+        };
+        Err(self.error(reason))
+    }
+
+    /// Says what is wrong with the shard.
+    pub(crate) fn error(&self, reason: String) -> Error {
+        Error::Shard { pass: self.pass, hand: self.hand, lane: self.lane, reason }
+    }
+}

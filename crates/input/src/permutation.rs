@@ -1,0 +1,71 @@
+//! Random orders that any process can compute again, in any version of this program.
+
+use rand::SeedableRng as _;
+use rand::rand_core::Rng as _;
+use rand_chacha::ChaCha8Rng;
+
+/// What an order depends on, and nothing else.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Key {
+    pub(crate) seed: u64,
+    /// What is put in order, so that no two kinds of things share one.
+    pub(crate) kind: u64,
+    pub(crate) pass: u64,
+    pub(crate) number: u64,
+}
+
+/// Puts the items in a random order, each with the same probability (Fisher and Yates).
+pub(crate) fn permute<T>(items: &mut [T], key: Key) {
+    let mut seed = [0; 32];
+    let words = [key.seed, key.kind, key.pass, key.number];
+    for (bytes, word) in seed.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *bytes = word.to_le_bytes();
+    }
+    let mut random = ChaCha8Rng::from_seed(seed);
+    for last in (1..items.len()).rev() {
+        items.swap(last, below(last as u64 + 1, &mut random) as usize);
+    }
+}
+
+/// Returns a number below `bound`, without bias (Lemire, "Fast random integer generation in an interval", 2019).
+fn below(bound: u64, random: &mut ChaCha8Rng) -> u64 {
+    loop {
+        let product = u128::from(random.next_u64()) * u128::from(bound);
+        // Some results have one draw more than others: it is among those with a low half below 2^64 mod bound.
+        let low = product as u64;
+        if low >= bound || low >= bound.wrapping_neg() % bound {
+            return (product >> 64) as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(number: u64) -> Vec<u32> {
+        let mut items: Vec<u32> = (0..100).collect();
+        permute(&mut items, Key { seed: 7, kind: 1, pass: 2, number });
+        items
+    }
+
+    #[test]
+    fn every_item_is_kept_and_each_key_has_its_order() {
+        let mut sorted = order(0);
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..100).collect::<Vec<_>>());
+        assert!(order(0) != sorted && order(0) == order(0) && order(0) != order(1));
+    }
+
+    #[test]
+    fn all_orders_are_about_as_likely() {
+        let mut counts = std::collections::HashMap::<[u8; 4], u32>::new();
+        for number in 0..24_000 {
+            let mut items = [0, 1, 2, 3];
+            permute(&mut items, Key { seed: 1, kind: 0, pass: 0, number });
+            *counts.entry(items).or_default() += 1;
+        }
+        // Six standard deviations of a binomial count of mean 1000 are 186.
+        assert!(counts.len() == 24 && counts.values().all(|count| count.abs_diff(1000) < 186), "{counts:?}");
+    }
+}

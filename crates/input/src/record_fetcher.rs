@@ -1,0 +1,152 @@
+//! Reads the raw records of data shards from the files.
+
+use crate::record::RecordReader;
+use crate::source::{has_header, open_records};
+use crate::{DataShard, Error, Options, Parcel, Piece};
+
+/// Files that stay open: those that data shards of one window are likely to be in.
+const OPEN_FILES_MAX: usize = 4;
+
+/// Reads the records of data shards. Files stay open from one to the next, and it is fast where they follow each other.
+///
+/// Within a compressed file, what lies more than 16 MiB behind the furthest byte read is decompressed again from the
+/// start.
+#[derive(Debug)]
+pub struct RecordFetcher {
+    options: Options,
+    /// The one used last is at the end.
+    open: Vec<(u32, RecordReader)>,
+    /// Columns of the files that were opened, if their headers name them.
+    columns: Vec<Option<Vec<String>>>,
+}
+
+impl RecordFetcher {
+    /// Prepares to read. The options say what the records are: files, format, compression, and whether a header comes
+    /// first; nothing is opened yet.
+    pub fn new(options: Options) -> Self {
+        let columns = vec![None; options.files.len()];
+        Self { options, open: Vec::new(), columns }
+    }
+
+    /// Reads the records of a data shard into `parcel`, whose memory is used again, whatever it held.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not the one that was indexed; the data shard makes no sense; its records are more
+    /// than `bytes_max` bytes.
+    pub fn fetch(&mut self, shard: &DataShard, bytes_max: u64, parcel: &mut Parcel) -> Result<(), Error> {
+        shard.check(self.options.files.len())?;
+        self.load(shard, bytes_max, parcel)?;
+        for piece in &shard.pieces {
+            let known = parcel.headers.last().is_some_and(|header| header.file == piece.file);
+            if let (false, Some(columns)) = (known, self.columns(piece.file)) {
+                parcel.headers.push(crate::Header { file: piece.file, columns: columns.to_vec() });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Returns the columns that the header of a file names; nothing where it has none, or was not opened.
+    pub(crate) fn columns(&self, file: u32) -> Option<&[String]> {
+        self.columns.get(file as usize)?.as_deref()
+    }
+
+    /// Reads the records of a data shard that was checked, without the headers.
+    pub(crate) fn load(
+        &mut self,
+        shard: &DataShard,
+        bytes_max: u64,
+        parcel: &mut Parcel,
+    ) -> Result<(), Error> {
+        parcel.clear();
+        for piece in &shard.pieces {
+            self.read(piece, parcel, |parcel| match parcel.bytes.len() as u64 {
+                bytes if bytes > bytes_max => {
+                    let rows = parcel.lengths.len() as u64;
+                    Err(Error::ShardBytes { rows, of: shard.rows, bytes, most: bytes_max })
+                }
+                _ => Ok(()),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        piece: &Piece,
+        parcel: &mut Parcel,
+        check: impl Fn(&Parcel) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.select(piece.file)?;
+        let file = self.options.files[piece.file as usize].as_path();
+        let Some((_, reader)) = self.open.last_mut() else { return Ok(()) };
+        reader.seek(file, piece.offset, piece.line, piece.end())?;
+        let changed = |what: String| Err(Error::Changed { file: file.to_owned(), what });
+        let mut lost = false;
+        for row in 0..piece.rows {
+            if !reader.next(file, true)? {
+                let expected = piece.rows;
+                return changed(format!(
+                    "expected {expected} records from byte {} on, found {row}",
+                    piece.offset
+                ));
+            }
+            let record = reader.record(0);
+            if row == 0 && record.place.offset != piece.offset {
+                let found = record.place.offset;
+                return changed(format!("expected a record at byte {}, found one at {found}", piece.offset));
+            }
+            lost = record.fault.is_some();
+            parcel.push(record);
+            check(parcel)?;
+        }
+        match reader.end() == piece.end() || lost {
+            true => Ok(()),
+            false => {
+                changed(format!("expected a record to end at byte {}, found {}", piece.end(), reader.end()))
+            }
+        }
+    }
+
+    /// Makes a file the last of those that are open.
+    fn select(&mut self, file: u32) -> Result<(), Error> {
+        if let Some(place) = self.open.iter().position(|(open, _)| *open == file) {
+            self.open[place..].rotate_left(1);
+            return Ok(());
+        }
+        if self.open.len() == OPEN_FILES_MAX {
+            self.open.remove(0);
+        }
+        let known = &mut self.columns[file as usize];
+        let reader = match has_header(&self.options) && known.is_none() {
+            true => {
+                let (reader, columns) = open_records(&self.options, file as usize)?;
+                *known = columns;
+                reader
+            }
+            false => {
+                let options = &self.options;
+                let path = options.files[file as usize].as_path();
+                RecordReader::open(path, file as usize, options.format, options.compression)?
+            }
+        };
+        self.open.push((file, reader));
+        Ok(())
+    }
+
+    /// Opens every file past its header once, and closes it again.
+    pub(crate) fn check(
+        &mut self,
+        mut each: impl FnMut(u32, Option<&[String]>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for file in 0..self.options.files.len() {
+            let (_, columns) = open_records(&self.options, file)?;
+            each(file as u32, columns.as_deref())?;
+            self.columns[file] = columns;
+        }
+        Ok(())
+    }
+}

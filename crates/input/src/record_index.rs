@@ -1,0 +1,95 @@
+//! Where the runs of records are: `batch_size` consecutive records each, over all files.
+
+use std::num::NonZeroU32;
+
+use crate::Piece;
+
+/// The places of all records known so far, cut into runs. Run `i` holds the records `i * batch_size` and on of all
+/// files end to end, so that all runs but the last are full, and those that cross a file's end have several pieces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordIndex {
+    batch_size: NonZeroU32,
+    /// No piece crosses a run's end; there is none for a file without records.
+    pieces: Vec<Piece>,
+    /// Records before each file that was begun.
+    before: Vec<u64>,
+    rows: u64,
+    complete: bool,
+}
+
+impl RecordIndex {
+    pub(crate) fn new(batch_size: NonZeroU32) -> Self {
+        Self { batch_size, pieces: Vec::new(), before: Vec::new(), rows: 0, complete: false }
+    }
+
+    /// Returns the records of a full run.
+    pub fn batch_size(&self) -> NonZeroU32 {
+        self.batch_size
+    }
+
+    /// Returns whether all files were read to their ends.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Returns the number of records known so far; that of a pass once the index is complete.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Returns the number of runs known so far: full ones, and the last when the index is complete.
+    pub fn runs(&self) -> u64 {
+        let size = u64::from(self.batch_size.get());
+        if self.complete { self.rows.div_ceil(size) } else { self.rows / size }
+    }
+
+    /// Returns the number of records of a run that is known, 0 of another.
+    pub fn run_rows(&self, run: u64) -> u32 {
+        if run >= self.runs() {
+            return 0;
+        }
+        let size = u64::from(self.batch_size.get());
+        // At most the size of a run.
+        (self.rows - run * size).min(size) as u32
+    }
+
+    /// Returns the pieces of a run that is known, none of another.
+    pub fn pieces(&self, run: u64) -> &[Piece] {
+        if run >= self.runs() {
+            return &[];
+        }
+        let begin = self.pieces.partition_point(|piece| self.run(piece) < run);
+        let count = self.pieces[begin..].iter().take_while(|piece| self.run(piece) == run).count();
+        &self.pieces[begin..begin + count]
+    }
+
+    fn run(&self, piece: &Piece) -> u64 {
+        (self.before[piece.file as usize] + piece.record) / u64::from(self.batch_size.get())
+    }
+
+    pub(crate) fn begin_file(&mut self) {
+        self.before.push(self.rows);
+    }
+
+    /// Adds the next record of the file that was begun last.
+    #[inline]
+    pub(crate) fn add(&mut self, line: u64, offset: u64, end: u64) {
+        let border = self.rows.is_multiple_of(u64::from(self.batch_size.get()));
+        let file = self.before.len() - 1;
+        self.rows += 1;
+        match self.pieces.last_mut() {
+            Some(piece) if !border && piece.file as usize == file => {
+                (piece.rows, piece.bytes) = (piece.rows + 1, end - piece.offset);
+            }
+            _ => {
+                let record = self.rows - 1 - self.before[file];
+                let bytes = end - offset;
+                self.pieces.push(Piece { file: file as u32, rows: 1, record, line, offset, bytes });
+            }
+        }
+    }
+
+    pub(crate) fn complete(&mut self) {
+        self.complete = true;
+    }
+}

@@ -1,0 +1,279 @@
+//! Reads the batches of data shards, whoever deals them.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::cells::clear;
+use crate::dataset::{BATCH_BYTES_MAX, bad_row};
+use crate::dead_letter::DeadLetter;
+use crate::parser::Parser;
+use crate::record::{Place, Record};
+use crate::record_fetcher::RecordFetcher;
+use crate::source::{has_header, open_parser};
+use crate::{BadRows, Batch, DataShard, Error, Options, Parcel, Position, Schema, Statistics};
+
+/// Most bytes of the records of a data shard, which are in memory together.
+const SHARD_BYTES_MAX: u64 = 4 << 30;
+
+/// In which order the batches of a data shard are read. What is in each does not depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Direction {
+    /// First to last.
+    #[default]
+    Forward,
+    /// Last to first: a worker that helps another begins at the far end.
+    Backward,
+}
+
+/// Reads the batches of one data shard after the other. The same data shard gives the same batches in every process.
+///
+/// Files stay open and memory is used again from one data shard to the next.
+#[derive(Debug)]
+pub struct ShardReader {
+    schema: Schema,
+    fetcher: RecordFetcher,
+    shard: DataShard,
+    /// Batches that are yet to be read, and from which end.
+    batches: Range<u32>,
+    direction: Direction,
+    /// Whether the parcel holds the shard's records.
+    loaded: bool,
+    parcel: Parcel,
+    records: Vec<Entry>,
+    order: Vec<u32>,
+    /// Files with the same columns share a parser.
+    parsers: Vec<(Vec<String>, Parser)>,
+    parser_of: Vec<Option<u32>>,
+    dead_letter: DeadLetter,
+    statistics: Arc<Statistics>,
+}
+
+/// Where a record of the parcel is, and where it comes from.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    begin: usize,
+    file: u32,
+    parser: u32,
+}
+
+impl ShardReader {
+    /// Checks that every file can be opened and holds the wanted columns.
+    ///
+    /// Of the options, those that say what is read of a record and what to do with bad ones are used; batches, order
+    /// and passes are the data shards' matter.
+    ///
+    /// # Errors
+    /// A file is missing, or a column is.
+    pub fn open(options: Options, schema: Schema) -> Result<Self, Error> {
+        let mut reader = Self::new(options, schema);
+        let Self { fetcher, parsers, schema, .. } = &mut reader;
+        let options = fetcher.options().clone();
+        let mut parser_of = vec![None; options.files.len()];
+        fetcher.check(|file, columns| {
+            parser_of[file as usize] = Some(parser_for(parsers, &options, schema, file, columns)?);
+            Ok(())
+        })?;
+        reader.parser_of = parser_of;
+        Ok(reader)
+    }
+
+    /// Makes a reader for parcels: no file is opened, unless a data shard is begun without one.
+    pub fn new(options: Options, schema: Schema) -> Self {
+        Self {
+            schema,
+            shard: DataShard::default(),
+            batches: 0..0,
+            direction: Direction::Forward,
+            loaded: false,
+            parcel: Parcel::default(),
+            records: Vec::new(),
+            order: Vec::new(),
+            parsers: Vec::new(),
+            parser_of: vec![None; options.files.len()],
+            dead_letter: DeadLetter::new(options.dead_letter.clone(), options.bad_rows_max),
+            statistics: Arc::default(),
+            fetcher: RecordFetcher::new(options),
+        }
+    }
+
+    /// Returns the counters.
+    pub fn statistics(&self) -> Arc<Statistics> {
+        Arc::clone(&self.statistics)
+    }
+
+    /// Goes to a data shard, of which the given batches, by number in the shard, are to be read from the files. What was
+    /// not read of the one before is left.
+    ///
+    /// # Errors
+    /// [`Error::Shard`]: it makes no sense.
+    pub fn begin(
+        &mut self,
+        shard: DataShard,
+        batches: Range<u32>,
+        direction: Direction,
+    ) -> Result<(), Error> {
+        self.batches = 0..0;
+        shard.check(self.fetcher.options().files.len())?;
+        if shard.pass > self.shard.pass {
+            self.warn_unseen();
+        }
+        self.statistics.passes.fetch_max(shard.pass, Ordering::Relaxed);
+        let end = batches.end.min(shard.batches);
+        (self.batches, self.direction) = (batches.start.min(end)..end, direction);
+        (self.shard, self.loaded) = (shard, false);
+        Ok(())
+    }
+
+    /// Does what [`ShardReader::begin`] does, with the shard's records from a parcel in place of the files.
+    ///
+    /// # Errors
+    /// [`Error::Shard`]: data shard or parcel make no sense; a wanted column is not in a file.
+    pub fn begin_parcel(
+        &mut self,
+        shard: DataShard,
+        parcel: Parcel,
+        batches: Range<u32>,
+        direction: Direction,
+    ) -> Result<(), Error> {
+        self.begin(shard, 0..0, direction)?;
+        if let Some(flaw) = parcel.flaw(self.shard.rows) {
+            return Err(self.shard.error(flaw));
+        }
+        for header in &parcel.headers {
+            if let Some(place @ None) = self.parser_of.get_mut(header.file as usize) {
+                let (options, columns) = (self.fetcher.options(), Some(header.columns.as_slice()));
+                *place = Some(parser_for(&mut self.parsers, options, &self.schema, header.file, columns)?);
+            }
+        }
+        self.parcel = parcel;
+        self.prepare()?;
+        let end = batches.end.min(self.shard.batches);
+        self.batches = batches.start.min(end)..end;
+        Ok(())
+    }
+
+    /// Reads the next batch into `batch`, whose memory is used again, whatever it held; `false` at the end of the data
+    /// shard. Its position's batch is the number over all passes, its shard 0. It has no row where all are bad.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not the one that was indexed; or a record where the options say that none may be
+    /// bad. No batch of the data shard comes after that.
+    pub fn read(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        let next = match self.direction {
+            Direction::Forward => self.batches.next(),
+            Direction::Backward => self.batches.next_back(),
+        };
+        let Some(nth) = next else { return Ok(false) };
+        let outcome = self.load().and_then(|()| self.read_batch(nth, batch));
+        if outcome.is_err() {
+            self.batches = 0..0;
+        }
+        outcome.map(|()| true)
+    }
+
+    fn load(&mut self) -> Result<(), Error> {
+        if !self.loaded {
+            self.fetcher.load(&self.shard, SHARD_BYTES_MAX, &mut self.parcel)?;
+            self.prepare()?;
+        }
+        Ok(())
+    }
+
+    /// Notes where the parcel's records are, and the order in which they are read.
+    fn prepare(&mut self) -> Result<(), Error> {
+        self.records.clear();
+        let (mut lengths, mut begin) = (self.parcel.lengths.iter(), 0);
+        for piece in &self.shard.pieces {
+            let place = &mut self.parser_of[piece.file as usize];
+            let parser = match *place {
+                Some(parser) => parser,
+                None => {
+                    let (options, columns) = (self.fetcher.options(), self.fetcher.columns(piece.file));
+                    if has_header(options) && columns.is_none() {
+                        let reason = format!("its parcel does not name the columns of file {}", piece.file);
+                        return Err(self.shard.error(reason));
+                    }
+                    let parser = parser_for(&mut self.parsers, options, &self.schema, piece.file, columns)?;
+                    *place.insert(parser)
+                }
+            };
+            for length in lengths.by_ref().take(piece.rows as usize) {
+                self.records.push(Entry { begin, file: piece.file, parser });
+                begin += *length as usize;
+            }
+        }
+        self.shard.order(&mut self.order);
+        self.loaded = true;
+        Ok(())
+    }
+
+    fn read_batch(&mut self, nth: u32, batch: &mut Batch) -> Result<(), Error> {
+        let position = Position { pass: self.shard.pass, shard: 0, batch: self.shard.batch(nth) };
+        let rows = self.shard.rows_of(nth);
+        let rows = rows.start as usize..rows.end as usize;
+        clear(batch, &self.schema, rows.len(), position);
+        let mut bytes = 0;
+        for row in rows {
+            let row = self.order[row];
+            let place = row as usize;
+            let Entry { begin, file, parser } = self.records[place];
+            let length = self.parcel.lengths[place] as usize;
+            bytes += length as u64;
+            if bytes > BATCH_BYTES_MAX {
+                return Err(Error::Batch { rows: batch.rows, bytes, most: BATCH_BYTES_MAX });
+            }
+            let record = Record {
+                bytes: &self.parcel.bytes[begin..begin + length],
+                place: Place {
+                    file: file as usize,
+                    line: self.parcel.lines[place],
+                    offset: self.parcel.offsets[place],
+                    pass: position.pass,
+                },
+                fault: self.parcel.fault(row),
+            };
+            self.statistics.bytes_read.fetch_add(length as u64, Ordering::Relaxed);
+            let read = self.statistics.rows_read.fetch_add(1, Ordering::Relaxed) + 1;
+            let parser = &mut self.parsers[parser as usize].1;
+            if let Err(bad) = parser.append(record, &self.schema, batch) {
+                let options = self.fetcher.options();
+                let row = bad_row(options, &self.schema, record.place, bad);
+                if options.bad_rows == BadRows::Fail {
+                    return Err(Error::Row(Box::new(row)));
+                }
+                if self.dead_letter.add(row, record.bytes, read)? {
+                    self.statistics.rows_skipped.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says after a pass which features no record held, where records name their features.
+    fn warn_unseen(&self) {
+        for feature in self.parsers.iter().flat_map(|(_, parser)| match (parser, self.shard.pass) {
+            (Parser::Example(parser), 0) => parser.unseen().collect(),
+            _ => Vec::new(),
+        }) {
+            tracing::warn!(feature, "no record that was read here holds the feature: it counts as missing");
+        }
+    }
+}
+
+/// Returns the place of the parser for a file with these columns, which it makes if there is none.
+fn parser_for(
+    parsers: &mut Vec<(Vec<String>, Parser)>,
+    options: &Options,
+    schema: &Schema,
+    file: u32,
+    columns: Option<&[String]>,
+) -> Result<u32, Error> {
+    let named = columns.unwrap_or_default();
+    if let Some(place) = parsers.iter().position(|(columns, _)| columns == named) {
+        return Ok(place as u32);
+    }
+    let parser = open_parser(options, schema, file as usize, columns)?;
+    parsers.push((named.to_vec(), parser));
+    Ok(parsers.len() as u32 - 1)
+}

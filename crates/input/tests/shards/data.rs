@@ -1,0 +1,121 @@
+//! Files of numbered rows in every format.
+
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use trainyard_input::*;
+
+use crate::writer::{Kind, Writer, compress, example, feature};
+
+/// A folder with an input, and the schema of its columns `n` and `text`.
+#[derive(Debug)]
+pub(crate) struct Data {
+    pub(crate) _folder: tempfile::TempDir,
+    pub(crate) options: Options,
+    pub(crate) schema: Schema,
+    /// Numbers run from 0 to this, in file order.
+    pub(crate) rows: u64,
+}
+
+/// How rows become files.
+#[derive(Debug, Clone)]
+pub(crate) struct Form {
+    pub(crate) format: Format,
+    pub(crate) header: bool,
+    pub(crate) compression: Compression,
+    /// Text of row `i`, modulo their number: of CSV quoted, with whatever it holds.
+    pub(crate) texts: Vec<String>,
+    /// Whether blank lines stand between rows, and whether the last line of a file ends.
+    pub(crate) blanks: bool,
+    pub(crate) ends: bool,
+}
+
+impl Form {
+    pub(crate) fn csv() -> Self {
+        let texts = vec!["a".to_owned(), "b,\"\nc".to_owned(), String::new()];
+        let compression = Compression::None;
+        Self { format: Format::Csv, header: true, compression, texts, blanks: false, ends: true }
+    }
+}
+
+pub(crate) fn form() -> impl Strategy<Value = Form> {
+    let texts = prop::collection::vec("[a-z,\"\n é]{0,12}", 1..5);
+    (0..3_usize, any::<bool>(), 0..3_usize, texts, any::<bool>(), any::<bool>()).prop_map(
+        |(format, header, compression, texts, blanks, ends)| Form {
+            format: [Format::Csv, Format::Tsv, Format::TfRecord][format],
+            header,
+            compression: [Compression::None, Compression::Gzip, Compression::Zlib][compression],
+            texts,
+            blanks,
+            ends,
+        },
+    )
+}
+
+/// Writes `counts[i]` rows to file i.
+pub(crate) fn data(counts: &[usize], form: &Form) -> Data {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut schema = Schema::default();
+    schema.want("n", FieldKind::INT);
+    schema.want("text", FieldKind::BYTES);
+    let (mut files, mut next) = (Vec::<PathBuf>::new(), 0);
+    for (number, rows) in counts.iter().enumerate() {
+        let path = folder.path().join(format!("{number}.data"));
+        let bytes = content(form, next..next + rows);
+        std::fs::write(&path, compress(&bytes, form.compression)).expect("a file is written");
+        files.push(path);
+        next += rows;
+    }
+    let names = vec!["n".to_owned(), "text".to_owned()];
+    let options = Options {
+        files,
+        format: form.format,
+        compression: Some(form.compression),
+        columns: (!form.header).then_some(names),
+        trim: false,
+        missing: Vec::new(),
+        bad_rows: BadRows::Fail,
+        bad_rows_max: 1000,
+        dead_letter: None,
+        batch_size: 1,
+        drop_remainder: false,
+        interleave: Interleave::default(),
+        shuffle_rows: 0,
+        epochs: Some(1),
+        sharding: Sharding::None,
+        shard_index: 0,
+        shard_count: 1,
+        seed: 3,
+        skip_batches: 0,
+    };
+    Data { _folder: folder, options, schema, rows: next as u64 }
+}
+
+fn content(form: &Form, rows: std::ops::Range<usize>) -> Vec<u8> {
+    let text = |row: usize| form.texts[row % form.texts.len()].as_str();
+    if form.format == Format::TfRecord {
+        let mut writer = Writer::default();
+        for row in rows {
+            let (number, text) = ([row as i64], [text(row).as_bytes()]);
+            writer.write(&example(&[
+                ("n", feature(Kind::Ints(&number), true)),
+                ("text", feature(Kind::Texts(&text), true)),
+            ]));
+        }
+        return writer.finish(Compression::None);
+    }
+    let mut lines = Vec::new();
+    if form.header {
+        lines.push(if form.format == Format::Csv { "n,text".to_owned() } else { "n\ttext".to_owned() });
+    }
+    lines.extend(rows.map(|row| match form.format {
+        Format::Csv => format!("{row},\"{}\"", text(row).replace('"', "\"\"")),
+        _ => format!("{row}\t{}", text(row).replace('\n', " ")),
+    }));
+    let end = if form.blanks { "\r\n\n" } else { "\n" };
+    let mut joined = lines.join(end);
+    if form.ends && !joined.is_empty() {
+        joined.push_str(end);
+    }
+    joined.into_bytes()
+}

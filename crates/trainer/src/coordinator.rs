@@ -1,0 +1,166 @@
+//! The chief, as a training task sees it: join, renew, ask for data, leave.
+
+mod service;
+
+use std::future::Future;
+use std::ops::Range;
+use std::time::Duration;
+
+use trainyard_cluster_client::Error;
+use trainyard_cluster_spec::Task;
+use trainyard_input::{DataShard, Direction, Parcel};
+
+pub use service::RemoteCoordinator;
+
+/// What the job is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobState {
+    /// It waits for tasks, or for variables to be created or restored.
+    Waiting,
+    /// It trains.
+    Training,
+    /// It has ended well.
+    Done,
+    /// It cannot go on.
+    Failed,
+}
+
+/// A task that wants to train.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Join {
+    /// The task.
+    pub task: Task,
+    /// Random per process start.
+    pub incarnation: u64,
+    /// Of the cluster spec it was given.
+    pub cluster_fingerprint: u64,
+    /// Of the layout it computed.
+    pub layout_fingerprint: u64,
+    /// Where it runs, for messages.
+    pub address: String,
+    /// Its process.
+    pub process_id: u32,
+    /// When it started, seconds since 1970.
+    pub started_unix_secs: u64,
+}
+
+/// A granted session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Joined {
+    /// The cluster.
+    pub cluster_id: u128,
+    /// The chief's incarnation.
+    pub epoch: u64,
+    /// Higher than every earlier one of the task.
+    pub session: u64,
+    /// Time after which a silent task counts as gone.
+    pub lease: Duration,
+    /// Time between heartbeats.
+    pub heartbeat_interval: Duration,
+    /// What the job is doing.
+    pub state: JobState,
+    /// What it waits for.
+    pub waiting_for: Vec<String>,
+    /// The task's data shard.
+    pub data_shard_index: usize,
+    /// Number of data shards.
+    pub data_shard_count: usize,
+    /// Slots of each synchronous step that the task computes.
+    pub lanes: Vec<u32>,
+}
+
+/// A sign of life.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pulse {
+    /// The task.
+    pub task: Task,
+    /// Its process start.
+    pub incarnation: u64,
+    /// Its chief's incarnation.
+    pub epoch: u64,
+    /// Its session.
+    pub session: u64,
+    /// Steps applied in the session.
+    pub steps: u64,
+    /// Examples in them.
+    pub examples: u64,
+    /// Loss of the latest.
+    pub loss: f64,
+}
+
+/// Answer to a sign of life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beat {
+    /// What the job is doing.
+    pub state: JobState,
+    /// What it waits for.
+    pub waiting_for: Vec<String>,
+    /// Steps applied by all.
+    pub global_step: u64,
+    /// Slots of each synchronous step that the task computes.
+    pub lanes: Vec<u32>,
+}
+
+/// A wish for data, under dynamic sharding.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ask {
+    /// Who asks.
+    pub pulse: Pulse,
+    /// First batches of data shards that were granted and have been applied whole.
+    pub done: Vec<u64>,
+    /// Of synchronous training: the lane, and the first batch that may be wanted.
+    pub lane: Option<(u32, u64)>,
+}
+
+/// Answer to a wish for data.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Grant {
+    /// A data shard.
+    Shard(Box<GrantedShard>),
+    /// There is none now: all are in others' hands. One of them may come back.
+    Wait,
+    /// All batches have been applied, or none is left of the lane.
+    End,
+}
+
+/// A data shard to read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GrantedShard {
+    /// Where its records are, and what number each batch has.
+    pub shard: DataShard,
+    /// Batches to read, by their number in the shard.
+    pub batches: Range<u32>,
+    /// From which end.
+    pub direction: Direction,
+    /// Synchronous step that the first batch asked for belongs to.
+    pub step: u64,
+    /// Its records, where the task is not to read files.
+    pub parcel: Option<Parcel>,
+}
+
+/// Why a task leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LeaveReason {
+    /// All of its data has been applied.
+    InputExhausted,
+    /// The last step has been applied.
+    Finished,
+    /// It was told to stop, and may come back.
+    Shutdown,
+    /// It cannot go on.
+    Failed(String),
+}
+
+/// The chief. Every call is made once; retrying is the caller's.
+pub trait Coordinator: Clone + Send + Sync + 'static {
+    /// Joins the job.
+    fn register(&self, join: Join) -> impl Future<Output = Result<Joined, Error>> + Send;
+    /// Renews the lease.
+    fn heartbeat(&self, pulse: Pulse) -> impl Future<Output = Result<Beat, Error>> + Send;
+    /// Asks for data.
+    fn next_shard(&self, ask: Ask) -> impl Future<Output = Result<Grant, Error>> + Send;
+    /// Leaves the job.
+    fn leave(&self, pulse: Pulse, reason: LeaveReason) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Returns the name for messages.
+    fn name(&self) -> String;
+}

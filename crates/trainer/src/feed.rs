@@ -1,0 +1,297 @@
+//! Where a task's batches come from: its own share of the input, or data shards that the chief hands out.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::info;
+use trainyard_cluster_client::{Error, retry};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_input::{Batch, Batches, Dataset, Position, Prefetch, PrefetchError, ShardReader};
+use trainyard_model::{Model, Part, Shard, input_options};
+use trainyard_parameter_store::{Contribution, Identity};
+
+use crate::session::Session;
+use crate::step::Failure;
+use crate::{Ask, Config, Coordinator, Grant, GrantedShard, Pulse};
+
+/// Time between questions for a data shard while all are in others' hands.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// A batch made ready.
+#[derive(Debug)]
+pub(crate) struct Prepared<F> {
+    pub(crate) position: Position,
+    /// Synchronous step of the data, from its start, and the batch's place in it.
+    pub(crate) place: Option<(u64, Contribution)>,
+    /// Absent where every record of the batch was bad: its step is an empty one.
+    pub(crate) features: Option<F>,
+}
+
+/// Batches, one after the other.
+#[derive(Debug)]
+pub(crate) struct Feed<M: Model> {
+    queue: Prefetch<Prepared<M::Features>, trainyard_model::Error>,
+    granting: Option<Granting>,
+}
+
+/// The side of a feed that asks the chief.
+#[derive(Debug)]
+struct Granting {
+    asking: AbortOnDropHandle<Result<(), Error>>,
+    open: Arc<Open>,
+    /// First synchronous step that is of use.
+    floor: Arc<AtomicU64>,
+}
+
+impl<M: Model> Feed<M> {
+    /// Reads the task's own share of the input, from the session's first batch on.
+    pub(crate) fn fixed(config: &Config, model: &Arc<M>, session: &Session) -> Result<Self, Diagnostic> {
+        let shard = Shard {
+            index: session.joined.data_shard_index,
+            count: session.joined.data_shard_count,
+            skip_batches: session.opened.batches_applied,
+        };
+        let options = input_options(&config.job, Part::Train, shard, Some(dead_letter(config)))?;
+        let (files, skipped) = (options.files.len(), shard.skip_batches);
+        info!(files, shard = shard.index, of = shard.count, skipped_batches = skipped, "reading");
+        let dataset = Dataset::open(options, model.schema().clone()).map_err(Diagnostic::from)?;
+        let model = Arc::clone(model);
+        let prepare = move |batch: &Batch| {
+            Ok(Prepared { position: batch.position, place: None, features: Some(model.features(batch)?) })
+        };
+        let queue = Prefetch::spawn(dataset, config.job.input.train.prefetch_batches, prepare);
+        Ok(Self { queue: queue.map_err(|error| no_thread(&error))?, granting: None })
+    }
+
+    /// Reads what the chief hands out; of one lane, where the updates are synchronous.
+    pub(crate) fn granted<C: Coordinator>(
+        config: &Config,
+        model: &Arc<M>,
+        session: &Session,
+        coordinator: &C,
+        lane: Option<u32>,
+    ) -> Result<Self, Diagnostic> {
+        let options = input_options(&config.job, Part::Train, Shard::WHOLE, Some(dead_letter(config)))?;
+        let (sender, receiver) = mpsc::channel(1);
+        let (open, floor) = (Arc::<Open>::default(), Arc::<AtomicU64>::default());
+        let asking = Asking {
+            coordinator: coordinator.clone(),
+            pulse: session.pulse.clone(),
+            deadline: config.connect_deadline,
+            open: Arc::clone(&open),
+            sender,
+        };
+        let lane = lane.map(|lane| (lane, session.opened.batches_applied));
+        let asking = AbortOnDropHandle::new(tokio::spawn(asking.run(lane)));
+        let place = Arc::<Mutex<Option<(u64, Contribution)>>>::default();
+        let source = Grants {
+            reader: ShardReader::new(options, model.schema().clone()),
+            receiver,
+            current: None,
+            place: Arc::clone(&place),
+            floor: Arc::clone(&floor),
+        };
+        let model = Arc::clone(model);
+        let prepare = move |batch: &Batch| {
+            let features = (batch.rows > 0).then(|| model.features(batch)).transpose()?;
+            Ok(Prepared { position: batch.position, place: *place.lock(), features })
+        };
+        let queue = Prefetch::spawn(source, config.job.input.train.prefetch_batches, prepare);
+        let queue = queue.map_err(|error| no_thread(&error))?;
+        Ok(Self { queue, granting: Some(Granting { asking, open, floor }) })
+    }
+
+    /// Returns the next batch; nothing at the end of the input.
+    pub(crate) async fn next(&mut self) -> Result<Option<Prepared<M::Features>>, Failure> {
+        match self.queue.next().await {
+            Some(Ok((_, prepared))) => Ok(Some(prepared)),
+            Some(Err(error)) => Err(Failure::Local(input_failure(error))),
+            None => match self.granting.as_mut() {
+                // The thread ends when nothing more is granted: the question is why.
+                Some(granting) => match (&mut granting.asking).await {
+                    Ok(asked) => asked.map(|()| None).map_err(Failure::Cluster),
+                    Err(error) => {
+                        let message = format!("the task that asks for data has failed: {error}");
+                        Err(Failure::Local(Diagnostic::error(Code::E9001, message)))
+                    }
+                },
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// Returns whether [`Feed::next`] would answer at once.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.queue.is_ready()
+    }
+
+    /// Returns the batches that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.fill().0
+    }
+
+    /// Takes note that a batch has been applied.
+    pub(crate) fn applied(&self, position: Position) {
+        if let Some(granting) = &self.granting {
+            granting.open.applied(position.batch);
+        }
+    }
+
+    /// Returns the synchronous step of the data that the session begins at, once there is a batch.
+    pub(crate) fn origin(&self) -> u64 {
+        self.granting.as_ref().and_then(|granting| granting.open.origin.get().copied()).unwrap_or(0)
+    }
+
+    /// Says that batches of earlier synchronous steps of the data are of no use.
+    pub(crate) fn skip_to(&self, step: u64) {
+        if let Some(granting) = &self.granting {
+            granting.floor.fetch_max(step, Ordering::Relaxed);
+        }
+    }
+}
+
+fn dead_letter(config: &Config) -> std::path::PathBuf {
+    let name = config.task.to_string().replace(':', "-");
+    config.job.model_dir.join("dead_letter").join(format!("{name}.jsonl"))
+}
+
+fn no_thread(error: &std::io::Error) -> Diagnostic {
+    Diagnostic::error(Code::E9002, format!("the input thread cannot start: {error}"))
+}
+
+fn input_failure(error: PrefetchError<trainyard_model::Error>) -> Diagnostic {
+    error.into()
+}
+
+/// Data shards that were granted and are not applied whole; and those that are, which the chief has not been told of.
+#[derive(Debug, Default)]
+struct Open {
+    shards: Mutex<Shards>,
+    news: Notify,
+    /// Synchronous step of the data that the session begins at.
+    origin: OnceLock<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Shards {
+    /// By first batch: one past the last, and batches that are missing.
+    open: BTreeMap<u64, (u64, u32)>,
+    done: Vec<u64>,
+}
+
+impl Open {
+    fn granted(&self, granted: &GrantedShard) {
+        let shard = &granted.shard;
+        let end = shard.batch(shard.batches);
+        self.shards.lock().open.insert(shard.first_batch, (end, granted.batches.len() as u32));
+    }
+
+    fn applied(&self, batch: u64) {
+        let mut shards = self.shards.lock();
+        let Some((&first, (end, missing))) = shards.open.range_mut(..=batch).next_back() else { return };
+        if batch >= *end {
+            return;
+        }
+        *missing = missing.saturating_sub(1);
+        if *missing == 0 {
+            shards.open.remove(&first);
+            shards.done.push(first);
+            self.news.notify_one();
+        }
+    }
+
+    fn take_done(&self) -> Vec<u64> {
+        std::mem::take(&mut self.shards.lock().done)
+    }
+}
+
+/// Asks for one data shard ahead of the one that is read.
+struct Asking<C> {
+    coordinator: C,
+    pulse: Pulse,
+    deadline: Duration,
+    open: Arc<Open>,
+    sender: mpsc::Sender<Box<GrantedShard>>,
+}
+
+impl<C: Coordinator> Asking<C> {
+    async fn run(self, mut lane: Option<(u32, u64)>) -> Result<(), Error> {
+        let Pulse { task, incarnation, epoch, session, .. } = self.pulse;
+        let identity = Identity { cluster_id: 0, epoch, task, incarnation, session, seq: 0 };
+        let name = self.coordinator.name();
+        loop {
+            let ask = Ask { pulse: self.pulse.clone(), done: self.open.take_done(), lane };
+            let ask = &ask;
+            let coordinator = &self.coordinator;
+            let granted = retry(&identity, &name, self.deadline, move || coordinator.next_shard(ask.clone()));
+            match granted.await? {
+                Grant::Shard(granted) => {
+                    // Only the first answer counts: it is about the batch that the session begins at.
+                    let _ = self.open.origin.set(granted.step);
+                    if let Some((_, from)) = &mut lane {
+                        *from = granted.shard.batch(granted.shard.batches - 1) + 1;
+                    } else {
+                        self.open.granted(&granted);
+                    }
+                    if self.sender.send(granted).await.is_err() {
+                        return Ok(());
+                    }
+                }
+                Grant::Wait => {
+                    tokio::select! {
+                        () = tokio::time::sleep(ASK_AGAIN) => {}
+                        () = self.open.news.notified() => {}
+                        () = self.sender.closed() => return Ok(()),
+                    }
+                }
+                Grant::End => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Batches of the data shards granted, on the input's thread.
+struct Grants {
+    reader: ShardReader,
+    receiver: mpsc::Receiver<Box<GrantedShard>>,
+    /// The data shard that is read.
+    current: Option<Box<GrantedShard>>,
+    /// Of the batch read last.
+    place: Arc<Mutex<Option<(u64, Contribution)>>>,
+    floor: Arc<AtomicU64>,
+}
+
+impl Batches for Grants {
+    fn read(&mut self, batch: &mut Batch) -> Result<bool, trainyard_input::Error> {
+        loop {
+            if let Some(current) = &self.current {
+                let shard = &current.shard;
+                let stale = shard.step(shard.batches - 1) < self.floor.load(Ordering::Relaxed);
+                if !stale && self.reader.read(batch)? {
+                    let nth = batch.position.batch.saturating_sub(shard.first_batch)
+                        / u64::from(shard.lanes.max(1));
+                    // Below the batches of the shard.
+                    let nth = nth as u32;
+                    let contribution = Contribution { slot: shard.lane, of: shard.slots(nth) };
+                    *self.place.lock() = Some((shard.step(nth), contribution));
+                    return Ok(true);
+                }
+            }
+            let Some(mut granted) = self.receiver.blocking_recv() else { return Ok(false) };
+            let (shard, direction) = (granted.shard.clone(), granted.direction);
+            let useless = self.floor.load(Ordering::Relaxed).saturating_sub(shard.first_step);
+            let first = granted.batches.start.max(useless.try_into().unwrap_or(u32::MAX));
+            let batches = first..granted.batches.end.max(first);
+            match granted.parcel.take() {
+                Some(parcel) => self.reader.begin_parcel(shard, parcel, batches, direction)?,
+                None => self.reader.begin(shard, batches, direction)?,
+            }
+            self.current = Some(granted);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The steps of one session, each part of a synchronous step (`tf.compat.v1.train.SyncReplicasOptimizer`).
+//!
+//! A step takes one batch of each lane. The chief says which lanes a task computes; two tasks may compute the same one,
+//! and whoever is faster counts: the batches are the same, so are the gradients. A task that has fallen behind drops
+//! what it has and goes on at the step of the others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use trainyard_cluster_client::{Held, PulledStep, Push};
+use trainyard_model::Model;
+use trainyard_parameter_store::{Contribution, Ticket};
+use trainyard_variable::Gradients;
+
+use crate::compute::{Computing, reads};
+use crate::feed::{Feed, Prepared};
+use crate::outcome::Outcome;
+use crate::pipeline::Computed;
+use crate::session::Session;
+use crate::step::Failure;
+use crate::tally::Tally;
+use crate::{Config, Coordinator, LeaveReason, Threads};
+
+/// Time between looks at what the chief says, while there is nothing to do.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A lane that this task computes.
+struct Lane<M: Model> {
+    number: u32,
+    feed: Feed<M>,
+    /// The batch that is computed next.
+    next: Option<Part<M::Features>>,
+    /// Version behind the latest step that was computed here.
+    reached: u64,
+    ended: bool,
+}
+
+/// A batch, and the step that it is part of.
+struct Part<F> {
+    version: u64,
+    contribution: Contribution,
+    batch: Prepared<F>,
+}
+
+/// Trains until there is a reason to leave.
+pub(crate) async fn train<M: Model, C: Coordinator>(
+    config: &Config,
+    model: &Arc<M>,
+    threads: &Threads,
+    session: &mut Session,
+    coordinator: &C,
+    outcome: &mut Outcome,
+    stop: &CancellationToken,
+) -> Result<LeaveReason, Failure> {
+    let mut computing = Computing::new(config, &**model, threads)?;
+    let tally = Tally::new(config, outcome, &session.heartbeat.counts);
+    let version = session.opened.version;
+    let mut steps = Steps {
+        tally,
+        session,
+        lanes: Vec::new(),
+        version,
+        held: Held::default(),
+        spare: Gradients::new(),
+        computed: None,
+    };
+    (config.standing)("training", true, Vec::new());
+    loop {
+        let end = if stop.is_cancelled() { Some(LeaveReason::Shutdown) } else { steps.session.told()? };
+        if let Some(end) = end {
+            steps.exchange(None).await?;
+            return Ok(end);
+        }
+        steps.settle_lanes(config, model, coordinator)?;
+        let Some(place) = steps.next_lane().await? else {
+            steps.exchange(None).await?;
+            if !steps.lanes.is_empty() && steps.lanes.iter().all(|lane| lane.ended) {
+                return Ok(LeaveReason::InputExhausted);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = stop.cancelled() => {}
+            }
+            continue;
+        };
+        let Some(part) = steps.lanes[place].next.take() else { continue };
+        let step = steps.session.parameters.plan(&reads(&**model, &part.batch)).at(part.version);
+        let held = std::mem::take(&mut steps.held);
+        let Some(pulled) = steps.exchange(Some((step, held))).await? else { continue };
+        let version = pulled.step.version();
+        if pulled.ticket == Ticket::Finished {
+            return Ok(LeaveReason::Finished);
+        }
+        steps.version = steps.version.max(version);
+        if pulled.ticket == Ticket::Wait || version != part.version {
+            // Either the others are not there yet, or they are past this step.
+            steps.session.parameters.take_back(&pulled.step);
+            steps.held = pulled.held;
+            if version <= part.version {
+                steps.lanes[place].next = Some(part);
+            }
+            continue;
+        }
+        let mut gradients = std::mem::take(&mut steps.spare);
+        let sent = computing.step(part.batch, &pulled.held.values, &mut gradients, false, &steps.tally)?;
+        steps.held = pulled.held;
+        steps.lanes[place].reached = version + 1;
+        let contribution = Some(part.contribution);
+        let push = Push { step: pulled.step, batch: sent.batch(), contribution, gradients };
+        steps.computed = Some(Computed { push, sent });
+    }
+}
+
+/// A session's steps.
+struct Steps<'a, M: Model> {
+    tally: Tally<'a>,
+    session: &'a mut Session,
+    lanes: Vec<Lane<M>>,
+    /// The step that all have reached, as far as is known here.
+    version: u64,
+    held: Held,
+    spare: Gradients,
+    /// A step that has not been sent.
+    computed: Option<Computed>,
+}
+
+impl<M: Model> Steps<'_, M> {
+    /// Takes lanes up and lays them down, as the chief says.
+    fn settle_lanes<C: Coordinator>(
+        &mut self,
+        config: &Config,
+        model: &Arc<M>,
+        coordinator: &C,
+    ) -> Result<(), Failure> {
+        let wanted = self.session.heartbeat.lanes();
+        self.lanes.retain(|lane| wanted.contains(&lane.number));
+        for number in wanted {
+            if self.lanes.iter().any(|lane| lane.number == number) {
+                continue;
+            }
+            let feed = Feed::granted(config, model, self.session, coordinator, Some(number))?;
+            let reached = self.session.opened.version;
+            feed.skip_to(self.version - reached.min(self.version));
+            self.lanes.push(Lane { number, feed, next: None, reached, ended: false });
+        }
+        Ok(())
+    }
+
+    /// Finds the lane whose step comes first. Nothing where none has a batch: they have ended, or wait for their input.
+    async fn next_lane(&mut self) -> Result<Option<usize>, Failure> {
+        let mut first: Option<(u64, usize)> = None;
+        for place in 0..self.lanes.len() {
+            self.fill(place).await?;
+            let Some(part) = &self.lanes[place].next else { continue };
+            if first.is_none_or(|(version, _)| part.version < version) {
+                first = Some((part.version, place));
+            }
+        }
+        Ok(first.map(|(_, place)| place))
+    }
+
+    /// Gets the batch that a lane computes next, past those whose step is over.
+    async fn fill(&mut self, place: usize) -> Result<(), Failure> {
+        loop {
+            let lane = &mut self.lanes[place];
+            let useful = self.version.max(lane.reached);
+            if lane.next.as_ref().is_some_and(|part| part.version < useful) {
+                lane.next = None;
+            }
+            if lane.next.is_some() || lane.ended {
+                return Ok(());
+            }
+            // The session's first version is that of the step of the data that it begins at.
+            let (opened, origin) = (self.session.opened.version, lane.feed.origin());
+            lane.feed.skip_to(origin + (useful - opened.min(useful)));
+            if !lane.feed.is_ready() && self.computed.is_some() {
+                // Others wait for it.
+                self.exchange(None).await?;
+                continue;
+            }
+            let began = std::time::Instant::now();
+            let Ok(read) = tokio::time::timeout(LOOK, lane.feed.next()).await else { return Ok(()) };
+            self.tally.telemetry.input_seconds.record(began.elapsed());
+            let Some(batch) = read? else {
+                lane.ended = true;
+                return Ok(());
+            };
+            let Some((step, contribution)) = batch.place else { continue };
+            let version = opened + (step - lane.feed.origin().min(step));
+            lane.next = Some(Part { version, contribution, batch });
+        }
+    }
+
+    /// Sends what has been computed, and asks for values.
+    async fn exchange(
+        &mut self,
+        pull: Option<(trainyard_cluster_client::Step, Held)>,
+    ) -> Result<Option<PulledStep>, Failure> {
+        let (push, sent) = match self.computed.take() {
+            Some(Computed { push, sent }) => (Some(push), Some(sent)),
+            None if pull.is_none() => return Ok(None),
+            None => (None, None),
+        };
+        let began = std::time::Instant::now();
+        let returned = self.session.parameters.call(push, pull).await?;
+        self.tally.exchanged(began.elapsed(), &returned.traffic);
+        if let (Some((pushed, gradients)), Some(sent)) = (returned.pushed, sent) {
+            self.spare = gradients;
+            self.version = self.version.max(pushed.version);
+            self.tally.count(&pushed, sent);
+        }
+        Ok(returned.pulled)
+    }
+}

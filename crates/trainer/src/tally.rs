@@ -1,0 +1,114 @@
+//! What a task has done: counted, measured and told.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tracing::info;
+use trainyard_cluster_client::{PushedStep, Traffic};
+
+use crate::Config;
+use crate::compute::Sent;
+use crate::heartbeat::Counts;
+use crate::outcome::{Outcome, Progress};
+use crate::telemetry::Telemetry;
+
+/// The count of one session, on top of those before it.
+pub(crate) struct Tally<'a> {
+    config: &'a Config,
+    outcome: &'a mut Outcome,
+    counts: Arc<Counts>,
+    pub(crate) telemetry: Telemetry,
+    session_start: Instant,
+    /// Seconds of training before this session.
+    before: f64,
+    /// Time, steps and examples of the latest log line.
+    interval: (Instant, u64, u64),
+}
+
+impl<'a> Tally<'a> {
+    pub(crate) fn new(config: &'a Config, outcome: &'a mut Outcome, counts: &Arc<Counts>) -> Self {
+        let now = Instant::now();
+        Self {
+            config,
+            counts: Arc::clone(counts),
+            telemetry: Telemetry::new(),
+            session_start: now,
+            before: outcome.train_seconds,
+            interval: (now, outcome.steps, outcome.examples),
+            outcome,
+        }
+    }
+
+    pub(crate) fn last_loss(&self) -> Option<f64> {
+        self.outcome.loss
+    }
+
+    /// Takes note of a round trip.
+    pub(crate) fn exchanged(&self, time: Duration, traffic: &Traffic) {
+        self.telemetry.exchange_seconds.record(time);
+        self.telemetry.pulled_bytes.increment(traffic.pulled_bytes);
+        self.telemetry.pushed_bytes.increment(traffic.pushed_bytes);
+    }
+
+    /// Takes note of a pushed step.
+    pub(crate) fn count(&mut self, pushed: &PushedStep, sent: Sent) {
+        let (outcome, telemetry) = (&mut *self.outcome, &self.telemetry);
+        if pushed.stale {
+            telemetry.stale.increment(1);
+            return;
+        }
+        if pushed.duplicate {
+            telemetry.duplicates.increment(1);
+            return;
+        }
+        let examples = sent.examples;
+        outcome.steps += 1;
+        outcome.examples += examples;
+        outcome.loss = sent.loss.or(outcome.loss);
+        let loss = outcome.loss.unwrap_or_default();
+        outcome.first_step_seconds.get_or_insert_with(|| self.config.started.elapsed().as_secs_f64());
+        outcome.train_seconds = self.before + self.session_start.elapsed().as_secs_f64();
+        let counts = &self.counts;
+        counts.steps.fetch_add(1, Ordering::Relaxed);
+        counts.examples.fetch_add(examples, Ordering::Relaxed);
+        counts.loss.store(loss.to_bits(), Ordering::Relaxed);
+        telemetry.steps.increment(1);
+        telemetry.examples.increment(examples);
+        telemetry.staleness_steps.record(pushed.staleness as f64);
+        telemetry.global_step.set(pushed.global_step as f64);
+        telemetry.loss.set(loss);
+        (self.config.progress)(&Progress {
+            global_step: pushed.global_step,
+            steps: outcome.steps,
+            examples: outcome.examples,
+            loss,
+        });
+        log(self.config, telemetry, outcome, pushed.global_step, &mut self.interval);
+    }
+}
+
+/// Writes a line every `log_step_count_steps` steps of this task.
+fn log(
+    config: &Config,
+    telemetry: &Telemetry,
+    outcome: &Outcome,
+    global_step: u64,
+    interval: &mut (Instant, u64, u64),
+) {
+    let every = config.job.run.log_step_count_steps;
+    if every == 0 || !outcome.steps.is_multiple_of(every) {
+        return;
+    }
+    let (since, steps, examples) = *interval;
+    let seconds = since.elapsed().as_secs_f64().max(1e-9);
+    let steps_per_second = (outcome.steps - steps) as f64 / seconds;
+    let examples_per_second = (outcome.examples - examples) as f64 / seconds;
+    telemetry.steps_per_second.set(steps_per_second);
+    telemetry.examples_per_second.set(examples_per_second);
+    let loss = outcome.loss.map_or_else(String::new, |loss| format!("{loss:.5}"));
+    let steps_per_second = format!("{steps_per_second:.1}");
+    let examples_per_second = format!("{examples_per_second:.0}");
+    info!(step = global_step, %loss, %steps_per_second, %examples_per_second, "training");
+    *interval = (Instant::now(), outcome.steps, outcome.examples);
+}
