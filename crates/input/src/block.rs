@@ -12,7 +12,7 @@ const FIRST_BYTES: usize = 1 << 16;
 const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes of compressed content that stay in memory for [`Block::seek`]: what lies further back is decompressed again
 /// from the start.
-const KEPT_BYTES: usize = 16 << 20;
+const KEPT_BYTES: usize = 32 << 20;
 
 /// The part of a file's content that is in memory.
 #[derive(Debug)]
@@ -102,10 +102,10 @@ impl Block {
         if wanted == 0 {
             return Ok(false);
         }
-        // With bytes to keep, those behind them are moved only after as many have gone by.
+        // With bytes to keep, they are moved only when there is no room: after about as many have gone by.
         let dropped = match self.kept {
             0 => self.begin,
-            kept if self.begin > 2 * kept => self.begin - kept,
+            kept if self.end == self.buffer.len() && self.begin >= kept + BLOCK_BYTES => self.begin - kept,
             _ => 0,
         };
         if dropped > 0 {
@@ -185,11 +185,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_passed_over_of_compressed_content_stays_for_a_while() {
+        let bytes = 3 * KEPT_BYTES;
+        let (file, _) = file(bytes, Compression::Gzip);
+        let mut block = Block::open(file.path(), Compression::Gzip).expect("the file opens");
+        for step in 0..64 {
+            let offset = (step * bytes / 64) as u64;
+            block.seek(offset, u64::MAX).expect("the file is read");
+            let before = offset.saturating_sub(KEPT_BYTES as u64);
+            assert!(block.place(before), "{before} is not there any more at {offset}");
+        }
+        assert!(block.buffer.len() <= 2 * KEPT_BYTES, "{} bytes are held", block.buffer.len());
+    }
+
+    #[test]
     fn places_are_found_further_back_than_bytes_are_kept() {
-        let bytes = 4 * KEPT_BYTES;
-        let near = (0..60).map(|place| (place % 7 * KEPT_BYTES / 8 + place * KEPT_BYTES / 20, 1000));
-        let far =
-            [(bytes - 10, 10), (bytes - KEPT_BYTES, 8), (5, 5), (bytes - 1, 1), (bytes - 3 * KEPT_BYTES, 9)];
+        let bytes = 3 * KEPT_BYTES;
+        let near = (0..60).map(|place| (place % 7 * KEPT_BYTES / 8 + place * KEPT_BYTES / 30, 1000));
+        let far = [(bytes - 10, 10), (bytes - KEPT_BYTES, 8), (5, 5), (bytes - 1, 1)];
         compare(Compression::Gzip, bytes, near.chain(far));
     }
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use trainyard_diagnostic::{Diagnostic, Place, render_all};
 use trainyard_run_config::{
-    Compression, Deep, ExportFormat, FeatureKind, Format, Job, Sharding, resolve_files,
+    Compression, Deep, ExportFormat, FeatureKind, Format, Job, Replication, Sharding, StrategyKind,
+    UpdateConfig, resolve_files,
 };
 
 const CENSUS: &str = r#"
@@ -103,7 +104,7 @@ fn the_example_of_the_design_loads() {
     let job = parse(CENSUS, &[]).unwrap();
     assert_eq!((job.run.save_checkpoints_secs, job.run.save_checkpoints_steps), (Some(30), None));
     assert_eq!((job.train.max_steps, job.input.train.epochs), (Some(5000), Some(10)));
-    assert_eq!(job.input.train.sharding, Sharding::Row);
+    assert_eq!(job.input.train.sharding, Sharding::Dynamic);
     assert_eq!(
         (job.features[0].name.as_str(), job.features[0].wide, job.features[0].deep.clone()),
         ("age_bucketized", true, None)
@@ -205,9 +206,9 @@ fn one_mistake_gives_one_message() {
 
 #[test]
 fn a_mistake_hides_no_other_of_its_section() {
-    let strategy = "[strategy]\nkind = \"mirrored\"\nupdate = \"sync\"\nplacement = \"x\"\n\
+    let strategy = "[strategy]\nkind = \"mirored\"\nupdate = \"bsp\"\nplacement = \"x\"\n\
                     partitioner = { kind = \"fixed\", num_shard = 2 }\nfoo = 1\n[train]";
-    let expected = ["E1101 kind = \"mirrored\"", "E1101 update = \"sync\"", "E1101 placement = \"x\""];
+    let expected = ["E1101 kind = \"mirored\"", "E1101 update = \"bsp\"", "E1101 placement = \"x\""];
     let partitioner = "partitioner = { kind = \"fixed\", num_shard = 2 }";
     let rest = [format!("E1005 {partitioner}"), format!("E1001 {partitioner}"), "E1001 foo = 1".to_owned()];
     assert_eq!(told("[train]", strategy), [expected.map(str::to_owned).as_slice(), &rest].concat());
@@ -458,4 +459,43 @@ proptest! {
             prop_assert!(problems.iter().all(|problem| problem.code.name != "E9001"), "{text}\n{}", render_all(&problems));
         }
     }
+}
+
+/// A job with this strategy, and what is wrong with it.
+fn strategy(lines: &str) -> Vec<String> {
+    told("[train]", &format!("[strategy]\n{lines}\n[train]"))
+}
+
+#[test]
+fn ways_to_train_are_read_and_what_does_not_go_together_is_told() {
+    let read = |lines: &str| {
+        let text = CENSUS.replace("[train]", &format!("[strategy]\n{lines}\n[train]"));
+        parse(&text, &[]).unwrap().strategy
+    };
+    assert_eq!(read("").update, UpdateConfig::Async);
+    let sync = read("update = \"sync\"\nreplicas_to_aggregate = 3");
+    assert_eq!(sync.update, UpdateConfig::Sync { replicas_to_aggregate: Some(3) });
+    let ssp = read("update = \"ssp\"\nstaleness_steps_max = 0");
+    assert_eq!(ssp.update, UpdateConfig::Ssp { staleness_steps_max: 0 });
+    let in_graph = read("replication = \"in_graph\"");
+    assert_eq!((in_graph.replication, in_graph.chief_trains), (Replication::InGraph, false));
+    let mirrored = read("kind = \"mirrored\"\nreplicas = 2");
+    assert_eq!((mirrored.kind, mirrored.replicas), (StrategyKind::Mirrored, Some(2)));
+    for (lines, expected) in [
+        ("update = \"ssp\"\nstaleness_steps_max = -1", "E1002 staleness_steps_max = -1"),
+        ("update = \"ssp\"", "E1005 [strategy]"),
+        ("staleness_steps_max = 1", "E1006 staleness_steps_max = 1"),
+        ("replicas_to_aggregate = 2", "E1006 replicas_to_aggregate = 2"),
+        ("update = \"sync\"\nreplicas_to_aggregate = 0", "E1002 replicas_to_aggregate = 0"),
+        ("update = \"sync\"\npipeline_depth = 1", "E1006 pipeline_depth = 1"),
+        ("kind = \"multi_worker_mirrored\"\nupdate = \"async\"", "E1006 update = \"async\""),
+        ("kind = \"mirrored\"\nreplication = \"in_graph\"", "E1006 replication = \"in_graph\""),
+        ("replicas = 2", "E1006 replicas = 2"),
+        ("update = \"bsp\"", "E1101 update = \"bsp\""),
+        ("kind = \"allreduce\"", "E1101 kind = \"allreduce\""),
+    ] {
+        assert_eq!(strategy(lines), [expected], "{lines}");
+    }
+    let fixed = parse(CENSUS, &["strategy.update=\"sync\"", "input.train.sharding=\"row\""]).unwrap_err();
+    assert!(fixed[0].message.contains("sharding must be \"dynamic\""), "{fixed:?}");
 }

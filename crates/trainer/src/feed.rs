@@ -1,8 +1,8 @@
 //! Where a task's batches come from: its own share of the input, or data shards that the chief hands out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -144,7 +144,7 @@ impl<M: Model> Feed<M> {
 
     /// Returns the synchronous step of the data that the session begins at, once there is a batch.
     pub(crate) fn origin(&self) -> u64 {
-        self.granting.as_ref().and_then(|granting| granting.open.origin.get().copied()).unwrap_or(0)
+        self.granting.as_ref().and_then(|granting| *granting.open.origin.lock()).unwrap_or(0)
     }
 
     /// Says that batches of earlier synchronous steps of the data are of no use.
@@ -174,7 +174,7 @@ struct Open {
     shards: Mutex<Shards>,
     news: Notify,
     /// Synchronous step of the data that the session begins at.
-    origin: OnceLock<u64>,
+    origin: Mutex<Option<u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -232,7 +232,7 @@ impl<C: Coordinator> Asking<C> {
             match granted.await? {
                 Grant::Shard(granted) => {
                     // Only the first answer counts: it is about the batch that the session begins at.
-                    let _ = self.open.origin.set(granted.step);
+                    self.open.origin.lock().get_or_insert(granted.step);
                     if let Some((_, from)) = &mut lane {
                         *from = granted.shard.batch(granted.shard.batches - 1) + 1;
                     } else {

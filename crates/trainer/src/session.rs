@@ -11,7 +11,7 @@ use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::{Identity, Opened};
 use trainyard_protocol::payload::Encoding;
 use trainyard_protocol::{Reason, Refusal};
-use trainyard_run_config::PayloadType;
+use trainyard_run_config::{PayloadType, Sharding};
 use trainyard_variable::Layout;
 
 use crate::Config;
@@ -80,7 +80,7 @@ impl Session {
             Arc::clone(layout),
             identity,
             fingerprint,
-            joined.data_shard_index as u64,
+            data_shard(config, &joined),
             config.connect_deadline,
         );
         let (parameters, opened) = tokio::select! {
@@ -121,6 +121,15 @@ impl Session {
         if !matches!(left, Ok(Ok(()))) {
             warn!("the chief was not there to take leave of");
         }
+    }
+}
+
+/// The number by which the servers know how far the task's data has been applied. What the chief hands out has one number
+/// for all tasks.
+fn data_shard(config: &Config, joined: &Joined) -> u64 {
+    match config.job.input.train.sharding {
+        Sharding::Dynamic => 0,
+        Sharding::None | Sharding::File | Sharding::Row => joined.data_shard_index as u64,
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Form {
     pub(crate) compression: Compression,
     /// Text of row `i`, modulo their number: of CSV quoted, with whatever it holds.
     pub(crate) texts: Vec<String>,
+    /// Whether a byte order mark stands in front of text.
+    pub(crate) mark: bool,
     /// Whether blank lines stand between rows, and whether the last line of a file ends.
     pub(crate) blanks: bool,
     pub(crate) ends: bool,
@@ -34,18 +36,19 @@ impl Form {
     pub(crate) fn csv() -> Self {
         let texts = vec!["a".to_owned(), "b,\"\nc".to_owned(), String::new()];
         let compression = Compression::None;
-        Self { format: Format::Csv, header: true, compression, texts, blanks: false, ends: true }
+        Self { format: Format::Csv, header: true, compression, texts, mark: false, blanks: false, ends: true }
     }
 }
 
 pub(crate) fn form() -> impl Strategy<Value = Form> {
     let texts = prop::collection::vec("[a-z,\"\n é]{0,12}", 1..5);
-    (0..3_usize, any::<bool>(), 0..3_usize, texts, any::<bool>(), any::<bool>()).prop_map(
-        |(format, header, compression, texts, blanks, ends)| Form {
+    (0..3_usize, any::<bool>(), 0..3_usize, texts, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(format, header, compression, texts, mark, blanks, ends)| Form {
             format: [Format::Csv, Format::Tsv, Format::TfRecord][format],
             header,
             compression: [Compression::None, Compression::Gzip, Compression::Zlib][compression],
             texts,
+            mark,
             blanks,
             ends,
         },
@@ -100,6 +103,7 @@ fn content(form: &Form, rows: std::ops::Range<usize>) -> Vec<u8> {
             writer.write(&example(&[
                 ("n", feature(Kind::Ints(&number), true)),
                 ("text", feature(Kind::Texts(&text), true)),
+                ("unwanted", feature(Kind::Floats(&[0.5]), true)),
             ]));
         }
         return writer.finish(Compression::None);
@@ -113,8 +117,9 @@ fn content(form: &Form, rows: std::ops::Range<usize>) -> Vec<u8> {
         _ => format!("{row}\t{}", text(row).replace('\n', " ")),
     }));
     let end = if form.blanks { "\r\n\n" } else { "\n" };
-    let mut joined = lines.join(end);
-    if form.ends && !joined.is_empty() {
+    let mut joined = if form.mark { "\u{feff}".to_owned() } else { String::new() };
+    joined.push_str(&lines.join(end));
+    if form.ends && !lines.is_empty() {
         joined.push_str(end);
     }
     joined.into_bytes()

@@ -6,7 +6,6 @@ mod order;
 mod parcel;
 mod properties;
 #[path = "../tfrecord/writer.rs"]
-#[allow(dead_code)]
 mod writer;
 
 use std::num::NonZeroU32;

@@ -22,6 +22,33 @@ fn passes_and_seeds_have_orders_of_their_own() {
 }
 
 #[test]
+fn rows_of_each_data_shard_have_an_order_of_their_own() {
+    // Two lanes of one run each: where the runs are says nothing of the rows.
+    let deal = deal(100, 2, 1);
+    let (first, second) = (order(200, &deal, 0), order(200, &deal, 1));
+    let lane = |read: &[i64], lane: usize| -> Vec<i64> {
+        read[lane * 100..][..100].iter().map(|row| row % 100).collect()
+    };
+    let orders = [lane(&first, 0), lane(&first, 1), lane(&second, 0), lane(&second, 1)];
+    for (place, order) in orders.iter().enumerate() {
+        assert!(orders[..place].iter().all(|other| other != order), "order {place} comes twice");
+    }
+}
+
+#[test]
+fn a_later_pass_waits_for_the_whole_index() {
+    let data = data(&[500], &Form::csv());
+    let deal = Deal { shuffle: false, ..deal(8, 1, 2) };
+    let mut indexer = Indexer::open(data.options.clone(), deal.batch_size).expect("the file is there");
+    let index = indexer.advance(10).expect("the file is read");
+    assert!(!index.is_complete() && matches!(deal.shard(index, 0, 1, 0), Answer::Shard(_)));
+    assert_eq!(deal.shard(index, 1, 0, 0), Answer::NotIndexed { runs: u64::MAX });
+    let index = indexer.advance(u64::MAX).expect("the file is read");
+    let Answer::Shard(shard) = deal.shard(index, 1, 0, 0) else { panic!() };
+    assert_eq!((shard.first_batch, shard.first_step), (63, 63));
+}
+
+#[test]
 fn windows_come_in_order_and_rows_are_mixed_within() {
     // Windows of 128 rows: 8 hands of 2 batches.
     let deal = deal(8, 1, 2);

@@ -15,7 +15,7 @@ struct Settings {
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    let counts = prop::collection::vec(prop_oneof![1 => Just(0_usize), 4 => 0..40_usize], 1..5)
+    let counts = prop::collection::vec(prop_oneof![1 => Just(0_usize), 4 => 0..40_usize], 1..9)
         .prop_filter("some row", |counts| counts.iter().sum::<usize>() > 0);
     (counts, 1..9_u32, 1..4_u32, 1..4_u32, any::<bool>(), 0..200_u64, any::<u64>()).prop_map(
         |(counts, batch_size, lanes, batches_per_shard, shuffle, window_rows, seed)| Settings {
@@ -109,6 +109,8 @@ proptest! {
         let (mut reader, mut other) = (reader(&data), ShardReader::new(data.options.clone(), data.schema.clone()));
         let (mut fetcher, mut parcel) = (RecordFetcher::new(data.options.clone()), Parcel::default());
         for shard in all {
+            let places: Vec<_> = shard.pieces.iter().map(|piece| (piece.file, piece.offset)).collect();
+            prop_assert!(places.is_sorted());
             let same = |read: &[Read]| read.iter().all(|(number, batch)| wanted[number] == *batch);
             let numbers = |read: &[Read]| read.iter().map(|(number, _)| *number).collect::<Vec<_>>();
             let (from, to) = (part.0.min(shard.batches), part.1.min(shard.batches));
