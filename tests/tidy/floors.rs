@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 24] = [
+const FLOORS: [(&str, u8); 25] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
@@ -20,6 +20,7 @@ const FLOORS: [(&str, u8); 24] = [
     ("parameter-store", 2),
     ("model", 3),
     ("cluster-client", 3),
+    ("collective", 3),
     ("daemon", 3),
     ("trainer", 4),
     ("autodiff-burn", 4),

@@ -16,9 +16,9 @@ use tonic::Status;
 use tonic::codegen::http::{HeaderMap, HeaderValue};
 
 /// Tag of field 15 of length-delimited type.
-const PAYLOAD_TAG: u64 = 15 << 3 | 2;
+pub(crate) const PAYLOAD_TAG: u64 = 15 << 3 | 2;
 /// Compression flag and length.
-const PREFIX_BYTES: usize = 5;
+pub(crate) const PREFIX_BYTES: usize = 5;
 
 /// A tensor that is written while it leaves, piece by piece, so that no more of it is in memory than the connection
 /// takes.
@@ -172,13 +172,14 @@ pub async fn read<M: Message + Default>(
 }
 
 /// What has arrived, front first.
-struct Pieces {
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
     pieces: VecDeque<Bytes>,
     length: usize,
 }
 
 /// Takes the payload out of a message.
-fn split(mut from: Pieces) -> Result<(Vec<u8>, Vec<Bytes>), Status> {
+pub(crate) fn split(mut from: Pieces) -> Result<(Vec<u8>, Vec<Bytes>), Status> {
     let mut prefix = Vec::with_capacity(PREFIX_BYTES);
     from.copy(PREFIX_BYTES, &mut prefix)?;
     let announced = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
@@ -215,6 +216,35 @@ fn split(mut from: Pieces) -> Result<(Vec<u8>, Vec<Bytes>), Status> {
 }
 
 impl Pieces {
+    pub(crate) fn push(&mut self, piece: Bytes) {
+        self.length += piece.len();
+        self.pieces.push_back(piece);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Takes the first message, prefix and all, if all of it has arrived.
+    pub(crate) fn message(&mut self, bytes_max: usize) -> Result<Option<Self>, Status> {
+        if self.length < PREFIX_BYTES {
+            return Ok(None);
+        }
+        let mut prefix = [0; PREFIX_BYTES];
+        let bytes = self.pieces.iter().flat_map(|piece| piece.iter());
+        prefix.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        let announced = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
+        if announced > bytes_max {
+            let message = format!("message of {announced} bytes, at most {bytes_max} are taken");
+            return Err(Status::resource_exhausted(message));
+        }
+        let length = PREFIX_BYTES + announced;
+        if self.length < length {
+            return Ok(None);
+        }
+        Ok(Some(Self { pieces: self.take(length)?.into(), length }))
+    }
+
     fn front(&mut self, wanted: usize) -> Result<Bytes, Status> {
         while self.pieces.front().is_some_and(Bytes::is_empty) {
             self.pieces.pop_front();

@@ -6,6 +6,7 @@
 pub mod convert;
 pub mod framing;
 pub mod limits;
+pub mod message_stream;
 pub mod payload;
 mod pool;
 mod status;

@@ -37,3 +37,28 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time of a call that reads or writes a checkpoint.
 pub const CHECKPOINT_CALL_TIMEOUT: Duration = Duration::from_secs(600);
+/// Largest message between members of a group, in bytes: a part of a buffer.
+pub const DEPOSIT_BYTES_MAX: usize = 1 << 20;
+/// Values of a part of a large buffer that one member sends at once: 256 KiB of them. Smaller parts overlap adding and
+/// sending better, larger ones cost fewer messages.
+pub const RING_PART_VALUES: usize = 64 << 10;
+/// Parts of one buffer that are under way at a time.
+pub const RING_PARTS_AT_ONCE: usize = 4;
+/// Largest buffer, in bytes, that is summed along a tree, whole, in fewer rounds than a ring has.
+pub const TREE_BYTES_MAX: usize = 16 << 10;
+/// Most bytes that one member gives to a gathering.
+pub const GATHER_BYTES_MAX: usize = 256 << 20;
+/// Most bytes of one peer that wait in a member's mailbox for operations it has not begun. Then the peer waits.
+pub const MAILBOX_BYTES_MAX: usize = 64 << 20;
+/// Most messages of one peer that wait for one operation.
+pub const MAILBOX_MESSAGES_MAX: usize = 1024;
+/// Messages that wait to be sent to one peer. Then the sender waits.
+pub const OUTBOX_MESSAGES_MAX: usize = 8;
+/// Most members of a group.
+pub const GROUP_SIZE_MAX: usize = 1024;
+/// Most peers of newer generations that wait for this member to form theirs.
+pub const GREETINGS_WAITING_MAX: usize = 4096;
+/// Bytes of a bucket of gradients, if nothing else is said.
+pub const BUCKET_BYTES: usize = 4 << 20;
+/// Buckets of a step that are under way at a time.
+pub const BUCKETS_AT_ONCE: usize = 4;

@@ -54,6 +54,8 @@ reasons! {
     NoTicket "no_ticket" FailedPrecondition;
     /// The job has ended.
     JobEnded "job_ended" FailedPrecondition;
+    /// The group of workers has been formed anew since, or is another one.
+    OtherGroup "other_group" FailedPrecondition;
     /// A file could not be read or written.
     Storage "storage" Internal;
     /// A growth in memory was refused.

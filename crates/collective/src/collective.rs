@@ -1,0 +1,324 @@
+//! One member of a group, and its operations.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use trainyard_protocol::Pool;
+use trainyard_protocol::limits::{BUCKETS_AT_ONCE, GATHER_BYTES_MAX};
+
+use crate::deposit::{Awaited, Deposit, Key, Misfit, Outgoing};
+use crate::error::{Cause, Error, THIS_MEMBER, Wait};
+use crate::gather::Gather;
+use crate::group::{Deadlines, Group};
+use crate::mailbox::{Mailbox, Visit};
+use crate::plan::Plan;
+use crate::reduction::Reduction;
+use crate::transport::Transport;
+
+/// One member of one generation of a group.
+///
+/// All members call the same operations with the same numbers and begin them in the same order; several may be under
+/// way at once. Numbers (step and bucket) are used once in a generation for a sum, and once for a gathering. The first
+/// error ends the generation for all members: what is pending and what comes later fails at once. So does an operation
+/// that is dropped before its end.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), trainyard_collective::Error> {
+/// use trainyard_collective::{Deadlines, local};
+///
+/// let members = local(1, 2, Deadlines::default());
+/// let (mut left, mut right) = (vec![1.0, 2.0], vec![10.0, 20.0]);
+/// tokio::try_join!(members[0].all_reduce(7, 0, &mut left), members[1].all_reduce(7, 0, &mut right))?;
+/// assert_eq!((left, right), (vec![11.0, 22.0], vec![11.0, 22.0]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Collective {
+    group: Group,
+    mailbox: Arc<Mailbox>,
+    transport: Box<dyn Transport>,
+    deadlines: Deadlines,
+    pool: Pool,
+}
+
+/// What an operation does with deposits.
+trait Machine {
+    fn begin(&mut self) -> Option<Outgoing>;
+    fn take(&mut self, from: usize, deposit: Deposit, out: &mut VecDeque<Outgoing>) -> Result<(), Misfit>;
+    fn is_complete(&self) -> bool;
+    fn awaited(&self) -> Option<Awaited>;
+}
+
+/// A sum and its values.
+struct Summing<'a> {
+    reduction: Reduction,
+    values: &'a mut [f32],
+    pool: &'a Pool,
+}
+
+impl Machine for Summing<'_> {
+    fn begin(&mut self) -> Option<Outgoing> {
+        self.reduction.begin(self.values, self.pool)
+    }
+
+    fn take(&mut self, from: usize, deposit: Deposit, out: &mut VecDeque<Outgoing>) -> Result<(), Misfit> {
+        self.reduction.take(from, deposit, self.values, self.pool, out)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.reduction.is_complete()
+    }
+
+    fn awaited(&self) -> Option<Awaited> {
+        self.reduction.awaited()
+    }
+}
+
+impl Machine for Gather {
+    fn begin(&mut self) -> Option<Outgoing> {
+        self.begin()
+    }
+
+    fn take(&mut self, from: usize, deposit: Deposit, _out: &mut VecDeque<Outgoing>) -> Result<(), Misfit> {
+        self.take(from, deposit)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.is_complete()
+    }
+
+    fn awaited(&self) -> Option<Awaited> {
+        self.awaited()
+    }
+}
+
+impl Collective {
+    pub(crate) fn new(
+        group: Group,
+        mailbox: Arc<Mailbox>,
+        transport: Box<dyn Transport>,
+        deadlines: Deadlines,
+    ) -> Self {
+        Self { group, mailbox, transport, deadlines, pool: Pool::default() }
+    }
+
+    /// Returns this member's place.
+    pub fn group(&self) -> Group {
+        self.group
+    }
+
+    /// Replaces `values` by their sum over all members, value by value. All members hold the same bits then, and the
+    /// same inputs give the same bits again in a group of the same size. Large buffers are summed along a ring, those
+    /// up to 16 KiB along a tree.
+    ///
+    /// # Errors
+    /// The generation has ended, by this call or before; `values` are then neither the old ones nor the sum.
+    pub async fn all_reduce(&self, step: u64, bucket: u32, values: &mut [f32]) -> Result<(), Error> {
+        if self.group.size == 1 {
+            return self.alone();
+        }
+        let Group { rank, size, .. } = self.group;
+        let reduction = Reduction::new(rank, size, values.len());
+        let mut summing = Summing { reduction, values, pool: &self.pool };
+        self.operate(Key { step, bucket, gathers: false }, &mut summing).await
+    }
+
+    /// Replaces gradients, one buffer a variable, by their sums over all members; a few buckets of the plan at a time.
+    /// Bucket numbers of the step from 0 to [`Plan::buckets`] are used.
+    ///
+    /// # Errors
+    /// As [`Collective::all_reduce`]; or the gradients are not those of the plan.
+    pub async fn all_reduce_planned(
+        &self,
+        step: u64,
+        plan: &Plan,
+        gradients: &mut [Vec<f32>],
+    ) -> Result<(), Error> {
+        plan.check(gradients).map_err(|problem| self.error(Cause::Misuse(problem)))?;
+        let buckets = plan.slices(gradients);
+        stream::iter(buckets)
+            .map(|(bucket, mut pieces)| async move {
+                // One piece alone is summed where it lies.
+                if let [piece] = &mut pieces[..] {
+                    return self.all_reduce(step, bucket, piece).await;
+                }
+                let mut values = pieces.concat();
+                self.all_reduce(step, bucket, &mut values).await?;
+                let mut rest = &values[..];
+                for piece in pieces {
+                    let (here, later) = rest.split_at(piece.len());
+                    piece.copy_from_slice(here);
+                    rest = later;
+                }
+                Ok(())
+            })
+            .buffer_unordered(BUCKETS_AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    /// Returns the bytes of every member, by rank. Lengths may differ; at most 256 MiB each.
+    ///
+    /// # Errors
+    /// The generation has ended, by this call or before; or there are too many bytes.
+    pub async fn all_gather(&self, step: u64, bucket: u32, bytes: Bytes) -> Result<Vec<Bytes>, Error> {
+        if bytes.len() > GATHER_BYTES_MAX {
+            let message =
+                format!("a member must give at most {GATHER_BYTES_MAX} bytes at once, given {}", bytes.len());
+            return Err(self.error(Cause::Misuse(message)));
+        }
+        if self.group.size == 1 {
+            return self.alone().map(|()| vec![bytes]);
+        }
+        let mut gather = Gather::new(self.group.rank, self.group.size, bytes);
+        self.operate(Key { step, bucket, gathers: true }, &mut gather).await?;
+        Ok(gather.into_gifts())
+    }
+
+    /// Ends the generation for all members, for example because the chief told of a new membership.
+    pub fn abort(&self, reason: impl Into<String>) {
+        self.end(Cause::Aborted { by: THIS_MEMBER.to_owned(), reason: reason.into() });
+    }
+
+    /// Returns why the generation has ended, if it has.
+    pub fn failure(&self) -> Option<Error> {
+        self.mailbox.cause().map(|cause| self.error(cause))
+    }
+
+    /// Waits until the generation ends, by whatever failure or abort.
+    pub async fn ended(&self) -> Error {
+        self.error(self.mailbox.ended().await)
+    }
+
+    /// Leaves the group in good order: waits until others have what this member sent, for at most
+    /// [`Deadlines::farewell`]. A member that is dropped leaves too, but its process must live until all has been sent.
+    pub async fn leave(self) {
+        let _ = tokio::time::timeout(self.deadlines.farewell, self.transport.leave()).await;
+    }
+
+    /// A group of one has nothing to do, but may have ended.
+    fn alone(&self) -> Result<(), Error> {
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    fn error(&self, cause: Cause) -> Error {
+        Error::new(self.group.generation, cause)
+    }
+
+    fn end(&self, cause: Cause) {
+        if self.mailbox.end(cause.clone()) {
+            tracing::warn!(generation = self.group.generation, rank = self.group.rank, %cause, "the group has ended");
+            self.transport.tell(&cause);
+        }
+    }
+
+    /// Does an operation. Whatever goes wrong in it ends the generation.
+    async fn operate(&self, key: Key, machine: &mut (impl Machine + Send)) -> Result<(), Error> {
+        let begun = Instant::now();
+        let visit = self.mailbox.enter(key).map_err(|cause| self.error(cause))?;
+        // Given up: the others are told, too.
+        let guard = Guard { collective: self, key, armed: true };
+        let outcome = self.drive(visit, key, machine).await;
+        guard.disarm();
+        outcome.map_err(|(cause, what)| {
+            self.end(cause);
+            // The first cause counts, whichever this one was.
+            let cause = self.mailbox.cause().unwrap_or(Cause::Misuse("no cause".to_owned()));
+            let wait = Wait { subject: format!("{what} of {key}"), waited: begun.elapsed() };
+            Error { wait: Some(wait), ..self.error(cause) }
+        })
+    }
+
+    async fn drive(
+        &self,
+        mut visit: Visit<'_>,
+        key: Key,
+        machine: &mut (impl Machine + Send),
+    ) -> Result<(), (Cause, String)> {
+        let mut out = VecDeque::new();
+        loop {
+            let arrived = match visit.try_take() {
+                Ok(arrived) => arrived,
+                Err(cause) => break Err((cause, awaited_now(machine))),
+            };
+            let arrived = match arrived {
+                Some(arrived) => arrived,
+                None => {
+                    if let Some(next) = out.pop_front().or_else(|| machine.begin()) {
+                        if let Err(cause) = self.send(key, next).await {
+                            break Err((cause, awaited_now(machine)));
+                        }
+                        continue;
+                    }
+                    if machine.is_complete() {
+                        break Ok(());
+                    }
+                    match self.next(&mut visit, machine).await {
+                        Ok(arrived) => arrived,
+                        Err(cause) => break Err((cause, awaited_now(machine))),
+                    }
+                }
+            };
+            let (from, deposit) = arrived;
+            if let Err(Misfit(message)) = machine.take(from, deposit, &mut out) {
+                let message = format!("{message} (in {key})");
+                break Err((Cause::Misfit { peer: self.mailbox.name(from), message }, awaited_now(machine)));
+            }
+        }
+    }
+
+    /// Waits for the next deposit, as long as the peer may be silent.
+    async fn next(&self, visit: &mut Visit<'_>, machine: &impl Machine) -> Result<(usize, Deposit), Cause> {
+        let Some(awaited) = machine.awaited() else {
+            return Err(Cause::Misuse("an operation waits for nobody".to_owned()));
+        };
+        // Whoever waits for others itself is blamed later than they are.
+        let patience = self.deadlines.silence + self.deadlines.silence / 4 * awaited.behind;
+        let silent = |_| Cause::Silent { peer: self.mailbox.name(awaited.from), silence: patience };
+        tokio::time::timeout(patience, visit.take(awaited.from)).await.map_err(silent)?
+    }
+
+    /// Sends a deposit, as long as the peer may take nothing.
+    async fn send(&self, key: Key, next: Outgoing) -> Result<(), Cause> {
+        let patience: Duration = self.deadlines.silence;
+        let silent = |_| Cause::Silent { peer: self.mailbox.name(next.to), silence: patience };
+        let sent = async {
+            tokio::select! {
+                biased;
+                sent = self.transport.send(next.to, key, next.deposit) => sent,
+                cause = self.mailbox.ended() => Err(cause),
+            }
+        };
+        tokio::time::timeout(patience, sent).await.map_err(silent)?
+    }
+}
+
+fn awaited_now(machine: &impl Machine) -> String {
+    machine.awaited().map_or_else(|| "the end".to_owned(), |awaited| awaited.what)
+}
+
+/// Ends the generation when an operation is dropped before its end.
+struct Guard<'a> {
+    collective: &'a Collective,
+    key: Key,
+    armed: bool,
+}
+
+impl Guard<'_> {
+    fn disarm(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.collective.abort(format!("{} was given up", self.key));
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Members in several processes.
+//!
+//! Each process serves a [`CollectiveService`] and has a [`Hub`]. To form a group, the hub greets all other members, each
+//! of which answers once it has formed the same generation; then it opens one stream to each of them, on which all
+//! deposits travel. A stream that breaks says at once that its peer is lost, and a connection that is idle is pinged.
+
+mod call;
+mod outbox;
+mod service;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::transport::Channel;
+use trainyard_protocol::limits::GREETINGS_WAITING_MAX;
+use trainyard_protocol::{Reason, Refusal};
+
+use crate::collective::Collective;
+use crate::error::{Cause, Error, THIS_MEMBER};
+use crate::group::{Deadlines, Membership};
+use crate::mailbox::Mailbox;
+use crate::remote::outbox::{Remote, spawn_herald};
+pub use crate::remote::service::CollectiveService;
+
+/// Time between tries to greet a peer that cannot be reached yet.
+const GREET_AGAIN: Duration = Duration::from_millis(50);
+
+/// Another member of a group.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// From 0.
+    pub rank: usize,
+    /// For people: `worker:1 at 10.0.0.5:2222`.
+    pub name: String,
+    /// To its process. Nothing but the group should use it.
+    pub channel: Channel,
+}
+
+/// A process's place to meet others: one service, and one group at a time.
+#[derive(Debug, Clone)]
+pub struct Hub {
+    shared: Arc<Shared>,
+}
+
+/// What service and hub share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    current: watch::Sender<Option<Arc<Seat>>>,
+    /// Peers that wait for this member to form their generation.
+    greetings: Semaphore,
+    /// Longest time they wait.
+    form: Duration,
+}
+
+/// This member's place in the current group, as its service sees it.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    membership: Membership,
+    mailbox: Arc<Mailbox>,
+    /// By rank: whether a stream has come.
+    streams: Mutex<Vec<bool>>,
+}
+
+impl Hub {
+    /// Returns a hub without a group. Peers that form a newer generation wait for this member for at most `form`.
+    pub fn new(form: Duration) -> Self {
+        let current = watch::Sender::new(None);
+        let greetings = Semaphore::new(GREETINGS_WAITING_MAX);
+        Self { shared: Arc::new(Shared { current, greetings, form }) }
+    }
+
+    /// Returns the service, to be added to the routes of this process's server: `Routes::new(hub.service())`.
+    pub fn service(&self) -> CollectiveService {
+        CollectiveService::new(Arc::clone(&self.shared))
+    }
+
+    /// Forms a group: ends the former one, if there is one, and waits until all `peers`, which are all other members,
+    /// have formed the same. Must be called on a tokio runtime; tasks that carry deposits are spawned there.
+    ///
+    /// # Errors
+    /// The group is not newer than the former one, or peers and size do not agree (the former group goes on then); a peer
+    /// cannot be reached or has not formed it within [`Deadlines::form`], or is of a newer one already.
+    pub async fn join(
+        &self,
+        membership: Membership,
+        peers: Vec<Peer>,
+        deadlines: Deadlines,
+    ) -> Result<Collective, Error> {
+        let generation = membership.group.generation;
+        let failed = |cause| Error::new(generation, cause);
+        let names = names(&membership, &peers).map_err(|problem| failed(Cause::Misuse(problem)))?;
+        let mailbox = Arc::new(Mailbox::new(names));
+        self.seat(&membership, &mailbox).map_err(|problem| failed(Cause::Misuse(problem)))?;
+        // Given up or failed: peers that wait for the group hear of it.
+        let unformed = Unformed { mailbox: Some(Arc::clone(&mailbox)) };
+        let herald = spawn_herald(membership.clone(), &peers, Arc::clone(&mailbox), deadlines.farewell);
+        let until = Instant::now() + deadlines.form;
+        let greeted = try_join_all(peers.iter().map(|peer| greet(peer, &membership, deadlines.form, until)));
+        let greeted = tokio::select! {
+            greeted = greeted => greeted.map(drop),
+            cause = mailbox.ended() => Err(cause),
+        };
+        if let Err(cause) = greeted {
+            mailbox.end(cause.clone());
+            return Err(failed(mailbox.cause().unwrap_or(cause)));
+        }
+        let transport = Remote::open(&membership, peers, &mailbox, deadlines.farewell, herald);
+        unformed.formed();
+        tracing::info!(
+            generation,
+            rank = membership.group.rank,
+            size = membership.group.size,
+            "group formed"
+        );
+        Ok(Collective::new(membership.group, mailbox, Box::new(transport), deadlines))
+    }
+
+    /// Makes a group the current one.
+    fn seat(&self, membership: &Membership, mailbox: &Arc<Mailbox>) -> Result<(), String> {
+        let mut problem = None;
+        self.shared.current.send_if_modified(|current| {
+            let newest = current.as_ref().filter(|seat| seat.membership.cluster_id == membership.cluster_id);
+            if let Some(seat) = newest.filter(|seat| seat.membership.age() >= membership.age()) {
+                let ((known_epoch, known), (epoch, given)) = (seat.membership.age(), membership.age());
+                problem = Some(format!(
+                    "a group must be newer than generation {known} of epoch {known_epoch}, given {given} of {epoch}"
+                ));
+                return false;
+            }
+            let former = current.replace(Arc::new(Seat {
+                membership: membership.clone(),
+                mailbox: Arc::clone(mailbox),
+                streams: Mutex::new(vec![false; membership.group.size]),
+            }));
+            if let Some(former) = former {
+                let reason = format!("generation {} is formed", membership.group.generation);
+                former.mailbox.end(Cause::Aborted { by: THIS_MEMBER.to_owned(), reason });
+            }
+            true
+        });
+        problem.map_or(Ok(()), Err)
+    }
+}
+
+/// Ends a generation that is not formed.
+struct Unformed {
+    mailbox: Option<Arc<Mailbox>>,
+}
+
+impl Unformed {
+    fn formed(mut self) {
+        self.mailbox = None;
+    }
+}
+
+impl Drop for Unformed {
+    fn drop(&mut self) {
+        if let Some(mailbox) = &self.mailbox {
+            let reason = "forming the group was given up".to_owned();
+            mailbox.end(Cause::Aborted { by: THIS_MEMBER.to_owned(), reason });
+        }
+    }
+}
+
+/// Returns the names of all members by rank, if the peers are all others.
+fn names(membership: &Membership, peers: &[Peer]) -> Result<Vec<String>, String> {
+    let group = membership.group;
+    if let Some(problem) = group.problem() {
+        return Err(problem);
+    }
+    let mut names = vec![None; group.size];
+    names[group.rank] = Some(THIS_MEMBER.to_owned());
+    for peer in peers {
+        match names.get_mut(peer.rank) {
+            Some(name @ None) => *name = Some(peer.name.clone()),
+            _ => {
+                let (size, rank, name) = (group.size, peer.rank, &peer.name);
+                return Err(format!("peers must have other ranks below {size}, given {rank} for {name}"));
+            }
+        }
+    }
+    let given = peers.len() + 1;
+    let names: Option<Vec<String>> = names.into_iter().collect();
+    names.ok_or_else(|| {
+        format!("a group of {} must be given all other members, given {given} with this one", group.size)
+    })
+}
+
+/// Greets a peer until it has formed the same group.
+async fn greet(
+    peer: &Peer,
+    membership: &Membership,
+    deadline: Duration,
+    until: Instant,
+) -> Result<(), Cause> {
+    let mut last = "no answer".to_owned();
+    loop {
+        let Ok(answer) = timeout_at(until, service::greet(&peer.channel, membership)).await else { break };
+        let status = match answer {
+            Ok(()) => return Ok(()),
+            Err(status) => status,
+        };
+        match Refusal::from_status(&status) {
+            // It has waited for its own member long enough; ours is more patient.
+            Some(refusal) if refusal.reason == Reason::NotReady => last = refusal.message,
+            Some(refusal) => return Err(Cause::Refused { peer: peer.name.clone(), refusal }),
+            None => last = call::root_cause(&status),
+        }
+        if Instant::now() + GREET_AGAIN >= until {
+            break;
+        }
+        sleep(GREET_AGAIN).await;
+    }
+    let message = format!("not in the group within {:.1} s (last: {last})", deadline.as_secs_f32());
+    Err(Cause::Lost { peer: peer.name.clone(), message })
+}

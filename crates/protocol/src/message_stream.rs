@@ -1,0 +1,155 @@
+//! Streams of gRPC messages that end in a tensor, without copies of the tensor.
+//!
+//! The messages are those of [`crate::framing`], one behind the other in one body.
+
+use std::collections::VecDeque;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http_body_util::BodyExt as _;
+use prost::Message;
+use tonic::Status;
+
+use crate::framing::{PAYLOAD_TAG, PREFIX_BYTES, Pieces, split};
+
+/// Payloads up to this many bytes are copied behind their fields, so that one frame carries both.
+const JOINED_BYTES_MAX: usize = 1024;
+
+/// Returns the pieces of one message: these fields, whose own payload is empty, and this payload. No piece is empty.
+pub fn message(fields: &impl Message, payload: impl IntoIterator<Item = Bytes>) -> VecDeque<Bytes> {
+    let mut pieces: VecDeque<Bytes> = payload.into_iter().filter(|piece| !piece.is_empty()).collect();
+    let bytes: usize = pieces.iter().map(Bytes::len).sum();
+    let length = fields.encoded_len();
+    let tensor = if bytes == 0 { 0 } else { 1 + prost::length_delimiter_len(bytes) + bytes };
+    let joined = bytes <= JOINED_BYTES_MAX;
+    let mut front = BytesMut::with_capacity(PREFIX_BYTES + length + 11 + if joined { bytes } else { 0 });
+    front.put_u8(0);
+    front.put_u32((length + tensor) as u32);
+    // The buffer grows: there is always room.
+    let _ = fields.encode(&mut front);
+    if bytes > 0 {
+        front.put_u8(PAYLOAD_TAG as u8);
+        let _ = prost::encode_length_delimiter(bytes, &mut front);
+    }
+    if joined {
+        pieces.drain(..).for_each(|piece| front.put(piece));
+    }
+    pieces.push_front(front.freeze());
+    pieces
+}
+
+/// The messages of a body, as they arrive.
+#[derive(Debug)]
+pub struct Messages {
+    body: tonic::body::Body,
+    arrived: Pieces,
+    bytes_max: usize,
+}
+
+impl Messages {
+    /// Reads messages of at most `bytes_max` bytes each.
+    pub fn new(body: tonic::body::Body, bytes_max: usize) -> Self {
+        Self { body, arrived: Pieces::default(), bytes_max }
+    }
+
+    /// Returns the fields of the next message, with an empty payload, and the pieces of its payload; nothing when the
+    /// sender has ended the stream. May be dropped and called again: nothing is lost.
+    ///
+    /// # Errors
+    /// A message of more bytes than allowed or that cannot be decoded, a stream that was cut, a connection that failed.
+    pub async fn next<M: Message + Default>(&mut self) -> Result<Option<(M, Vec<Bytes>)>, Status> {
+        loop {
+            if let Some(whole) = self.arrived.message(self.bytes_max)? {
+                let (fields, payload) = split(whole)?;
+                let message = M::decode(fields.as_slice()).map_err(|error| {
+                    Status::invalid_argument(format!("message cannot be decoded: {error}"))
+                })?;
+                return Ok(Some((message, payload)));
+            }
+            match self.body.frame().await {
+                // Trailers of a request say nothing.
+                Some(frame) => {
+                    if let Ok(piece) = frame?.into_data() {
+                        self.arrived.push(piece);
+                    }
+                }
+                None if self.arrived.is_empty() => return Ok(None),
+                None => return Err(Status::invalid_argument("stream ends within a message")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::StreamBody;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::v1;
+
+    fn deposit(number: usize) -> v1::Deposit {
+        v1::Deposit { step: number as u64, part: 1, ..v1::Deposit::default() }
+    }
+
+    /// Reads all messages of bytes that arrive in pieces of these sizes.
+    fn read(
+        mut rest: Bytes,
+        sizes: &[usize],
+        bytes_max: usize,
+    ) -> Result<Vec<(v1::Deposit, Vec<u8>)>, Status> {
+        let mut frames = Vec::new();
+        for size in sizes.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let piece = rest.split_to((*size).min(rest.len()));
+            frames.push(Ok::<_, Status>(http_body::Frame::data(piece)));
+        }
+        let body = tonic::body::Body::new(StreamBody::new(futures_util::stream::iter(frames)));
+        let mut messages = Messages::new(body, bytes_max);
+        futures_util::FutureExt::now_or_never(async {
+            let mut found = Vec::new();
+            while let Some((fields, payload)) = messages.next::<v1::Deposit>().await? {
+                found.push((fields, payload.concat()));
+            }
+            Ok(found)
+        })
+        .expect("everything has arrived")
+    }
+
+    proptest! {
+        #[test]
+        fn messages_of_a_stream_are_read_in_any_pieces(
+            lengths in prop::collection::vec(0_usize..3000, 0..5), sizes in prop::collection::vec(1_usize..700, 1..6),
+        ) {
+            let payload = |length: usize| -> Vec<u8> { (0..length).map(|place| place as u8).collect() };
+            let mut sent = Vec::new();
+            for (number, length) in lengths.iter().enumerate() {
+                let bytes = Bytes::from(payload(*length));
+                let pieces = message(&deposit(number), [bytes.slice(..length / 3), bytes.slice(length / 3..)]);
+                prop_assert!(pieces.iter().all(|piece| !piece.is_empty()));
+                pieces.iter().for_each(|piece| sent.extend_from_slice(piece));
+            }
+            let found = read(Bytes::from(sent.clone()), &sizes, 1 << 20).unwrap();
+            prop_assert_eq!(found.len(), lengths.len());
+            for (number, (fields, bytes)) in found.into_iter().enumerate() {
+                prop_assert_eq!(fields, deposit(number));
+                prop_assert_eq!(bytes, payload(lengths[number]));
+            }
+            if !sent.is_empty() {
+                let cut = Bytes::from(sent).slice(1..);
+                drop(read(cut.slice(..cut.len() - 1), &sizes, 1 << 20));
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_over_the_bound_is_refused_before_it_is_here() {
+        let sent = message(&deposit(1), [Bytes::from(vec![1; 5000])]);
+        let front = sent[0].clone();
+        let status = read(front, &[100], 4096).unwrap_err();
+        assert_eq!(status.code(), tonic::Code::ResourceExhausted, "{status}");
+        let status = read(sent[0].clone(), &[100], 1 << 20).unwrap_err();
+        assert!(status.message().contains("within a message"), "{status}");
+    }
+}
