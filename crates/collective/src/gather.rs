@@ -131,8 +131,8 @@ mod tests {
         let given = [gift(0, 0), gift(1, 5), gift(2, PART_BYTES), gift(3, 2 * PART_BYTES + 7)];
         let mut members: Vec<Gather> = (0..4).map(|rank| Gather::new(rank, 4, given[rank].clone())).collect();
         let mut under_way = Vec::new();
-        for rank in 0..4 {
-            while let Some(sent) = members[rank].begin() {
+        for (rank, member) in members.iter_mut().enumerate() {
+            while let Some(sent) = member.begin() {
                 under_way.push((rank, sent));
             }
         }

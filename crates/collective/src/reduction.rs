@@ -72,7 +72,7 @@ impl Reduction {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use rand::{RngExt as _, SeedableRng as _};
+    use rand::SeedableRng as _;
     use rand_chacha::ChaCha8Rng;
 
     use super::*;

@@ -16,7 +16,7 @@ use trainyard_protocol::Pool;
 
 use crate::deposit::{Awaited, Deposit, Misfit, Operation, Outgoing, check_bytes};
 use crate::share::share;
-use crate::sum::{add, add_apart, copy, overwrite};
+use crate::sum::{add_and_copy, add_apart, copy, overwrite};
 
 /// Cuts of a buffer.
 #[derive(Debug, Clone, Copy)]
@@ -141,8 +141,7 @@ impl Ring {
         let onward = if round < last_sum {
             vec![add_apart(&deposit.payload, chunk, pool)]
         } else if round == last_sum {
-            add(&deposit.payload, chunk);
-            vec![copy(chunk, pool)]
+            vec![add_and_copy(&deposit.payload, chunk, pool)]
         } else {
             overwrite(&deposit.payload, chunk);
             deposit.payload

@@ -54,6 +54,21 @@ pub(crate) fn add(pieces: &[Bytes], values: &mut [f32]) {
     });
 }
 
+/// Adds what has arrived to `values`, and returns a copy of the sum that can be sent.
+pub(crate) fn add_and_copy(pieces: &[Bytes], values: &mut [f32], pool: &Pool) -> Bytes {
+    let mut out = buffer(pool, values.len() * WIDTH);
+    each_run(pieces, |at, bytes| {
+        let count = bytes.len() / WIDTH;
+        let out = out.bytes[at * WIDTH..][..bytes.len()].chunks_exact_mut(WIDTH);
+        let values = &mut values[at..at + count];
+        for ((out, bytes), value) in out.zip(bytes.chunks_exact(WIDTH)).zip(values) {
+            *value += float(bytes);
+            out.copy_from_slice(&value.to_le_bytes());
+        }
+    });
+    out.into_bytes()
+}
+
 fn float(bytes: &[u8]) -> f32 {
     f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
@@ -110,6 +125,9 @@ mod tests {
             }
             let mut sum = own.clone();
             add(&pieces, &mut sum);
+            prop_assert_eq!(&sum, &expected);
+            sum.clone_from(&own);
+            prop_assert_eq!(&add_and_copy(&pieces, &mut sum, &pool)[..], float_bytes(&expected));
             prop_assert_eq!(&sum, &expected);
             overwrite(&pieces, &mut sum);
             prop_assert_eq!(&sum, &values);

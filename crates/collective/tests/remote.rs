@@ -6,7 +6,6 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::{join_all, try_join_all};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Channel, Endpoint, Server};
 use trainyard_collective::{Cause, Collective, Deadlines, Error, Group, Hub, Membership, Peer};
@@ -16,7 +15,6 @@ use trainyard_protocol::Reason;
 struct Host {
     hub: Hub,
     address: String,
-    server: JoinHandle<()>,
 }
 
 impl Host {
@@ -25,11 +23,11 @@ impl Host {
         let address = listener.local_addr().expect("an address").to_string();
         let hub = Hub::new(Duration::from_millis(500));
         let service = hub.service();
-        let server = tokio::spawn(async move {
+        tokio::spawn(async move {
             let incoming = TcpListenerStream::new(listener);
             Server::builder().add_service(service).serve_with_incoming(incoming).await.expect("a server");
         });
-        Self { hub, address, server }
+        Self { hub, address }
     }
 }
 
@@ -129,25 +127,69 @@ async fn last_words_arrive_though_the_speaker_leaves_at_once() {
     }
 }
 
+/// A process of its own, as far as one can be within this one: when its runtime ends, everything of it stops at once,
+/// and its connections break without a word.
+struct Mortal {
+    runtime: tokio::runtime::Runtime,
+    host: Host,
+}
+
+impl Mortal {
+    async fn start() -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let host = runtime.spawn(Host::start()).await.unwrap();
+        Self { runtime, host }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_dies_in_the_middle_is_named_at_once_and_the_rest_go_on_without_it() {
-    let mut hosts = hosts(3).await;
-    let mut members = form(&[&hosts[0], &hosts[1], &hosts[2]], 1).await;
-    assert!(sum(&members, 1, 200_000).await.iter().all(Result::is_ok));
-    // Its connections break, without a word.
-    let (host, member) = (hosts.remove(1), members.remove(1));
-    let address = host.address.clone();
-    let begun = Instant::now();
-    let death = async move {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        member.abort("this is never heard: the process has died");
-        host.server.abort();
+    let (hosts, mortal) = (hosts(2).await, Mortal::start().await);
+    let all = addresses(&[&hosts[0], &mortal.host, &hosts[1]]);
+    let (hub, own) = (mortal.host.hub.clone(), peers(&all, 1));
+    let third = mortal.runtime.spawn(async move { hub.join(membership(1, 1, 3), own, deadlines()).await });
+    let (first, second, third) = tokio::join!(
+        hosts[0].hub.join(membership(1, 0, 3), peers(&all, 0), deadlines()),
+        hosts[1].hub.join(membership(1, 2, 3), peers(&all, 2), deadlines()),
+        third
+    );
+    let (members, third) = ([first.unwrap(), second.unwrap()], third.unwrap().unwrap());
+    // It takes part for a while, and is never told to stop.
+    mortal.runtime.spawn(async move {
+        let mut values = vec![0.0; 200_000];
+        for step in 0.. {
+            third.all_reduce(step, 0, &mut values).await?;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok::<_, Error>(())
+    });
+    let stop = Duration::from_millis(200);
+    let address = mortal.host.address.clone();
+    let death = tokio::task::spawn_blocking(move || {
+        std::thread::sleep(stop);
+        mortal.runtime.shutdown_background();
+        Instant::now()
+    });
+    let go_on = async |member: &Collective| {
+        let mut values = vec![0.0; 200_000];
+        {
+            for step in 0.. {
+                if let Err(error) = member.all_reduce(step, 0, &mut values).await {
+                    return (step, error, Instant::now());
+                }
+            }
+            unreachable!("numbers end")
+        }
     };
-    let (outcomes, ()) = tokio::join!(sum(&members, 2, 200_000), death);
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    for outcome in outcomes {
-        let text = outcome.unwrap_err().to_string();
-        assert!(text.contains(&format!("worker:1 at {address}")) && text.contains("waited 0."), "{text}");
+    let (one, other, died) = tokio::join!(go_on(&members[0]), go_on(&members[1]), death);
+    for (step, error, at) in [one, other] {
+        let text = error.to_string();
+        assert!(step > 0, "it took part: {text}");
+        assert!(text.contains(&format!("worker:1 at {address}")), "{text}");
+        assert!(error.wait.is_some(), "{text}");
+        let late = at.saturating_duration_since(*died.as_ref().unwrap());
+        assert!(late < Duration::from_secs(2), "{late:?} after its death: {text}");
     }
     let late = members[0].all_gather(3, 0, Bytes::new()).await.unwrap_err();
     assert_eq!(late.generation, 1);
