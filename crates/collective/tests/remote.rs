@@ -136,9 +136,9 @@ struct Mortal {
 
 impl Mortal {
     async fn start() -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let host = runtime.spawn(Host::start()).await.unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let host = runtime.spawn(Host::start()).await.expect("a server");
         Self { runtime, host }
     }
 }

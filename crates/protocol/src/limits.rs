@@ -39,9 +39,9 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 pub const CHECKPOINT_CALL_TIMEOUT: Duration = Duration::from_secs(600);
 /// Largest message between members of a group, in bytes: a part of a buffer.
 pub const DEPOSIT_BYTES_MAX: usize = 1 << 20;
-/// Values of a part of a large buffer that one member sends at once: 256 KiB of them. Smaller parts overlap adding and
+/// Values of a part of a large buffer that one member sends at once: 512 KiB of them. Smaller parts overlap adding and
 /// sending better, larger ones cost fewer messages.
-pub const RING_PART_VALUES: usize = 64 << 10;
+pub const RING_PART_VALUES: usize = 128 << 10;
 /// Parts of one buffer that are under way at a time.
 pub const RING_PARTS_AT_ONCE: usize = 4;
 /// Largest buffer, in bytes, that is summed along a tree, whole, in fewer rounds than a ring has.
