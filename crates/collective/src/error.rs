@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_protocol::Refusal;
+use trainyard_protocol::{Reason, Refusal};
 
 /// An operation that was not done. The generation has ended with it, unless the cause is [`Cause::Misuse`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +84,14 @@ pub enum Cause {
 pub(crate) const THIS_MEMBER: &str = "this member";
 
 impl Cause {
+    /// Returns what a peer's refusal means.
+    pub(crate) fn refused(peer: String, refusal: Refusal) -> Self {
+        match refusal.reason {
+            Reason::GroupEnded => Self::Aborted { by: peer, reason: refusal.message },
+            _ => Self::Refused { peer, refusal },
+        }
+    }
+
     /// Returns what others are told.
     pub(crate) fn reason(&self) -> String {
         match self {

@@ -2,7 +2,7 @@
 //!
 //! Every strategy that mirrors variables needs the same two things of its replicas: the sum of everybody's gradients,
 //! with the same bits everywhere, and everybody's sparse gradients, by rank. They are a crate of their own so that the
-//! loop that trains does not know whether its fellows are threads of this process ([`local`]) or other processes
+//! loop that trains does not know whether its fellows are threads of this process ([`local()`]) or other processes
 //! ([`Hub`]).
 //!
 //! A [`Collective`] is one member of one [`Group`]. When a member dies or joins, the group is formed anew under a higher

@@ -207,7 +207,7 @@ async fn greet(
         match Refusal::from_status(&status) {
             // It has waited for its own member long enough; ours is more patient.
             Some(refusal) if refusal.reason == Reason::NotReady => last = refusal.message,
-            Some(refusal) => return Err(Cause::Refused { peer: peer.name.clone(), refusal }),
+            Some(refusal) => return Err(Cause::refused(peer.name.clone(), refusal)),
             None => last = call::root_cause(&status),
         }
         if Instant::now() + GREET_AGAIN >= until {

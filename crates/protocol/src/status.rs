@@ -56,6 +56,8 @@ reasons! {
     JobEnded "job_ended" FailedPrecondition;
     /// The group of workers has been formed anew since, or is another one.
     OtherGroup "other_group" FailedPrecondition;
+    /// A member of the group of workers has ended its generation, for the reason that the message gives.
+    GroupEnded "group_ended" Aborted;
     /// A file could not be read or written.
     Storage "storage" Internal;
     /// A growth in memory was refused.

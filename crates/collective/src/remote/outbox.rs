@@ -111,7 +111,7 @@ async fn stream(peer: Peer, body: Outbox, mailbox: Arc<Mailbox>, farewell: Durat
         return;
     }
     mailbox.end(match Refusal::from_status(&status) {
-        Some(refusal) => Cause::Refused { peer: peer.name, refusal },
+        Some(refusal) => Cause::refused(peer.name, refusal),
         None => Cause::Lost { peer: peer.name, message: root_cause(&status) },
     });
 }

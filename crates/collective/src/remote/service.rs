@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
@@ -24,6 +25,9 @@ use crate::error::Cause;
 use crate::group::{Group, Membership};
 use crate::remote::call::{call, root_cause};
 use crate::remote::{Seat, Shared};
+
+/// Time before a peer hears from this member what another should have told it.
+const HEARSAY_DELAY: Duration = Duration::from_millis(500);
 
 /// The service of one process, as a server routes to it.
 #[derive(Debug, Clone)]
@@ -117,7 +121,7 @@ impl Shared {
             let message = tokio::select! {
                 biased;
                 message = messages.next::<v1::Deposit>() => message,
-                cause = mailbox.ended() => return Err(over(&cause)),
+                cause = mailbox.ended() => return Err(over_in_turn(&cause).await),
             };
             match message {
                 Ok(Some((fields, payload))) => {
@@ -125,10 +129,10 @@ impl Shared {
                         let message = refusal.message.clone();
                         mailbox.end(Cause::Misfit { peer: mailbox.name(rank), message });
                     })?;
-                    mailbox.put(rank, key, deposit).await.map_err(|cause| {
+                    if let Err(cause) = mailbox.put(rank, key, deposit).await {
                         mailbox.end(cause.clone());
-                        over(&cause)
-                    })?;
+                        return Err(over_in_turn(&cause).await);
+                    }
                 }
                 Ok(None) => {
                     mailbox.leave(rank);
@@ -215,7 +219,15 @@ impl Seat {
 
 /// Says that the generation has ended.
 fn over(cause: &Cause) -> Status {
-    Refusal::new(Reason::OtherGroup, format!("the generation has ended: {}", shown(&cause.reason()))).into()
+    Refusal::new(Reason::GroupEnded, shown(&cause.reason())).into()
+}
+
+/// As [`over`], but leaves it to the member that ended it to say so first: in its own words the news is clearer.
+async fn over_in_turn(cause: &Cause) -> Status {
+    if cause.was_told() {
+        tokio::time::sleep(HEARSAY_DELAY).await;
+    }
+    over(cause)
 }
 
 /// What a peer said, short and on one line.
