@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use trainyard_cluster_client::Error;
 use trainyard_cluster_spec::Task;
 use trainyard_protocol::{Reason, Refusal};
-use trainyard_trainer::{Ask, Beat, Coordinator, Grant, Join, Joined, LeaveReason, Pulse};
+use trainyard_trainer::{Ask, Beat, Coordinator, Form, Forming, Grant, Join, Joined, LeaveReason, Pulse};
 
 use crate::{Data, Roster};
 
 /// Sessions that may wait to be closed at the parameter servers.
 const CLOSED_QUEUE: usize = 1024;
+
+/// Longest time that a wish to be in a group is held.
+const HOLD: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// A roster with a clock. Clones share it.
 #[derive(Debug, Clone)]
@@ -22,6 +25,8 @@ pub struct LocalCoordinator {
     started: Instant,
     closed: mpsc::Sender<(Task, u64)>,
     data: Option<Arc<Data>>,
+    /// Told when somebody asks to be in a group.
+    asked: Arc<Notify>,
 }
 
 impl LocalCoordinator {
@@ -29,7 +34,7 @@ impl LocalCoordinator {
     pub fn new(roster: Roster, data: Option<Data>) -> (Self, mpsc::Receiver<(Task, u64)>) {
         let (closed, receiver) = mpsc::channel(CLOSED_QUEUE);
         let (roster, data) = (Arc::new(Mutex::new(roster)), data.map(Arc::new));
-        (Self { roster, started: Instant::now(), closed, data }, receiver)
+        (Self { roster, started: Instant::now(), closed, data, asked: Arc::default() }, receiver)
     }
 
     /// Looks at the roster, or changes it, at the time it is told.
@@ -64,6 +69,23 @@ impl LocalCoordinator {
         })?
     }
 
+    pub(crate) async fn form_now(&self, form: Form) -> Result<Forming, Refusal> {
+        let until = tokio::time::Instant::now() + HOLD;
+        loop {
+            let asked = self.asked.notified();
+            tokio::pin!(asked);
+            asked.as_mut().enable();
+            let forming = self.with(|roster, now| roster.form(now, &form))?;
+            if matches!(forming, Forming::Formed(_)) {
+                self.asked.notify_waiters();
+                return Ok(forming);
+            }
+            if tokio::time::timeout_at(until, asked).await.is_err() {
+                return Ok(forming);
+            }
+        }
+    }
+
     pub(crate) async fn leave_now(&self, pulse: &Pulse, reason: LeaveReason) -> Result<(), Refusal> {
         let session = self.with(|roster, now| roster.leave(now, pulse, reason))?;
         if let Some(data) = &self.data {
@@ -90,6 +112,10 @@ impl Coordinator for LocalCoordinator {
 
     async fn next_shard(&self, ask: Ask) -> Result<Grant, Error> {
         self.next_shard_now(ask).await.map_err(refused)
+    }
+
+    async fn form(&self, form: Form) -> Result<Forming, Error> {
+        self.form_now(form).await.map_err(refused)
     }
 
     async fn leave(&self, pulse: Pulse, reason: LeaveReason) -> Result<(), Error> {

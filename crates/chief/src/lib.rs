@@ -8,6 +8,7 @@ mod coordinator;
 mod data;
 mod data_shards;
 mod epoch;
+mod groups;
 mod lanes;
 mod lead;
 mod report;

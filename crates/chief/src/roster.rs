@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use trainyard_cluster_spec::Task;
 use trainyard_protocol::{Reason, Refusal};
-use trainyard_trainer::{Beat, JobState, Join, Joined, LeaveReason, Pulse};
+use trainyard_trainer::{Beat, Form, Formed, Forming, JobState, Join, Joined, LeaveReason, Pulse, Start};
 
+use crate::groups::Groups;
 use crate::lanes::Lanes;
 
 /// What a roster is for.
@@ -55,6 +56,8 @@ pub struct Roster {
     absent_since: BTreeMap<Task, Duration>,
     seen_once: BTreeSet<Task>,
     lanes: Lanes,
+    groups: Groups,
+    start: Start,
     /// When the tasks were let in.
     opened: Option<Duration>,
 }
@@ -65,6 +68,8 @@ impl Roster {
         let lanes = Lanes::new(config.lanes, &config.expected);
         Self {
             lanes,
+            groups: Groups::default(),
+            start: Start::default(),
             opened: None,
             config,
             epoch: 0,
@@ -85,6 +90,7 @@ impl Roster {
         self.sessions = 0;
         self.state = JobState::Waiting;
         self.opened = None;
+        self.groups.restart();
         self.waiting_for = waiting_for;
         for member in self.members.values() {
             self.past = (self.past.0 + member.pulse.0, self.past.1 + member.pulse.1);
@@ -234,6 +240,7 @@ impl Roster {
             waiting_for: self.waiting_for.clone(),
             global_step: self.global_step,
             lanes: self.lanes.of(pulse.task),
+            regroup: self.groups.is_awaited(),
         })
     }
 
@@ -256,6 +263,36 @@ impl Roster {
     pub fn check(&mut self, now: Duration, pulse: &Pulse) -> Result<(), Refusal> {
         self.member(pulse)?.seen = now;
         Ok(())
+    }
+
+    /// Says what a group without parameters starts from.
+    pub fn set_start(&mut self, start: Start) {
+        self.start = start;
+    }
+
+    /// Takes in a wish to be one of those who add up their gradients.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn form(&mut self, now: Duration, form: &Form) -> Result<Forming, Refusal> {
+        self.check(now, &form.pulse)?;
+        let Pulse { task, session, .. } = form.pulse;
+        let here = self.members.iter().filter(|(_, member)| member.left.is_none() && !member.expired);
+        let here: Vec<(Task, u64)> = here.map(|(task, member)| (*task, member.session)).collect();
+        let asked = self.groups.ask(now, (task, session), form.generation, &here, &self.config.expected);
+        Ok(match asked {
+            Ok(grouped) => {
+                let address = |task: &Task| self.members.get(task).map(|member| member.join.address.clone());
+                let members = grouped.members.iter().map(|task| (*task, address(task).unwrap_or_default()));
+                Forming::Formed(Formed {
+                    generation: grouped.generation,
+                    rank: grouped.members.iter().position(|member| *member == task).unwrap_or(0),
+                    members: members.collect(),
+                    start: self.start.clone(),
+                })
+            }
+            Err(missing) => Forming::Waits { waiting_for: missing.iter().map(Task::to_string).collect() },
+        })
     }
 
     /// Gives every lane to a task that is here. `slowest` is the one that the latest step waited for. Tasks that have

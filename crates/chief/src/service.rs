@@ -5,7 +5,7 @@ use trainyard_cluster_spec::Task;
 use trainyard_input::{DataShard, Direction, Parcel};
 use trainyard_protocol::v1::session_service_server::SessionService;
 use trainyard_protocol::{Reason, Refusal, convert, limits, v1};
-use trainyard_trainer::{Ask, Grant, JobState, Join, LeaveReason, Pulse};
+use trainyard_trainer::{Ask, Beat, Form, Forming, Grant, JobState, Join, LeaveReason, Pulse};
 
 use crate::LocalCoordinator;
 
@@ -25,7 +25,7 @@ fn task(task: Option<v1::Task>) -> Result<Task, Status> {
     convert::task_from_wire(task).map_err(|error| Refusal::new(Reason::BadRequest, error.to_string()).into())
 }
 
-fn state(state: JobState) -> i32 {
+fn state_to_wire(state: JobState) -> i32 {
     match state {
         JobState::Waiting => v1::JobState::Waiting,
         JobState::Training => v1::JobState::Training,
@@ -45,6 +45,10 @@ fn pulse(request: v1::HeartbeatRequest) -> Result<Pulse, Status> {
         examples: request.examples,
         loss: request.loss,
     })
+}
+
+fn no_pulse() -> Status {
+    Refusal::new(Reason::BadRequest, "field `pulse` must be set, given nothing").into()
 }
 
 fn outcome(outcome: v1::ShardOutcome) -> v1::NextShardReply {
@@ -126,7 +130,7 @@ impl SessionService for Service {
             session: joined.session,
             lease_ms: joined.lease.as_millis() as u32,
             heartbeat_interval_ms: joined.heartbeat_interval.as_millis() as u32,
-            state: state(joined.state),
+            state: state_to_wire(joined.state),
             waiting_for: joined.waiting_for,
             data_shard_index: joined.data_shard_index as u32,
             data_shard_count: joined.data_shard_count as u32,
@@ -140,8 +144,9 @@ impl SessionService for Service {
     ) -> Result<Response<v1::HeartbeatReply>, Status> {
         let pulse = pulse(request.into_inner())?;
         let beat = self.coordinator.heartbeat_now(&pulse)?;
-        let (waiting_for, global_step, lanes) = (beat.waiting_for, beat.global_step, beat.lanes);
-        Ok(Response::new(v1::HeartbeatReply { state: state(beat.state), waiting_for, global_step, lanes }))
+        let Beat { state, waiting_for, global_step, lanes, regroup } = beat;
+        let state = state_to_wire(state);
+        Ok(Response::new(v1::HeartbeatReply { state, waiting_for, global_step, lanes, regroup }))
     }
 
     async fn next_shard(
@@ -149,9 +154,7 @@ impl SessionService for Service {
         request: Request<v1::NextShardRequest>,
     ) -> Result<Response<v1::NextShardReply>, Status> {
         let request = request.into_inner();
-        let beat = request.pulse.ok_or_else(|| {
-            Status::from(Refusal::new(Reason::BadRequest, "field `pulse` must be set, given nothing"))
-        })?;
+        let beat = request.pulse.ok_or_else(no_pulse)?;
         let lane = request.lane.map(|lane| (lane, request.from_batch));
         let ask = Ask { pulse: pulse(beat)?, done: request.done, lane };
         let reply = match self.coordinator.next_shard_now(ask).await? {
@@ -166,6 +169,34 @@ impl SessionService for Service {
                 parcel: granted.parcel.map(parcel_to_wire),
                 ..outcome(v1::ShardOutcome::Granted)
             },
+        };
+        Ok(Response::new(reply))
+    }
+
+    async fn form_group(
+        &self,
+        request: Request<v1::FormGroupRequest>,
+    ) -> Result<Response<v1::FormGroupReply>, Status> {
+        let request = request.into_inner();
+        let beat = request.pulse.ok_or_else(no_pulse)?;
+        let form = Form { pulse: pulse(beat)?, generation: request.generation };
+        let reply = match self.coordinator.form_now(form).await? {
+            Forming::Waits { waiting_for } => {
+                v1::FormGroupReply { waiting_for, ..v1::FormGroupReply::default() }
+            }
+            Forming::Formed(formed) => {
+                let member =
+                    |(task, address)| v1::Member { task: Some(convert::task_to_wire(task)), address };
+                let checkpoint = formed.start.checkpoint.map(|path| path.to_string_lossy().into_owned());
+                v1::FormGroupReply {
+                    generation: formed.generation,
+                    rank: formed.rank as u32,
+                    members: formed.members.into_iter().map(member).collect(),
+                    waiting_for: Vec::new(),
+                    checkpoint: checkpoint.unwrap_or_default(),
+                    forget_positions: formed.start.forget_positions,
+                }
+            }
         };
         Ok(Response::new(reply))
     }

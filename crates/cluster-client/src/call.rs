@@ -23,6 +23,8 @@ pub struct ShardPush {
     pub seq: u64,
     /// The batch that they were computed from.
     pub batch: BatchId,
+    /// Batches that they are of, from that one on.
+    pub batches: u32,
     /// Version of this server that was pulled.
     pub pulled_version: u64,
     /// Its place in its step, under synchronous updates.

@@ -232,11 +232,23 @@ impl LocalShard {
     }
 
     pub(crate) async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error> {
-        let push = call.push.as_ref().map(|push| {
-            let ShardPush { seq, batch, pulled_version, contribution, ref selection, ref gradients } = *push;
-            let (selection, gradients) = (selection.clone(), &**gradients);
-            (Identity { seq, ..identity }, Push { batch, pulled_version, contribution, selection, gradients })
-        });
+        let push =
+            call.push.as_ref().map(|push| {
+                let ShardPush {
+                    seq,
+                    batch,
+                    batches,
+                    pulled_version,
+                    contribution,
+                    ref selection,
+                    ref gradients,
+                } = *push;
+                let (selection, gradients) = (selection.clone(), &**gradients);
+                (
+                    Identity { seq, ..identity },
+                    Push { batch, batches, pulled_version, contribution, selection, gradients },
+                )
+            });
         let pull = call.pull.as_ref().map(|pull| {
             let ShardPull { seq, ref selection, ref known, reserve_step, at_least, .. } = *pull;
             let (selection, known) = (Arc::clone(selection), known.clone());

@@ -27,6 +27,8 @@ pub struct Step {
     versions: Vec<u64>,
     /// Version that all servers must have, all the same one; absent = any will do.
     at_least: Option<u64>,
+    /// Whether it is pushed without having been pulled.
+    named: bool,
 }
 
 impl Step {
@@ -85,8 +87,10 @@ pub struct Traffic {
 pub struct Push {
     /// What was pulled.
     pub step: Step,
-    /// The batch that the gradients were computed from.
+    /// The batch that the gradients were computed from, or the first of several.
     pub batch: BatchId,
+    /// Batches that they are of, at least 1; more than one of a store in this process only.
+    pub batches: u32,
     /// Its place in its step, under synchronous updates.
     pub contribution: Option<Contribution>,
     /// The gradients, by variable.
@@ -167,7 +171,13 @@ impl Parameters {
         };
         let sizes = reads.iter().enumerate().map(size).collect();
         let (seq, plans) = (self.identity.seq, split(&self.layout, reads));
-        Step { seq, plans, sizes, versions: vec![0; self.shards.len()], at_least: None }
+        Step { seq, plans, sizes, versions: vec![0; self.shards.len()], at_least: None, named: false }
+    }
+
+    /// Plans a push that no pull came before: gradients of these reads, computed from the values of a version.
+    pub fn plan_push(&mut self, reads: &Reads, version: u64) -> Step {
+        let versions = vec![version; self.shards.len()];
+        Step { versions, named: true, ..self.plan(reads) }
     }
 
     /// Takes back a step that was pulled and will not be pushed, if it was planned last: the next one takes its number.
@@ -190,7 +200,7 @@ impl Parameters {
         let mut traffic = Traffic::default();
         let mut calls = vec![ShardCall::default(); self.shards.len()];
         let mut shared = None;
-        if let Some(Push { step, batch, contribution, gradients }) = push {
+        if let Some(Push { step, batch, batches, contribution, gradients }) = push {
             let gradients = Arc::new(gradients);
             let silent =
                 gradients.iter().zip(&step.sizes).any(|(values, (size, _))| values.is_empty() && *size > 0);
@@ -201,15 +211,23 @@ impl Parameters {
                     plan
                 };
                 traffic.pushed_bytes += (plan.values() * self.encoding.value_bytes()) as u64;
-                let selection = silent.then(|| Arc::clone(&plan.selection));
+                let named = silent || step.named;
+                let selection = named.then(|| Arc::clone(&plan.selection));
                 let mut part = ShardGradients::new(Arc::clone(&gradients), Arc::clone(&plan));
                 if self.encoding != Encoding::Float32 && matches!(self.shards[ps], Shard::Remote(_)) {
                     let bytes = self.rounding.encode(self.encoding, &plan, &step.sizes, &gradients);
                     part = part.encoded(self.encoding, bytes);
                 }
                 let (seq, pulled_version, gradients) = (step.seq, step.versions[ps], Arc::new(part));
-                call.push =
-                    Some(ShardPush { seq, batch, pulled_version, contribution, selection, gradients });
+                call.push = Some(ShardPush {
+                    seq,
+                    batch,
+                    batches,
+                    pulled_version,
+                    contribution,
+                    selection,
+                    gradients,
+                });
             }
             shared = Some(gradients);
         }
@@ -424,7 +442,7 @@ mod tests {
             }
             let gradients = vec![if gradient { vec![-1.0; rows.len() * 2] } else { Vec::new() }];
             let batch = BatchId { pass: 0, shard: 0, batch };
-            push = Some(Push { step: pulled.step, batch, contribution: None, gradients });
+            push = Some(Push { step: pulled.step, batch, batches: 1, contribution: None, gradients });
             held = pulled.held;
         }
         let returned = parameters.call(push, None).await.expect("an answer");

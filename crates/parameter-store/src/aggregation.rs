@@ -12,6 +12,8 @@ use crate::{BatchId, Contribution, Error, Selection};
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) batch: BatchId,
+    /// Batches that it is of, from that one on.
+    pub(crate) batches: u32,
     pub(crate) resolved: Arc<Resolved>,
     /// Gradients, in the order of the selection.
     pub(crate) values: Vec<f32>,

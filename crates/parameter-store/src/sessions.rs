@@ -98,10 +98,10 @@ impl Sessions {
         }
     }
 
-    /// Remembers that a batch has been applied.
-    pub(crate) fn record(&mut self, batch: &BatchId) {
+    /// Remembers that `count` batches from this one on have been applied.
+    pub(crate) fn record(&mut self, batch: &BatchId, count: u32) {
         let (applied, pass) = self.batches.entry(batch.shard).or_default();
-        applied.insert(batch.batch);
+        (batch.batch..batch.batch.saturating_add(count.into())).for_each(|batch| applied.insert(batch));
         *pass = (*pass).max(batch.pass);
     }
 

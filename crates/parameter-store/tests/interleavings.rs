@@ -75,7 +75,7 @@ fn push(
     gradients: &[f32],
 ) -> Result<bool, Error> {
     let batch = BatchId { pass: 0, shard, batch };
-    let push = Push { batch, pulled_version: 0, contribution: None, selection: None, gradients };
+    let push = Push { batch, batches: 1, pulled_version: 0, contribution: None, selection: None, gradients };
     store.push(identity, &push).map(|pushed| pushed.duplicate)
 }
 

@@ -91,7 +91,7 @@ impl Service {
             let contribution = (push.of > 0).then_some(Contribution { slot: push.slot, of: push.of });
             let selection = push.selection.as_ref().map(selection).transpose()?;
             let identity = Identity { seq: push.seq, ..identity };
-            Ok((identity, Push { batch, pulled_version, contribution, selection, gradients }))
+            Ok((identity, Push { batch, batches: 1, pulled_version, contribution, selection, gradients }))
         });
         let (mut encoding, mut asked) = (Encoding::Float32, false);
         let pull = request.pull.map(|pull| -> Result<_, Status> {

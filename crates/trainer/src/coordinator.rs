@@ -4,6 +4,7 @@ mod service;
 
 use std::future::Future;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use trainyard_cluster_client::Error;
@@ -99,6 +100,51 @@ pub struct Beat {
     pub global_step: u64,
     /// Slots of each synchronous step that the task computes.
     pub lanes: Vec<u32>,
+    /// Whether somebody waits to join the group of those who add up their gradients.
+    pub regroup: bool,
+}
+
+/// A wish to be one of those who add up their gradients.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Form {
+    /// Who asks.
+    pub pulse: Pulse,
+    /// Generation of the group it was in; 0 = none.
+    pub generation: u64,
+}
+
+/// Answer to such a wish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Forming {
+    /// The group.
+    Formed(Formed),
+    /// Others are missing: ask again.
+    Waits {
+        /// Their names.
+        waiting_for: Vec<String>,
+    },
+}
+
+/// A group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Formed {
+    /// Higher at each forming, from 1.
+    pub generation: u64,
+    /// The asker's place among the members.
+    pub rank: usize,
+    /// Tasks, and where they listen.
+    pub members: Vec<(Task, String)>,
+    /// What members without parameters start from.
+    pub start: Start,
+}
+
+/// What a group without parameters starts from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Start {
+    /// Checkpoint; absent = first values.
+    pub checkpoint: Option<PathBuf>,
+    /// Whether its positions in the data mean nothing to the job.
+    pub forget_positions: bool,
 }
 
 /// A wish for data, under dynamic sharding.
@@ -159,6 +205,8 @@ pub trait Coordinator: Clone + Send + Sync + 'static {
     fn heartbeat(&self, pulse: Pulse) -> impl Future<Output = Result<Beat, Error>> + Send;
     /// Asks for data.
     fn next_shard(&self, ask: Ask) -> impl Future<Output = Result<Grant, Error>> + Send;
+    /// Asks to be one of those who add up their gradients. The answer may be held for a while.
+    fn form(&self, form: Form) -> impl Future<Output = Result<Forming, Error>> + Send;
     /// Leaves the job.
     fn leave(&self, pulse: Pulse, reason: LeaveReason) -> impl Future<Output = Result<(), Error>> + Send;
     /// Returns the name for messages.

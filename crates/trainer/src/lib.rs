@@ -31,8 +31,8 @@ use trainyard_run_config::{Job, Sharding, UpdateConfig};
 
 pub use compute::beside;
 pub use coordinator::{
-    Ask, Beat, Coordinator, Grant, GrantedShard, JobState, Join, Joined, LeaveReason, Pulse,
-    RemoteCoordinator,
+    Ask, Beat, Coordinator, Form, Formed, Forming, Grant, GrantedShard, JobState, Join, Joined, LeaveReason,
+    Pulse, RemoteCoordinator, Start,
 };
 use feed::Feed;
 pub use layout::plan_layout;

@@ -11,7 +11,7 @@ use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Model;
 use trainyard_parameter_store::State;
 use trainyard_run_config::{WarmStartConfig, resolve_path};
-use trainyard_trainer::into_diagnostic;
+use trainyard_trainer::{Start, into_diagnostic};
 
 use super::{Lead, Run};
 
@@ -51,6 +51,9 @@ async fn work<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnos
     } else {
         prepare(lead, run).await?;
     }
+    let start =
+        Start { checkpoint: lead.plan.checkpoint.clone(), forget_positions: lead.plan.forget_positions };
+    lead.coordinator.with(|roster, _| roster.set_start(start));
     if let Some(data) = lead.coordinator.data() {
         let told = lead.shards.iter().map(Shard::positions);
         let told = try_join_all(told).await.map_err(|error| into_diagnostic(&error))?;

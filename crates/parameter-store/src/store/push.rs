@@ -78,7 +78,7 @@ impl Store {
                 return Err(Error::NoTicket { task: identity.task, seq: identity.seq });
             }
             ledger.sessions.consume(identity);
-            ledger.sessions.record(&push.batch);
+            ledger.sessions.record(&push.batch, push.batches);
             ledger.version += 1;
             if counts_steps {
                 ledger.steps.advance(identity);
@@ -114,7 +114,7 @@ impl Store {
             }
             let mut values = Vec::new();
             let held = push.gradients.get(0..push.gradients.values(), &mut values).to_vec();
-            let part = Part { batch: push.batch, resolved, values: held };
+            let part = Part { batch: push.batch, batches: push.batches, resolved, values: held };
             let complete = aggregation.put(place, part)? == Put::Complete;
             ledger.sessions.consume(identity);
             ledger.steps.give_back(identity);
@@ -126,16 +126,21 @@ impl Store {
             pushed
         };
         let parts = aggregation.take();
-        let (resolved, values) = mean(&parts);
+        // One part is its own mean.
+        let merged = (parts.len() > 1).then(|| mean(&parts));
+        let (resolved, values) = match &merged {
+            Some((resolved, values)) => (resolved, values),
+            None => (&*parts[0].resolved, &parts[0].values),
+        };
         let alone = self.step.write();
         let pushed = {
             let mut ledger = self.ledger.lock();
-            parts.iter().for_each(|part| ledger.sessions.record(&part.batch));
+            parts.iter().for_each(|part| ledger.sessions.record(&part.batch, part.batches));
             ledger.version += 1;
             ledger.steps.advance_all();
             Pushed { version: ledger.version, global_step: ledger.steps.global_step(), ..pushed }
         };
-        self.apply(pushed.version, &resolved, values.as_slice());
+        self.apply(pushed.version, resolved, values.as_slice());
         self.cut_if_awaited(pushed.version);
         drop(alone);
         Ok(pushed)

@@ -199,8 +199,10 @@ pub struct Pulled {
 /// One step's gradients for one store.
 #[derive(Debug)]
 pub struct Push<'a, G: ?Sized> {
-    /// The batch they were computed from.
+    /// The batch they were computed from, or the first of several.
     pub batch: BatchId,
+    /// Batches that they are of, one behind the other; at least 1.
+    pub batches: u32,
     /// Version that was pulled.
     pub pulled_version: u64,
     /// Its place in its step, under synchronous updates.

@@ -108,12 +108,22 @@ fn reserve(store: &Store, identity: &Identity) -> Ticket {
 }
 
 fn push_of<'a>(batch: BatchId, selection: Selection, gradients: &'a [f32]) -> Push<'a, [f32]> {
-    Push { batch, pulled_version: 0, contribution: None, selection: Some(Arc::new(selection)), gradients }
+    Push {
+        batch,
+        batches: 1,
+        pulled_version: 0,
+        contribution: None,
+        selection: Some(Arc::new(selection)),
+        gradients,
+    }
 }
 
 fn push(store: &Store, identity: &Identity, batch: BatchId, gradients: &[f32]) -> Result<Pushed, Error> {
     let selection = Some(select(&[3]));
-    store.push(identity, &Push { batch, pulled_version: 0, contribution: None, selection, gradients })
+    store.push(
+        identity,
+        &Push { batch, batches: 1, pulled_version: 0, contribution: None, selection, gradients },
+    )
 }
 
 fn step(store: &Store, identity: &Identity, batch: BatchId, gradients: &[f32]) -> Result<Pushed, Error> {

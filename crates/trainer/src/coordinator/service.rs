@@ -8,7 +8,10 @@ use trainyard_input::{DataShard, Direction, Fault, Header, Parcel, Piece};
 use trainyard_protocol::v1::session_service_client::SessionServiceClient;
 use trainyard_protocol::{convert, limits, v1};
 
-use super::{Ask, Beat, Coordinator, Grant, GrantedShard, JobState, Join, Joined, LeaveReason, Pulse};
+use super::{
+    Ask, Beat, Coordinator, Form, Formed, Forming, Grant, GrantedShard, JobState, Join, Joined, LeaveReason,
+    Pulse, Start,
+};
 
 /// The chief behind gRPC.
 #[derive(Debug, Clone)]
@@ -62,8 +65,8 @@ impl Coordinator for RemoteCoordinator {
         let mut client = self.client.clone();
         let reply = timed(&self.name, limits::CALL_TIMEOUT, client.heartbeat(request)).await?.into_inner();
         let state = state_from_wire(reply.state());
-        let (waiting_for, global_step, lanes) = (reply.waiting_for, reply.global_step, reply.lanes);
-        Ok(Beat { state, waiting_for, global_step, lanes })
+        let v1::HeartbeatReply { waiting_for, global_step, lanes, regroup, .. } = reply;
+        Ok(Beat { state, waiting_for, global_step, lanes, regroup })
     }
 
     async fn next_shard(&self, ask: Ask) -> Result<Grant, Error> {
@@ -92,6 +95,25 @@ impl Coordinator for RemoteCoordinator {
             step: reply.step,
             parcel: reply.parcel.map(parcel_from_wire),
         })))
+    }
+
+    async fn form(&self, form: Form) -> Result<Forming, Error> {
+        let request =
+            v1::FormGroupRequest { pulse: Some(pulse_to_wire(&form.pulse)), generation: form.generation };
+        let mut client = self.client.clone();
+        let reply = timed(&self.name, limits::CALL_TIMEOUT, client.form_group(request)).await?.into_inner();
+        if reply.generation == 0 {
+            return Ok(Forming::Waits { waiting_for: reply.waiting_for });
+        }
+        let member = |member: v1::Member| match convert::task_from_wire(member.task) {
+            Ok(task) => Ok((task, member.address)),
+            Err(error) => Err(Error::Protocol { peer: self.name.clone(), message: error.to_string() }),
+        };
+        let members = reply.members.into_iter().map(member).collect::<Result<Vec<_>, _>>()?;
+        let checkpoint = (!reply.checkpoint.is_empty()).then(|| reply.checkpoint.into());
+        let start = Start { checkpoint, forget_positions: reply.forget_positions };
+        let (generation, rank) = (reply.generation, reply.rank as usize);
+        Ok(Forming::Formed(Formed { generation, rank, members, start }))
     }
 
     async fn leave(&self, pulse: Pulse, reason: LeaveReason) -> Result<(), Error> {

@@ -68,7 +68,7 @@ fn a_push_that_names_nothing_updates_what_its_pull_read() {
         let batch = batch(0, seq);
         store.push(
             &worker(0, 1, seq),
-            &Push { batch, pulled_version: 0, contribution: None, selection: None, gradients },
+            &Push { batch, batches: 1, pulled_version: 0, contribution: None, selection: None, gradients },
         )
     };
     apply(2, &[0.0, 0.0, 5.0, 6.0]).unwrap();

@@ -18,6 +18,7 @@ fn contribute(
 ) -> Result<Pushed, Error> {
     let push = Push {
         batch: batch(0, step * u64::from(of) + u64::from(slot)),
+        batches: 1,
         pulled_version: step,
         contribution: Some(Contribution { slot, of }),
         selection: Some(select(rows)),
