@@ -288,6 +288,8 @@ impl Roster {
                     generation: grouped.generation,
                     rank: grouped.members.iter().position(|member| *member == task).unwrap_or(0),
                     members: members.collect(),
+                    // There are far fewer than 2^32.
+                    lanes: self.config.lanes as u32,
                     start: self.start.clone(),
                 })
             }

@@ -5,16 +5,15 @@ use std::time::{Duration, Instant};
 
 use tonic::service::Routes;
 use trainyard_checkpoint::cluster_id;
-use trainyard_cluster_client::{Plan, RemoteShard, Shard, channel};
+use trainyard_cluster_client::{RemoteShard, Shard, channel};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, listen, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model};
-use trainyard_parameter_store::Update;
 use trainyard_protocol::limits;
 use trainyard_protocol::v1::session_service_server::SessionServiceServer;
 use trainyard_run_config::{Job, Sharding, UpdateConfig};
-use trainyard_trainer::{OnStanding, OnStep, plan_layout};
+use trainyard_trainer::{OnStanding, OnStep, plan};
 
 use crate::service::Service;
 use crate::{Data, Lead, LocalCoordinator, Roster, RosterConfig, lead};
@@ -39,20 +38,8 @@ impl<M: Model> Lead<M> {
         progress: OnStep,
     ) -> Result<Self, Diagnostic> {
         let job = Arc::clone(&context.job);
-        let layout = plan_layout(&job, model.variables(), shards.len());
-        let fingerprint = layout.fingerprint(model.variables());
-        let plan = Plan {
-            variables: model.variables().to_vec(),
-            layout,
-            fingerprint,
-            optimizers: model.optimizers(),
-            seed: job.run.seed,
-            global_step_max: job.train.max_steps.unwrap_or(0),
-            update: update(&job),
-            checkpoint: None,
-            warm_start: None,
-            forget_positions: false,
-        };
+        let plan = plan(&job, &model, shards.len());
+        let fingerprint = plan.fingerprint;
         let id = cluster_id(&job.model_dir, uuid::Uuid::new_v4().as_u128())?;
         let trains = |task: &Task| match task.role {
             Role::Chief => job.strategy.chief_trains,
@@ -104,16 +91,6 @@ impl<M: Model> Lead<M> {
             progress,
             job,
         })
-    }
-}
-
-fn update(job: &Job) -> Update {
-    match job.strategy.update {
-        UpdateConfig::Async => Update::Async,
-        UpdateConfig::Sync { .. } => Update::Sync,
-        UpdateConfig::Ssp { staleness_steps_max } => {
-            Update::StaleSynchronous { staleness_max: staleness_steps_max }
-        }
     }
 }
 

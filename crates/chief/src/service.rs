@@ -195,6 +195,7 @@ impl SessionService for Service {
                     waiting_for: Vec::new(),
                     checkpoint: checkpoint.unwrap_or_default(),
                     forget_positions: formed.start.forget_positions,
+                    lanes: formed.lanes,
                 }
             }
         };

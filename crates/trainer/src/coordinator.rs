@@ -134,6 +134,8 @@ pub struct Formed {
     pub rank: usize,
     /// Tasks, and where they listen.
     pub members: Vec<(Task, String)>,
+    /// Batches of a step.
+    pub lanes: u32,
     /// What members without parameters start from.
     pub start: Start,
 }

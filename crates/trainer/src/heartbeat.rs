@@ -1,7 +1,7 @@
 //! Signs of life to the chief, while the loop computes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -37,6 +37,7 @@ pub(crate) struct Heartbeat {
     pub(crate) counts: Arc<Counts>,
     directive: watch::Receiver<Directive>,
     lanes: watch::Receiver<Vec<u32>>,
+    regroup: Arc<AtomicBool>,
     handle: JoinHandle<()>,
 }
 
@@ -50,12 +51,19 @@ impl Heartbeat {
         let counts = Arc::new(Counts::default());
         let (sender, directive) = watch::channel(Directive::Train);
         let (told, lanes) = watch::channel(lanes);
-        let handle = tokio::spawn(beat(coordinator, pulse, interval, Arc::clone(&counts), sender, told));
-        Self { counts, directive, lanes, handle }
+        let regroup = Arc::<AtomicBool>::default();
+        let tells = Tells { directive: sender, lanes: told, regroup: Arc::clone(&regroup) };
+        let handle = tokio::spawn(beat(coordinator, pulse, interval, Arc::clone(&counts), tells));
+        Self { counts, directive, lanes, regroup, handle }
     }
 
     pub(crate) fn directive(&self) -> Directive {
         *self.directive.borrow()
+    }
+
+    /// Returns whether somebody waits to join the group.
+    pub(crate) fn regroup(&self) -> bool {
+        self.regroup.load(Ordering::Relaxed)
     }
 
     /// Returns the slots of each synchronous step that this task computes, as the chief said last.
@@ -70,13 +78,19 @@ impl Drop for Heartbeat {
     }
 }
 
+/// What the beats tell.
+struct Tells {
+    directive: watch::Sender<Directive>,
+    lanes: watch::Sender<Vec<u32>>,
+    regroup: Arc<AtomicBool>,
+}
+
 async fn beat<C: Coordinator>(
     coordinator: C,
     pulse: Pulse,
     interval: Duration,
     counts: Arc<Counts>,
-    sender: watch::Sender<Directive>,
-    lanes: watch::Sender<Vec<u32>>,
+    tells: Tells,
 ) {
     let mut silent = 0_u32;
     loop {
@@ -90,13 +104,14 @@ async fn beat<C: Coordinator>(
         match coordinator.heartbeat(pulse).await {
             Ok(beat) => {
                 silent = 0;
-                lanes.send_if_modified(|known| {
+                tells.regroup.store(beat.regroup, Ordering::Relaxed);
+                tells.lanes.send_if_modified(|known| {
                     let other = *known != beat.lanes;
                     known.clone_from(&beat.lanes);
                     other
                 });
                 if crate::over(beat.state) {
-                    sender.send_replace(Directive::End);
+                    tells.directive.send_replace(Directive::End);
                 }
                 if beat.state == JobState::Waiting {
                     debug!(waiting_for = ?beat.waiting_for, "the chief waits");
@@ -108,7 +123,7 @@ async fn beat<C: Coordinator>(
                     Some(Reason::Fenced | Reason::StaleEpoch | Reason::TaskTaken)
                 ) =>
             {
-                sender.send_replace(Directive::Rejoin);
+                tells.directive.send_replace(Directive::Rejoin);
                 return;
             }
             Err(error) => {

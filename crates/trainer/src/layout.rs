@@ -1,6 +1,9 @@
-//! The cut of a job's variables: the same in every task.
+//! What the stores of a job are to hold: the same in every task.
 
-use trainyard_run_config::{Job, PartitionerConfig, PlacementConfig};
+use trainyard_cluster_client::Plan;
+use trainyard_model::Model;
+use trainyard_parameter_store::Update;
+use trainyard_run_config::{Job, PartitionerConfig, PlacementConfig, StrategyKind, UpdateConfig};
 use trainyard_variable::{Layout, Partitioner, Placement, VariableSpec};
 
 /// Returns the layout that a job's strategy calls for.
@@ -19,4 +22,31 @@ pub fn plan_layout(job: &Job, variables: &[VariableSpec], num_ps: usize) -> Layo
         PlacementConfig::Greedy => Placement::Greedy,
     };
     Layout::new(variables, partitioner, placement, num_ps)
+}
+
+/// Returns what the stores of a job hold, without where their values come from.
+pub fn plan<M: Model>(job: &Job, model: &M, num_ps: usize) -> Plan {
+    let layout = plan_layout(job, model.variables(), num_ps);
+    Plan {
+        variables: model.variables().to_vec(),
+        fingerprint: layout.fingerprint(model.variables()),
+        layout,
+        optimizers: model.optimizers(),
+        seed: job.run.seed,
+        global_step_max: job.train.max_steps.unwrap_or(0),
+        update: update(job),
+        checkpoint: None,
+        warm_start: None,
+        forget_positions: false,
+    }
+}
+
+fn update(job: &Job) -> Update {
+    match (job.strategy.kind, job.strategy.update) {
+        (StrategyKind::OneDevice, _) | (_, UpdateConfig::Async) => Update::Async,
+        (_, UpdateConfig::Sync { .. }) => Update::Sync,
+        (_, UpdateConfig::Ssp { staleness_steps_max }) => {
+            Update::StaleSynchronous { staleness_max: staleness_steps_max }
+        }
+    }
 }

@@ -8,9 +8,13 @@ mod coordinator;
 mod feed;
 mod heartbeat;
 mod layout;
+mod meeting;
+mod mirrored;
 mod outcome;
 mod pipeline;
+mod replica;
 mod session;
+mod sparse;
 mod step;
 mod synchronous;
 mod tally;
@@ -22,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use trainyard_cluster_client::{Error, Shard};
+use trainyard_cluster_client::{Error, LocalShard, Shard};
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Model;
@@ -35,9 +39,11 @@ pub use coordinator::{
     Pulse, RemoteCoordinator, Start,
 };
 use feed::Feed;
-pub use layout::plan_layout;
+pub use layout::{plan, plan_layout};
+pub use meeting::{LocalMeeting, Meeting};
 pub use outcome::{Outcome, Progress, into_diagnostic};
 pub use pipeline::{Ahead, Call, Pipeline};
+use replica::Replica;
 use session::Session;
 pub use session::encoding;
 pub use threads::Threads;
@@ -72,6 +78,17 @@ pub struct Config {
     pub standing: OnStanding,
     /// Told of every step.
     pub progress: OnStep,
+    /// Where the task holds parameters itself: them, and where it meets those who do too.
+    pub mirror: Option<Mirror>,
+}
+
+/// What a task has that holds parameters itself.
+#[derive(Debug, Clone)]
+pub struct Mirror {
+    /// Its copy.
+    pub shard: LocalShard,
+    /// Where it meets the others.
+    pub meeting: Meeting,
 }
 
 /// Trains until the job ends, the input does, or the token says stop.
@@ -85,8 +102,11 @@ pub async fn run<M: Model, C: Coordinator>(
     shards: Vec<Shard>,
     stop: CancellationToken,
 ) -> Result<Outcome, Diagnostic> {
-    let layout = Arc::new(plan_layout(&config.job, model.variables(), config.num_ps));
-    let fingerprint = layout.fingerprint(model.variables());
+    let plan = plan(&config.job, &*model, config.num_ps);
+    let (layout, fingerprint) = (Arc::new(plan.layout.clone()), plan.fingerprint);
+    let mut replica = config.mirror.as_ref().map(|mirror| Replica::new(mirror.shard.clone(), plan));
+    // Their parameters are asked once they have met the others.
+    let shards = if replica.is_some() { Vec::new() } else { shards };
     let threads = Threads::start(config.job.run.intra_op_parallelism_threads)?;
     info!(threads = threads.count(), "computing");
     let mut outcome = Outcome::default();
@@ -105,7 +125,21 @@ pub async fn run<M: Model, C: Coordinator>(
                     false => return Err(into_diagnostic(&error)),
                 },
             };
-        let trained = train(&config, &model, &threads, &mut session, &coordinator, &mut outcome, &stop).await;
+        let trained = match (&mut replica, &config.mirror) {
+            (Some(replica), Some(mirror)) => {
+                let member = mirrored::Member {
+                    config: &config,
+                    model: &model,
+                    threads: &threads,
+                    layout: &layout,
+                    fingerprint,
+                    meeting: &mirror.meeting,
+                    stop: &stop,
+                };
+                mirrored::train(&member, replica, &mut session, &coordinator, &mut outcome).await
+            }
+            _ => train(&config, &model, &threads, &mut session, &coordinator, &mut outcome, &stop).await,
+        };
         match trained {
             Ok(reason) => {
                 (config.standing)("leaving", false, Vec::new());

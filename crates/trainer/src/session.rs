@@ -44,6 +44,8 @@ pub(crate) struct Session {
     pub(crate) joined: Joined,
     /// The session's name for the chief.
     pub(crate) pulse: Pulse,
+    /// The same for stores.
+    pub(crate) identity: Identity,
 }
 
 impl Session {
@@ -92,7 +94,7 @@ impl Session {
         let heartbeat = Heartbeat::start(coordinator.clone(), pulse.clone(), interval, joined.lanes.clone());
         let next_batch = opened.batches_applied;
         info!(task = %config.task, session = joined.session, epoch = joined.epoch, next_batch, "joined");
-        Ok(Some(Self { parameters, heartbeat, opened, joined, pulse }))
+        Ok(Some(Self { parameters, heartbeat, opened, joined, pulse, identity }))
     }
 
     /// Returns why the session is to end, if the chief has said so.

@@ -113,7 +113,7 @@ impl Coordinator for RemoteCoordinator {
         let checkpoint = (!reply.checkpoint.is_empty()).then(|| reply.checkpoint.into());
         let start = Start { checkpoint, forget_positions: reply.forget_positions };
         let (generation, rank) = (reply.generation, reply.rank as usize);
-        Ok(Forming::Formed(Formed { generation, rank, members, start }))
+        Ok(Forming::Formed(Formed { generation, rank, members, lanes: reply.lanes, start }))
     }
 
     async fn leave(&self, pulse: Pulse, reason: LeaveReason) -> Result<(), Error> {

@@ -1,0 +1,111 @@
+//! The parameters that a worker holds itself, and how it hands them to others.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use trainyard_checkpoint::{Manifest, ShardRecord, abandon, begin, commit};
+use trainyard_cluster_client::{Error, LocalShard, Plan};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_parameter_store::{Identity, State};
+
+use crate::outcome::into_diagnostic;
+use crate::{Config, Start};
+
+/// Folder below the model folder in which members hand parameters to each other.
+const HANDOVER: &str = "handover";
+
+/// A copy of all parameters.
+#[derive(Debug, Clone)]
+pub(crate) struct Replica {
+    shard: LocalShard,
+    plan: Plan,
+}
+
+impl Replica {
+    pub(crate) fn new(shard: LocalShard, plan: Plan) -> Self {
+        Self { shard, plan }
+    }
+
+    pub(crate) fn shard(&self) -> &LocalShard {
+        &self.shard
+    }
+
+    /// Returns the steps that the parameters have been through; nothing where there are none.
+    pub(crate) fn version(&self) -> Option<u64> {
+        let status = self.shard.store().status();
+        matches!(status.state, State::Open | State::Draining).then_some(status.version)
+    }
+
+    pub(crate) fn global_step(&self) -> u64 {
+        self.shard.store().status().global_step
+    }
+
+    /// Takes the parameters over for the chief's epoch, and makes them where there are none: from the checkpoint that the
+    /// chief starts from, or first values.
+    pub(crate) async fn ready(
+        &mut self,
+        config: &Config,
+        identity: Identity,
+        start: &Start,
+    ) -> Result<(), Error> {
+        let folder = &config.job.model_dir;
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+        self.shard.claim(identity, config.cluster_fingerprint, &folder).await?;
+        if self.version().is_none() {
+            self.plan.checkpoint.clone_from(&start.checkpoint);
+            self.plan.forget_positions = start.forget_positions;
+            self.shard.prepare(identity, &self.plan).await?;
+        }
+        self.shard.open(identity).await
+    }
+
+    /// Writes the parameters where another member can read them. Returns the checkpoint.
+    pub(crate) async fn hand_over(
+        &self,
+        config: &Config,
+        identity: Identity,
+        generation: u64,
+    ) -> Result<PathBuf, Diagnostic> {
+        let folder = config.job.model_dir.join(HANDOVER).join(format!("{}-{generation}", identity.epoch));
+        let bytes = self.shard.store().status().value_bytes;
+        let attempt = format!("{:016x}", identity.incarnation);
+        let place = begin(&folder, self.global_step(), &attempt, bytes)?;
+        let saved = self.shard.save(identity, &place, None).await.map_err(|error| into_diagnostic(&error));
+        let committed = saved.and_then(|saved| {
+            let record: ShardRecord = serde_json::from_str(&saved.record).map_err(|error| {
+                let message = format!("the parameters to hand over cannot be described: {error}");
+                Diagnostic::error(Code::E3003, message)
+            })?;
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let now = now.map_or(0, |since| since.as_secs());
+            let cluster = format!("{:032x}", identity.cluster_id);
+            let mut manifest = Manifest::new(cluster, identity.epoch, saved.global_step, now);
+            manifest.shards.push(record);
+            manifest.num_ps = 1;
+            manifest.variables.clone_from(&self.plan.variables);
+            manifest.optimizers.clone_from(&self.plan.optimizers);
+            manifest.seed = self.plan.seed;
+            Ok(commit(&folder, &place, &manifest)?.path().to_owned())
+        });
+        if committed.is_err() {
+            abandon(&place);
+        }
+        committed.map(|path| std::path::absolute(&path).unwrap_or(path))
+    }
+
+    /// Takes in what another member has handed over.
+    pub(crate) async fn take_over(&mut self, identity: Identity, checkpoint: &Path) -> Result<(), Error> {
+        self.plan.checkpoint = Some(checkpoint.to_owned());
+        self.plan.forget_positions = false;
+        self.shard.prepare(identity, &self.plan).await?;
+        self.shard.open(identity).await
+    }
+}
+
+/// Removes what was handed over in a generation.
+pub(crate) fn clear_handover(config: &Config, epoch: u64, generation: u64) {
+    let folder = config.job.model_dir.join(HANDOVER);
+    abandon(&folder.join(format!("{epoch}-{generation}")));
+    // The last one out; whatever else is in it stays.
+    drop(std::fs::remove_dir(folder));
+}

@@ -1,0 +1,270 @@
+//! Gradients of rows and ids, as workers give them to each other: indexed slices (`tf.IndexedSlices`), by lane.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use trainyard_variable::{Gradients, Read, Reads, VariableSpec};
+
+/// The rows and ids that the batch of one lane has gradients of.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SparsePart {
+    pub(crate) lane: u32,
+    pub(crate) reads: Reads,
+    /// By variable; empty for those that are held whole.
+    pub(crate) gradients: Gradients,
+}
+
+/// Kinds of keys on the wire.
+const ROWS: u32 = 1;
+const IDS: u32 = 2;
+
+/// Returns parts as bytes: the number of parts, and of each its lane, the number of variables that it names, and of each of
+/// those its number, the kind and number of its keys, the keys and the values, all little-endian.
+pub(crate) fn encode(parts: &[SparsePart]) -> Bytes {
+    let mut out = Vec::new();
+    let put = |out: &mut Vec<u8>, number: usize| out.extend_from_slice(&(number as u32).to_le_bytes());
+    put(&mut out, parts.len());
+    for part in parts {
+        put(&mut out, part.lane as usize);
+        let named = |read: &Read| matches!(read, Read::Rows(_) | Read::Ids(_));
+        let chosen = part.reads.iter().zip(&part.gradients).enumerate();
+        let chosen: Vec<_> = chosen.filter(|(_, (read, values))| named(read) && !values.is_empty()).collect();
+        put(&mut out, chosen.len());
+        for (variable, (read, values)) in chosen {
+            put(&mut out, variable);
+            match read {
+                Read::Rows(rows) => {
+                    (put(&mut out, ROWS as usize), put(&mut out, rows.len()));
+                    rows.iter().for_each(|row| out.extend_from_slice(&row.to_le_bytes()));
+                }
+                Read::Ids(ids) => {
+                    (put(&mut out, IDS as usize), put(&mut out, ids.len()));
+                    ids.iter().for_each(|id| out.extend_from_slice(&id.to_le_bytes()));
+                }
+                Read::Nothing | Read::Whole => {}
+            }
+            values.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
+        }
+    }
+    out.into()
+}
+
+/// Reads what [`encode`] wrote.
+///
+/// # Errors
+/// Says what is wrong with it.
+pub(crate) fn decode(bytes: &[u8], variables: &[VariableSpec]) -> Result<Vec<SparsePart>, String> {
+    let mut rest = bytes;
+    let parts = number(&mut rest)?;
+    let mut out = Vec::new();
+    for _ in 0..parts {
+        let (lane, count) = (number(&mut rest)?, number(&mut rest)?);
+        let mut part = SparsePart {
+            lane,
+            reads: vec![Read::Nothing; variables.len()],
+            gradients: vec![Vec::new(); variables.len()],
+        };
+        for _ in 0..count {
+            let place = number(&mut rest)? as usize;
+            let spec = variables
+                .get(place)
+                .ok_or_else(|| format!("variables are numbered below {}, given {place}", variables.len()))?;
+            let (kind, keys) = (number(&mut rest)?, number(&mut rest)? as usize);
+            part.reads[place] = match kind {
+                ROWS => Read::Rows(take(&mut rest, keys, u32::from_le_bytes)?.into()),
+                IDS => Read::Ids(take(&mut rest, keys, u64::from_le_bytes)?.into()),
+                other => return Err(format!("keys are rows (1) or ids (2), given {other}")),
+            };
+            part.gradients[place] = take(&mut rest, keys * spec.width(), f32::from_le_bytes)?;
+        }
+        out.push(part);
+    }
+    match rest {
+        [] => Ok(out),
+        rest => Err(format!("{} bytes are left over", rest.len())),
+    }
+}
+
+fn number(rest: &mut &[u8]) -> Result<u32, String> {
+    take(rest, 1, u32::from_le_bytes).map(|numbers: Vec<u32>| numbers[0])
+}
+
+fn take<T, const N: usize>(
+    rest: &mut &[u8],
+    count: usize,
+    read: impl Fn([u8; N]) -> T,
+) -> Result<Vec<T>, String> {
+    let bytes = count.checked_mul(N).filter(|bytes| *bytes <= rest.len());
+    let Some(bytes) = bytes else {
+        return Err(format!("{count} values of {N} bytes are said to follow, {} bytes do", rest.len()));
+    };
+    let (head, tail) = rest.split_at(bytes);
+    *rest = tail;
+    Ok(head.as_chunks::<N>().0.iter().map(|chunk| read(*chunk)).collect())
+}
+
+/// Adds up parts in the order of their lanes, and multiplies the sums by `share`. Returns what is named, and the gradients.
+pub(crate) fn merge(
+    mut parts: Vec<SparsePart>,
+    variables: &[VariableSpec],
+    share: f32,
+) -> (Reads, Gradients) {
+    parts.sort_by_key(|part| part.lane);
+    let (mut reads, mut gradients) =
+        (Vec::with_capacity(variables.len()), Vec::with_capacity(variables.len()));
+    // Variables that are read at the same rows in every part are so in the sum: their rows are named once.
+    let mut known: Vec<Read> = Vec::new();
+    for (place, spec) in variables.iter().enumerate() {
+        let named: Vec<&Read> = parts.iter().map(|part| &part.reads[place]).collect();
+        let union = match named.iter().find(|read| !matches!(read, Read::Nothing)) {
+            Some(Read::Rows(_)) => Read::Rows(union(named.iter().filter_map(|read| match read {
+                Read::Rows(rows) => Some(&**rows),
+                _ => None,
+            }))),
+            Some(Read::Ids(_)) => Read::Ids(union(named.iter().filter_map(|read| match read {
+                Read::Ids(ids) => Some(&**ids),
+                _ => None,
+            }))),
+            _ => Read::Nothing,
+        };
+        let union = shared(&mut known, union);
+        let given = parts.iter().map(|part| (&part.reads[place], part.gradients[place].as_slice()));
+        let sums = match &union {
+            Read::Rows(keys) => sum(
+                keys,
+                spec.width(),
+                given.filter_map(|(read, values)| match read {
+                    Read::Rows(rows) => Some((&**rows, values)),
+                    _ => None,
+                }),
+            ),
+            Read::Ids(keys) => sum(
+                keys,
+                spec.width(),
+                given.filter_map(|(read, values)| match read {
+                    Read::Ids(ids) => Some((&**ids, values)),
+                    _ => None,
+                }),
+            ),
+            Read::Nothing | Read::Whole => Vec::new(),
+        };
+        reads.push(union);
+        gradients.push(sums.into_iter().map(|value| value * share).collect());
+    }
+    (reads, gradients)
+}
+
+/// Returns the same keys in the memory of an earlier variable, if there is one with the same.
+fn shared(known: &mut Vec<Read>, union: Read) -> Read {
+    match known.iter().find(|earlier| **earlier == union) {
+        Some(same) => same.clone(),
+        None => {
+            known.push(union.clone());
+            union
+        }
+    }
+}
+
+fn union<'a, K: Ord + Copy + 'a>(keys: impl Iterator<Item = &'a [K]>) -> Arc<[K]> {
+    let mut all: Vec<K> = keys.flatten().copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    all.into()
+}
+
+fn sum<'a, K: Ord + 'a>(
+    keys: &[K],
+    width: usize,
+    parts: impl Iterator<Item = (&'a [K], &'a [f32])>,
+) -> Vec<f32> {
+    let mut sums = vec![0.0; keys.len() * width];
+    for (named, values) in parts {
+        let mut at = 0;
+        for (key, values) in named.iter().zip(values.chunks_exact(width.max(1))) {
+            while keys[at] < *key {
+                at += 1;
+            }
+            sums[at * width..(at + 1) * width].iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use trainyard_variable::{Access, DynamicTable, Initializer};
+
+    use super::*;
+
+    fn spec(shape: &[usize], access: Access) -> VariableSpec {
+        let (initializer, optimizer_group) = (Initializer::Zeros, "g".to_owned());
+        VariableSpec { name: "v".into(), shape: shape.into(), access, initializer, optimizer_group }
+    }
+
+    fn variables() -> Vec<VariableSpec> {
+        let dynamic = Access::Dynamic(DynamicTable::KEEP_ALL);
+        vec![
+            spec(&[4], Access::Whole),
+            spec(&[20, 2], Access::Rows),
+            spec(&[9, 1], Access::Rows),
+            spec(&[50, 3], dynamic),
+        ]
+    }
+
+    prop_compose! {
+        fn part(lane: u32)(
+            rows in prop::collection::btree_set(0_u32..20, 0..8), others in prop::collection::btree_set(0_u32..9, 0..5),
+            ids in prop::collection::btree_set(any::<u64>(), 0..6), seed in 0_u32..1000,
+        ) -> SparsePart {
+            let values = |count: usize| (0..count).map(|place| ((seed + place as u32) as f32).sin()).collect::<Vec<f32>>();
+            let gradients = vec![Vec::new(), values(rows.len() * 2), values(others.len()), values(ids.len() * 3)];
+            let keep = |read: Read, empty: bool| if empty { Read::Nothing } else { read };
+            let reads = vec![
+                Read::Nothing,
+                keep(Read::Rows(rows.iter().copied().collect::<Vec<_>>().into()), rows.is_empty()),
+                keep(Read::Rows(others.iter().copied().collect::<Vec<_>>().into()), others.is_empty()),
+                keep(Read::Ids(ids.iter().copied().collect::<Vec<_>>().into()), ids.is_empty()),
+            ];
+            SparsePart { lane, reads, gradients }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_come_back_as_they_went(parts in (part(4), part(0), part(7)).prop_map(|(a, b, c)| vec![a, b, c])) {
+            prop_assert_eq!(decode(&encode(&parts), &variables()).expect("it is whole"), parts);
+        }
+
+        #[test]
+        fn damage_is_told_and_never_panics(part in part(1), cut in 0_usize..400, place in 0_usize..400, flip in any::<u8>()) {
+            let whole = encode(&[part]).to_vec();
+            let mut damaged = whole.clone();
+            damaged.truncate(cut);
+            if let Some(byte) = damaged.get_mut(place) {
+                *byte ^= flip;
+            }
+            let _ = decode(&damaged, &variables());
+            if cut < whole.len() && place >= cut {
+                prop_assert!(decode(&damaged, &variables()).is_err());
+            }
+        }
+
+        #[test]
+        fn the_sum_has_the_same_bits_in_any_order(parts in (part(0), part(1), part(2)).prop_map(|(a, b, c)| [a, b, c])) {
+            let [a, b, c] = parts;
+            let one = merge(vec![a.clone(), b.clone(), c.clone()], &variables(), 1.0 / 3.0);
+            let other = merge(vec![c.clone(), a.clone(), b.clone()], &variables(), 1.0 / 3.0);
+            prop_assert_eq!(&one, &other);
+            let Read::Rows(rows) = &one.0[1] else { return Ok(()) };
+            for (place, row) in rows.iter().enumerate() {
+                let own = |part: &SparsePart| match &part.reads[1] {
+                    Read::Rows(rows) => rows.iter().position(|own| own == row).map_or(0.0, |own| part.gradients[1][own * 2]),
+                    _ => 0.0,
+                };
+                let expected = (own(&a) + own(&b) + own(&c)) * (1.0 / 3.0);
+                prop_assert!((one.1[1][place * 2] - expected).abs() < 1e-6);
+            }
+        }
+    }
+}
