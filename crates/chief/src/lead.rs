@@ -17,7 +17,7 @@ use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Model;
 use trainyard_parameter_store::Identity;
 use trainyard_run_config::Job;
-use trainyard_trainer::{JobState, OnStanding, OnStep, Outcome};
+use trainyard_trainer::{JobState, Mirror, OnStanding, OnStep, Outcome};
 
 use crate::epoch::Epoch;
 use crate::telemetry::Telemetry;
@@ -69,6 +69,8 @@ pub struct Lead<M: Model> {
     pub tasks: usize,
     /// Batches of a synchronous step; 0 where the updates are not synchronous.
     pub lanes: usize,
+    /// Where the workers hold the parameters: the chief's copy, which is its only server too.
+    pub mirror: Option<Mirror>,
     /// Told how the chief stands.
     pub standing: OnStanding,
     /// Told of every step of its own.
@@ -126,7 +128,8 @@ pub async fn lead<M: Model>(
             Err(problem) => break Err(problem),
         }
         if trainer.is_none() && outcome.is_none() && lead.job.strategy.chief_trains {
-            trainer = Some(lead.spawn_trainer(training.clone()));
+            let config = lead.trainer(lead.task, lead.mirror.clone());
+            trainer = Some(lead.spawn_trainer(config, training.clone()));
         }
         match watch::watch(&mut lead, &mut run, &mut trainer, &mut outcome, &stop).await {
             watch::Seen::Lost(what) => {
@@ -226,11 +229,11 @@ impl<M: Model> Lead<M> {
         }));
     }
 
-    /// Starts the chief's own training loop, on a thread of its own: its arithmetic must not hold up the rest.
-    fn spawn_trainer(&self, stop: CancellationToken) -> JoinHandle<Result<Outcome, Diagnostic>> {
-        let config = trainyard_trainer::Config {
+    /// Returns what a training loop in this process is given, the chief's own or that of another task.
+    pub fn trainer(&self, task: Task, mirror: Option<Mirror>) -> trainyard_trainer::Config {
+        trainyard_trainer::Config {
             job: Arc::clone(&self.job),
-            task: self.task,
+            task,
             incarnation: self.incarnation,
             started: self.started,
             started_unix_secs: self.started_unix_secs,
@@ -240,7 +243,16 @@ impl<M: Model> Lead<M> {
             connect_deadline: self.connect_deadline,
             standing: Arc::clone(&self.standing),
             progress: Arc::clone(&self.progress),
-        };
+            mirror,
+        }
+    }
+
+    /// Starts a training loop in this process, on a thread of its own: its arithmetic must not hold up the rest.
+    pub fn spawn_trainer(
+        &self,
+        config: trainyard_trainer::Config,
+        stop: CancellationToken,
+    ) -> JoinHandle<Result<Outcome, Diagnostic>> {
         let (model, coordinator, shards) =
             (Arc::clone(&self.model), self.coordinator.clone(), self.shards.clone());
         let runtime = tokio::runtime::Handle::current();

@@ -5,15 +5,16 @@ use std::time::{Duration, Instant};
 
 use tonic::service::Routes;
 use trainyard_checkpoint::cluster_id;
-use trainyard_cluster_client::{RemoteShard, Shard, channel};
+use trainyard_cluster_client::{LocalShard, RemoteShard, Shard, channel};
 use trainyard_cluster_spec::{Role, Task};
+use trainyard_collective::Hub;
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, listen, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model};
 use trainyard_protocol::limits;
 use trainyard_protocol::v1::session_service_server::SessionServiceServer;
-use trainyard_run_config::{Job, Sharding, UpdateConfig};
-use trainyard_trainer::{OnStanding, OnStep, plan};
+use trainyard_run_config::{Job, Sharding, StrategyKind, UpdateConfig};
+use trainyard_trainer::{Meeting, Mirror, OnStanding, OnStep, check_cluster, plan};
 
 use crate::service::Service;
 use crate::{Data, Lead, LocalCoordinator, Roster, RosterConfig, lead};
@@ -24,6 +25,8 @@ const LEASE: Duration = Duration::from_secs(5);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(400);
 /// Silence after which another process may take a task over.
 const TAKEOVER: Duration = Duration::from_millis(1000);
+/// Longest time that a worker which adds up its gradients with ours waits for us to form the same group.
+const MEET: Duration = Duration::from_secs(30);
 
 impl<M: Model> Lead<M> {
     /// Puts together what a chief leads with: model, layout, servers and roster.
@@ -87,6 +90,7 @@ impl<M: Model> Lead<M> {
             closed,
             tasks,
             lanes,
+            mirror: None,
             standing,
             progress,
             job,
@@ -122,21 +126,27 @@ pub async fn run<M: Model>(
     let model = build(&context.job)?;
     let servers: Vec<(Task, String)> =
         context.cluster.of_role(Role::Ps).map(|(task, address)| (task, address.to_owned())).collect();
-    if servers.is_empty() {
-        let message = "strategy `parameter_server` needs at least one ps, the cluster has none";
-        return Err(Diagnostic::error(Code::E1006, message).help("add a ps address to the cluster"));
+    check_cluster(&context.job, servers.len())?;
+    let (mut shards, mut mirror, mut hub) = (Vec::new(), None, None);
+    for (task, address) in &servers {
+        let channel = channel(*task, address)?;
+        shards.push(Shard::Remote(RemoteShard::new(task.index, address, channel)));
     }
-    let shards = servers.iter().map(|(task, address)| {
-        Ok(Shard::Remote(RemoteShard::new(task.index, address, channel(*task, address)?)))
-    });
-    let shards = shards.collect::<Result<Vec<_>, Diagnostic>>()?;
+    if context.job.strategy.kind == StrategyKind::MultiWorkerMirrored {
+        let shard = LocalShard::new(0, 1, context.incarnation, context.cluster.fingerprint());
+        let meets = Hub::new(MEET);
+        shards.push(Shard::Local(shard.clone()));
+        mirror = Some(Mirror { shard, meeting: Meeting::Remote(meets.clone()) });
+        hub = Some(meets);
+    }
     let address = context.cluster.address(context.task).map(str::to_owned).ok_or_else(|| {
         Diagnostic::error(Code::E1004, format!("the cluster has no address for {}", context.task))
     })?;
     let listener = listen(&address).await?;
     let readiness = context.readiness.clone();
     let standing: OnStanding = Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting));
-    let leading = Lead::new(&context, model, shards, standing, Arc::new(|_| {}))?;
+    let mut leading = Lead::new(&context, model, shards, standing, Arc::new(|_| {}))?;
+    leading.mirror = mirror;
     let service = SessionServiceServer::new(Service::new(leading.coordinator.clone()))
         .max_decoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(limits::PARCEL_MESSAGE_BYTES_MAX);
@@ -144,7 +154,12 @@ pub async fn run<M: Model>(
     let limits = ServerLimits { drain: Duration::from_millis(200), ..ServerLimits::default() };
     let (readiness, end) = (context.readiness.clone(), closing.clone());
     let server = tokio::spawn(async move {
-        serve(listener, Routes::new(service), trainyard_protocol::DESCRIPTORS, &readiness, limits, end).await
+        let routes = Routes::new(service);
+        let routes = match hub {
+            Some(hub) => routes.add_service(hub.service()),
+            None => routes,
+        };
+        serve(listener, routes, trainyard_protocol::DESCRIPTORS, &readiness, limits, end).await
     });
     let outcome = lead(leading, stop).await;
     // Tasks that still ask are told that the job is over, before the door closes.

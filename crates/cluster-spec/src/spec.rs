@@ -27,7 +27,7 @@ fn by_name<S: serde::Serializer>(tasks: &BTreeMap<Task, String>, serializer: S) 
 /// How many tasks a cluster on this machine has, besides its chief.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalCounts {
-    /// Parameter servers, at least 1.
+    /// Parameter servers.
     pub ps: usize,
     /// Workers besides the chief.
     pub workers: usize,
@@ -36,21 +36,21 @@ pub struct LocalCounts {
 }
 
 impl LocalCounts {
-    /// Reads `local:ps=2,worker=3` (one ps, no worker and one evaluator where not given), or nothing where the text
+    /// Reads `local:ps=2,worker=3` (`ps` servers, no worker and one evaluator where not given), or nothing where the text
     /// does not begin with `local`.
     ///
     /// # Errors
     /// A part is not `role=count`, or a count is out of range.
-    pub fn parse(text: &str) -> Option<Result<Self, Diagnostic>> {
+    pub fn parse(text: &str, ps: usize) -> Option<Result<Self, Diagnostic>> {
         let rest = text.strip_prefix("local")?;
         if !rest.is_empty() && !rest.starts_with(':') {
             return None;
         }
-        let mut counts = Self { ps: 1, workers: 0, evaluators: 1 };
+        let mut counts = Self { ps, workers: 0, evaluators: 1 };
         for part in rest.trim_start_matches(':').split(',').filter(|part| !part.is_empty()) {
             let (role, count) = part.split_once('=').unwrap_or((part, ""));
             let (slot, range) = match role.trim() {
-                "ps" => (&mut counts.ps, 1..=64),
+                "ps" => (&mut counts.ps, 0..=64),
                 "worker" | "workers" => (&mut counts.workers, 0..=256),
                 "evaluator" => (&mut counts.evaluators, 0..=1),
                 _ => return Some(Err(bad_local(text, &format!("`{role}` is not ps, worker or evaluator")))),

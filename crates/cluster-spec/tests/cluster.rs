@@ -77,11 +77,11 @@ fn mistakes_in_tf_config_show_where() {
 
 #[test]
 fn local_counts_are_read_and_checked() {
-    let counts = LocalCounts::parse("local:ps=2,worker=3").unwrap().unwrap();
+    let counts = LocalCounts::parse("local:ps=2,worker=3", 1).unwrap().unwrap();
     assert_eq!((counts, counts.ports()), (LocalCounts { ps: 2, workers: 3, evaluators: 1 }, 6));
-    assert!(LocalCounts::parse("cluster.toml").is_none());
-    for bad in ["local:ps=0", "local:ps=x", "local:wrkr=1", "local:evaluator=2"] {
-        assert!(LocalCounts::parse(bad).unwrap().is_err(), "{bad}");
+    assert!(LocalCounts::parse("cluster.toml", 1).is_none());
+    for bad in ["local:ps=65", "local:ps=x", "local:wrkr=1", "local:evaluator=2"] {
+        assert!(LocalCounts::parse(bad, 1).unwrap().is_err(), "{bad}");
     }
 }
 

@@ -102,6 +102,7 @@ fn main() {
             let batch = BatchId { pass: 0, shard: 0, batch: step };
             let push = Push {
                 batch,
+                batches: 1,
                 pulled_version: step,
                 contribution: None,
                 selection: None,

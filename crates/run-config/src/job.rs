@@ -309,6 +309,25 @@ pub enum StrategyKind {
     OneDevice,
 }
 
+impl StrategyKind {
+    /// Returns the name in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ParameterServer => "parameter_server",
+            Self::MultiWorkerMirrored => "multi_worker_mirrored",
+            Self::Hybrid => "hybrid",
+            Self::Mirrored => "mirrored",
+            Self::CentralStorage => "central_storage",
+            Self::OneDevice => "one_device",
+        }
+    }
+
+    /// Returns whether several copies of the model may train in one process.
+    pub fn has_replicas(self) -> bool {
+        matches!(self, Self::Mirrored | Self::CentralStorage)
+    }
+}
+
 /// When gradients take effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]

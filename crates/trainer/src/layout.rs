@@ -1,6 +1,7 @@
 //! What the stores of a job are to hold: the same in every task.
 
 use trainyard_cluster_client::Plan;
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Model;
 use trainyard_parameter_store::Update;
 use trainyard_run_config::{Job, PartitionerConfig, PlacementConfig, StrategyKind, UpdateConfig};
@@ -49,4 +50,32 @@ fn update(job: &Job) -> Update {
             Update::StaleSynchronous { staleness_max: staleness_steps_max }
         }
     }
+}
+
+/// Checks that a cluster with so many parameter servers is one that the job's strategy can train in.
+///
+/// # Errors
+/// Says what the strategy needs.
+pub fn check_cluster(job: &Job, num_ps: usize) -> Result<(), Diagnostic> {
+    let name = job.strategy.kind.name();
+    let (message, help) = match job.strategy.kind {
+        StrategyKind::ParameterServer if num_ps == 0 => (
+            format!("strategy `{name}` needs at least one ps, the cluster has none"),
+            "add a ps address to the cluster, or use kind = \"multi_worker_mirrored\"",
+        ),
+        StrategyKind::MultiWorkerMirrored if num_ps > 0 => (
+            format!("strategy `{name}` keeps the parameters in the workers, the cluster has {num_ps} ps"),
+            "take the ps out of the cluster, or use kind = \"parameter_server\"",
+        ),
+        StrategyKind::Mirrored | StrategyKind::CentralStorage | StrategyKind::OneDevice => (
+            format!("strategy `{name}` trains in one process, a cluster was given"),
+            "run `trainyard train`, or use kind = \"multi_worker_mirrored\" or \"parameter_server\"",
+        ),
+        StrategyKind::Hybrid => (
+            format!("strategy `{name}` is not there yet"),
+            "use kind = \"parameter_server\" or kind = \"multi_worker_mirrored\"",
+        ),
+        StrategyKind::ParameterServer | StrategyKind::MultiWorkerMirrored => return Ok(()),
+    };
+    Err(Diagnostic::error(Code::E1006, message).help(help))
 }

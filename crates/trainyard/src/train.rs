@@ -1,17 +1,24 @@
 //! `trainyard train`: chief, parameter store and evaluator in one process, without a socket.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use trainyard_chief::{Ending, Lead, Report, lead};
 use trainyard_cluster_client::{LocalShard, Shard};
+use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_daemon::{CancellationToken, Context, supervise};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model};
-use trainyard_run_config::Job;
+use trainyard_run_config::{Job, StrategyKind};
+use trainyard_trainer::{LocalMeeting, Meeting, Mirror};
 
 use crate::command::Train;
 use crate::output::{print, table};
 use crate::progress::progress_line;
+use crate::up::share_of_cores;
+
+/// Longest time for the other replicas to end after the chief's.
+const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Trains a job to its end.
 pub(crate) fn train<M: Model>(
@@ -23,11 +30,30 @@ pub(crate) fn train<M: Model>(
     if arguments.no_evaluation {
         job.input.eval = None;
     }
+    let replicas = replicas(&mut job);
     let mut context = Context::alone(job, arguments.report.clone(), arguments.job.log_format);
+    let mut cluster = ClusterSpec::clone(&context.cluster);
+    let others = (1..replicas).map(|index| Task { role: Role::Worker, index: index - 1 });
+    cluster.tasks.extend(others.map(|task| (task, "this process".to_owned())));
+    context.cluster = Arc::new(cluster);
     context.serves_admin = arguments.admin_listen.is_some();
     context.admin_listen.clone_from(&arguments.admin_listen);
     supervise(context, async move |context, stop| alone(context, build, terminal, stop).await)
         .map_err(|problem| vec![problem])
+}
+
+/// Returns the replicas that train, and shares the cores among them.
+fn replicas(job: &mut Job) -> usize {
+    let strategy = &job.strategy;
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let replicas = match strategy.kind.has_replicas() {
+        true => strategy.replicas.unwrap_or_else(cores),
+        false => 1,
+    };
+    if replicas > 1 && job.run.intra_op_parallelism_threads == 0 {
+        job.run.intra_op_parallelism_threads = share_of_cores(replicas);
+    }
+    replicas
 }
 
 async fn alone<M: Model>(
@@ -38,16 +64,40 @@ async fn alone<M: Model>(
 ) -> Result<(), Diagnostic> {
     let job = Arc::clone(&context.job);
     let model = build(&job)?;
-    let shard = LocalShard::new(0, 1, context.incarnation, context.cluster.fingerprint());
+    let store = || LocalShard::new(0, 1, context.incarnation, context.cluster.fingerprint());
+    let (shard, kind) = (store(), job.strategy.kind);
+    let meeting = matches!(kind, StrategyKind::Mirrored | StrategyKind::MultiWorkerMirrored)
+        .then(|| Meeting::Local(LocalMeeting::default()));
+    let mirror = |shard| meeting.clone().map(|meeting| Mirror { shard, meeting });
     let (draw, bar) = progress_line(job.train.max_steps);
     let draw = if terminal { draw } else { Arc::new(|_: &_| {}) };
-    let leading = Lead::new(&context, model, vec![Shard::Local(shard)], Arc::new(|_, _, _| {}), draw)?;
+    let own = mirror(shard.clone());
+    let mut leading = Lead::new(&context, model, vec![Shard::Local(shard)], Arc::new(|_, _, _| {}), draw)?;
+    leading.mirror = own;
+    // The other replicas; under `mirrored` each has a copy of the parameters, else all have the chief's.
+    let ending = CancellationToken::new();
+    let others: Vec<_> = context
+        .cluster
+        .of_role(Role::Worker)
+        .map(|(task, _)| {
+            let mut config = leading.trainer(task, mirror(store()));
+            // The chief shows how the job goes.
+            config.progress = Arc::new(|_: &_| {});
+            leading.spawn_trainer(config, ending.clone())
+        })
+        .collect();
     let halt = CancellationToken::new();
     let evaluating = job.input.eval.is_some().then(|| {
         let config = trainyard_evaluator::Config::new(Arc::clone(&job), Arc::new(|_, _, _| {}));
         tokio::spawn(trainyard_evaluator::run(config, build, halt.clone()))
     });
     let outcome = lead(leading, stop.clone()).await;
+    ending.cancel();
+    for other in others {
+        if let Ok(Ok(Err(problem))) = tokio::time::timeout(FAREWELL, other).await {
+            tracing::warn!("{}", problem.render());
+        }
+    }
     bar.finish_and_clear();
     if !matches!(outcome, Ok((Ending::Done, _))) {
         halt.cancel();

@@ -11,7 +11,7 @@ use tracing::info;
 use trainyard_chief::Report;
 use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_run_config::Job;
+use trainyard_run_config::{Job, StrategyKind};
 
 use crate::command::Up;
 use crate::folder::Folder;
@@ -28,7 +28,7 @@ const SOCKET_FOLDER_BYTES_MAX: usize = 90;
 /// Starts a cluster, and returns the exit code of its job.
 pub(crate) fn up(arguments: &Up) -> Result<u8, Vec<Diagnostic>> {
     let job = arguments.job.load()?;
-    let (cluster, _sockets) = resolve(&arguments.cluster)?;
+    let (cluster, _sockets) = resolve(&arguments.cluster, &job)?;
     let one = |problem: Diagnostic| vec![problem];
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -38,8 +38,9 @@ pub(crate) fn up(arguments: &Up) -> Result<u8, Vec<Diagnostic>> {
 }
 
 /// Reads a cluster file, or makes a cluster of this machine, and the folder of its sockets.
-pub(crate) fn resolve(text: &str) -> Result<(ClusterSpec, Option<Folder>), Vec<Diagnostic>> {
-    let Some(counts) = LocalCounts::parse(text) else {
+pub(crate) fn resolve(text: &str, job: &Job) -> Result<(ClusterSpec, Option<Folder>), Vec<Diagnostic>> {
+    let ps = usize::from(job.strategy.kind != StrategyKind::MultiWorkerMirrored);
+    let Some(counts) = LocalCounts::parse(text, ps) else {
         return ClusterSpec::load(Path::new(text)).map(|cluster| (cluster, None));
     };
     let counts = counts.map_err(|problem| vec![problem])?;
@@ -53,13 +54,16 @@ pub(crate) fn resolve(text: &str) -> Result<(ClusterSpec, Option<Folder>), Vec<D
     let tasks: Vec<Task> = cluster.tasks.keys().copied().chain(evaluators).collect();
     let admin = tasks.into_iter().zip(&ports[counts.ports()..]);
     cluster.admin = admin.map(|(task, port)| (task, format!("127.0.0.1:{port}"))).collect();
-    // What the servers send and get is most of what there is to send: it needs no network. A folder whose name is too
+    // What the servers, or the workers among themselves, send and get is most of what there is to send: it needs no network. A folder whose name is too
     // long for a socket's leaves them at their ports.
     let sockets =
         Folder::new().ok().filter(|folder| folder.path().as_os_str().len() < SOCKET_FOLDER_BYTES_MAX);
     if let Some(folder) = &sockets {
-        for (task, address) in cluster.tasks.iter_mut().filter(|(task, _)| task.role == Role::Ps) {
-            *address = format!("unix:{}", folder.path().join(format!("ps-{}.sock", task.index)).display());
+        let mirrored = job.strategy.kind == StrategyKind::MultiWorkerMirrored;
+        for (task, address) in cluster.tasks.iter_mut().filter(|(task, _)| mirrored || task.role == Role::Ps)
+        {
+            let name = format!("{}-{}.sock", task.role, task.index);
+            *address = format!("unix:{}", folder.path().join(name).display());
         }
     }
     Ok((cluster, sockets))

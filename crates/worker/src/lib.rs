@@ -4,15 +4,20 @@
 //! in `trainyard-trainer`.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use trainyard_cluster_client::{RemoteShard, Shard, channel};
+use tonic::service::Routes;
+use trainyard_cluster_client::{LocalShard, RemoteShard, Shard, channel};
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_daemon::{CancellationToken, Context};
+use trainyard_collective::Hub;
+use trainyard_daemon::{CancellationToken, Context, ServerLimits, listen, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model};
-use trainyard_run_config::Job;
-use trainyard_trainer::RemoteCoordinator;
+use trainyard_run_config::{Job, StrategyKind};
+use trainyard_trainer::{Meeting, Mirror, RemoteCoordinator, check_cluster};
+
+/// Longest time that another worker waits for this one to form the same group.
+const MEET: Duration = Duration::from_secs(30);
 
 /// Trains until the job ends, its input does, or the token says stop.
 ///
@@ -34,9 +39,21 @@ pub async fn run<M: Model>(
         Ok(Shard::Remote(RemoteShard::new(task.index, address, channel(task, address)?)))
     });
     let shards = shards.collect::<Result<Vec<_>, Diagnostic>>()?;
-    if shards.is_empty() {
-        let message = "strategy `parameter_server` needs at least one ps, the cluster has none";
-        return Err(Diagnostic::error(Code::E1006, message).help("add a ps address to the cluster"));
+    check_cluster(&context.job, shards.len())?;
+    let address = context.cluster.address(context.task).unwrap_or_default().to_owned();
+    let (mut mirror, mut served) = (None, None);
+    let closing = CancellationToken::new();
+    if context.job.strategy.kind == StrategyKind::MultiWorkerMirrored {
+        let shard = LocalShard::new(0, 1, context.incarnation, context.cluster.fingerprint());
+        let hub = Hub::new(MEET);
+        let listener = listen(&address).await?;
+        let (routes, readiness, end) =
+            (Routes::new(hub.service()), context.readiness.clone(), closing.clone());
+        mirror = Some(Mirror { shard, meeting: Meeting::Remote(hub) });
+        served = Some(tokio::spawn(async move {
+            let limits = ServerLimits { drain: Duration::from_millis(200), ..ServerLimits::default() };
+            serve(listener, routes, trainyard_protocol::DESCRIPTORS, &readiness, limits, end).await
+        }));
     }
     let readiness = context.readiness.clone();
     let config = trainyard_trainer::Config {
@@ -48,20 +65,27 @@ pub async fn run<M: Model>(
             .unwrap_or_else(Instant::now),
         started_unix_secs: context.started_unix_secs(),
         cluster_fingerprint: context.cluster.fingerprint(),
-        num_ps: shards.len(),
-        address: context.cluster.address(context.task).unwrap_or_default().to_owned(),
+        // A copy of its own counts as one.
+        num_ps: shards.len().max(1),
+        address,
         connect_deadline: context.connect_deadline,
         standing: Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting)),
         progress: Arc::new(|_| {}),
+        mirror,
     };
     // On a thread of its own: its arithmetic must not hold up connections and heartbeats.
     let runtime = tokio::runtime::Handle::current();
     let training = tokio::task::spawn_blocking(move || {
         runtime.block_on(trainyard_trainer::run(config, model, coordinator, shards, stop))
     });
-    let outcome = training.await.map_err(|error| {
-        Diagnostic::error(Code::E9001, format!("the training loop has failed: {error}"))
-    })??;
+    let outcome = training
+        .await
+        .map_err(|error| Diagnostic::error(Code::E9001, format!("the training loop has failed: {error}")));
+    closing.cancel();
+    if let Some(served) = served {
+        drop(tokio::time::timeout(Duration::from_secs(1), served).await);
+    }
+    let outcome = outcome??;
     if let Some(path) = &context.report {
         let report = serde_json::json!({
             "task": context.task.to_string(), "steps": outcome.steps, "examples": outcome.examples,

@@ -158,7 +158,7 @@ fn check(
     if kind != StrategyKind::ParameterServer && replication == Some(Replication::InGraph) {
         fail("replication", "replication = \"in_graph\" goes with kind = \"parameter_server\" only");
     }
-    if replicas && !matches!(kind, StrategyKind::Mirrored | StrategyKind::CentralStorage) {
+    if replicas && !kind.has_replicas() {
         fail("replicas", "replicas belongs to kind = \"mirrored\" and kind = \"central_storage\"");
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn bench(arguments: &BenchTrain) -> Result<(), Vec<Diagnostic>> {
     let (set, changed) = endless(&job);
     let (spec, _sockets) = match arguments.cluster.as_str() {
         "none" => (None, None),
-        text => training_cluster(text).map(|(spec, sockets)| (Some(spec), sockets))?,
+        text => training_cluster(text, &job).map(|(spec, sockets)| (Some(spec), sockets))?,
     };
     let one = |problem: Diagnostic| vec![problem];
     let folder = Folder::new().map_err(one)?;
@@ -97,8 +97,8 @@ pub(super) fn bench(arguments: &BenchTrain) -> Result<(), Vec<Diagnostic>> {
 }
 
 /// Returns the cluster to train on, without evaluators.
-fn training_cluster(text: &str) -> Result<(ClusterSpec, Option<Folder>), Vec<Diagnostic>> {
-    let (mut cluster, sockets) = resolve(text)?;
+fn training_cluster(text: &str, job: &Job) -> Result<(ClusterSpec, Option<Folder>), Vec<Diagnostic>> {
+    let (mut cluster, sockets) = resolve(text, job)?;
     cluster.evaluators = 0;
     cluster.admin.retain(|task, _| task.role != Role::Evaluator);
     match cluster.tasks.keys().find(|task| !cluster.admin.contains_key(task)) {

@@ -84,6 +84,7 @@ fn a_push_that_names_nothing_updates_what_its_pull_read() {
     store.open_session(&worker(0, 2, 0), FINGERPRINT, 0).unwrap();
     let push = Push {
         batch: batch(0, 9),
+        batches: 1,
         pulled_version: 0,
         contribution: None,
         selection: None,

@@ -40,6 +40,7 @@ fn a_ledger_of_whole_numbers_is_exact_under_eight_workers() {
                     let batch = batch(index as u64, seq - 1);
                     let push = Push {
                         batch,
+                        batches: 1,
                         pulled_version: 0,
                         contribution: None,
                         selection: None,
