@@ -76,9 +76,9 @@ impl Groups {
         Ok(self.current())
     }
 
-    /// Returns whether somebody waits to join those who are in the group.
-    pub(crate) fn is_awaited(&self) -> bool {
-        !self.asking.is_empty()
+    /// Returns the generation of the group that somebody waits to join; 0 = nobody.
+    pub(crate) fn awaited(&self) -> u64 {
+        if self.asking.is_empty() { 0 } else { self.generation }
     }
 
     fn current(&self) -> Grouped {
@@ -131,7 +131,7 @@ mod tests {
         // It is back, in another session, and waits for the others however long.
         let all = [(task(0), 1), (task(1), 1), (task(2), 2)];
         assert_eq!(groups.ask(9 * GRACE, (task(2), 2), 0, &all, &expected), Err(vec![task(0), task(1)]));
-        assert!(groups.is_awaited());
+        assert_eq!(groups.awaited(), 2);
         assert!(groups.ask(99 * GRACE, (task(2), 2), 0, &all, &expected).is_err());
         let waits = groups.ask(99 * GRACE, (task(0), 1), 2, &all, &expected);
         assert_eq!(waits, Err(vec![task(1)]));

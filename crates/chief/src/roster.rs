@@ -240,7 +240,7 @@ impl Roster {
             waiting_for: self.waiting_for.clone(),
             global_step: self.global_step,
             lanes: self.lanes.of(pulse.task),
-            regroup: self.groups.is_awaited(),
+            regroup: self.groups.awaited(),
         })
     }
 

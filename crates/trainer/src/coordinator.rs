@@ -100,8 +100,8 @@ pub struct Beat {
     pub global_step: u64,
     /// Slots of each synchronous step that the task computes.
     pub lanes: Vec<u32>,
-    /// Whether somebody waits to join the group of those who add up their gradients.
-    pub regroup: bool,
+    /// Generation of the group that somebody waits to join; 0 = nobody.
+    pub regroup: u64,
 }
 
 /// A wish to be one of those who add up their gradients.

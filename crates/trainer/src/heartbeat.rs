@@ -1,7 +1,7 @@
 //! Signs of life to the chief, while the loop computes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -37,7 +37,7 @@ pub(crate) struct Heartbeat {
     pub(crate) counts: Arc<Counts>,
     directive: watch::Receiver<Directive>,
     lanes: watch::Receiver<Vec<u32>>,
-    regroup: Arc<AtomicBool>,
+    regroup: Arc<AtomicU64>,
     handle: JoinHandle<()>,
 }
 
@@ -51,7 +51,7 @@ impl Heartbeat {
         let counts = Arc::new(Counts::default());
         let (sender, directive) = watch::channel(Directive::Train);
         let (told, lanes) = watch::channel(lanes);
-        let regroup = Arc::<AtomicBool>::default();
+        let regroup = Arc::<AtomicU64>::default();
         let tells = Tells { directive: sender, lanes: told, regroup: Arc::clone(&regroup) };
         let handle = tokio::spawn(beat(coordinator, pulse, interval, Arc::clone(&counts), tells));
         Self { counts, directive, lanes, regroup, handle }
@@ -61,8 +61,8 @@ impl Heartbeat {
         *self.directive.borrow()
     }
 
-    /// Returns whether somebody waits to join the group.
-    pub(crate) fn regroup(&self) -> bool {
+    /// Returns the generation of the group that somebody waits to join; 0 = nobody.
+    pub(crate) fn regroup(&self) -> u64 {
         self.regroup.load(Ordering::Relaxed)
     }
 
@@ -82,7 +82,7 @@ impl Drop for Heartbeat {
 struct Tells {
     directive: watch::Sender<Directive>,
     lanes: watch::Sender<Vec<u32>>,
-    regroup: Arc<AtomicBool>,
+    regroup: Arc<AtomicU64>,
 }
 
 async fn beat<C: Coordinator>(

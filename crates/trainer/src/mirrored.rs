@@ -33,6 +33,8 @@ use crate::{Config, Coordinator, Form, Formed, Forming, LeaveReason, Threads};
 const BUCKET_BYTES: usize = 4 << 20;
 /// Number of the exchanges before the first step of a group.
 const HANDSHAKE: u64 = 0;
+/// Number of the exchange behind the last step.
+const FAREWELL: u64 = u64::MAX;
 /// Numbers that travel with the gradients: parts of the step, wishes to form the group anew, and the sum of losses.
 const CONTROL: usize = 3;
 
@@ -93,6 +95,11 @@ pub(crate) async fn train<M: Model, C: Coordinator>(
                 };
                 match trained {
                     Ok(ended) => {
+                        if !matches!(ended, Ended::Broken(_)) {
+                            // Who leaves ends the group: all are to have had the last step before. Whoever hears no
+                            // answer has had it.
+                            drop(circle.collective.all_gather(FAREWELL, 0, Bytes::new()).await);
+                        }
                         circle.collective.leave().await;
                         ended
                     }
@@ -284,7 +291,8 @@ async fn steps<M: Model, C: Coordinator>(
             let examples = own.map_or(0, |own| own.examples) + sent.examples;
             own = Some(Sent { examples, ..sent });
         }
-        summed.control()[1] = f32::from(u8::from(stop.is_cancelled() || session.heartbeat.regroup()));
+        summed.control()[1] =
+            f32::from(u8::from(stop.is_cancelled() || session.heartbeat.regroup() == formed.generation));
         let began = Instant::now();
         let exchanged = summed.exchange(collective, version + 1).await;
         tally.telemetry.exchange_seconds.record(began.elapsed());
