@@ -4,6 +4,7 @@ mod dynamic;
 mod faults;
 mod jobs;
 mod messages;
+mod mirrored;
 mod takeover;
 
 use std::time::Duration;

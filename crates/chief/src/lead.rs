@@ -65,6 +65,8 @@ pub struct Lead<M: Model> {
     pub coordinator: LocalCoordinator,
     /// Sessions that have ended.
     pub closed: mpsc::Receiver<(Task, u64)>,
+    /// Parameter servers; 1 where there is none.
+    pub servers: usize,
     /// Number of training tasks.
     pub tasks: usize,
     /// Batches of a synchronous step; 0 where the updates are not synchronous.
@@ -238,7 +240,7 @@ impl<M: Model> Lead<M> {
             started: self.started,
             started_unix_secs: self.started_unix_secs,
             cluster_fingerprint: self.cluster_fingerprint,
-            num_ps: self.plan.layout.num_ps,
+            num_ps: self.servers,
             address: self.address.clone(),
             connect_deadline: self.connect_deadline,
             standing: Arc::clone(&self.standing),

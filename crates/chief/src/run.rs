@@ -13,7 +13,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model};
 use trainyard_protocol::limits;
 use trainyard_protocol::v1::session_service_server::SessionServiceServer;
-use trainyard_run_config::{Job, Sharding, StrategyKind, UpdateConfig};
+use trainyard_run_config::{Job, Sharding, UpdateConfig};
 use trainyard_trainer::{Meeting, Mirror, OnStanding, OnStep, check_cluster, plan};
 
 use crate::service::Service;
@@ -41,7 +41,9 @@ impl<M: Model> Lead<M> {
         progress: OnStep,
     ) -> Result<Self, Diagnostic> {
         let job = Arc::clone(&context.job);
-        let plan = plan(&job, &model, shards.len());
+        let servers = shards.iter().filter(|shard| matches!(shard, Shard::Remote(_))).count();
+        // A store in this process stands for a server.
+        let plan = plan(&job, &model, servers.max(1));
         let fingerprint = plan.fingerprint;
         let id = cluster_id(&job.model_dir, uuid::Uuid::new_v4().as_u128())?;
         let trains = |task: &Task| match task.role {
@@ -91,6 +93,7 @@ impl<M: Model> Lead<M> {
             tasks,
             lanes,
             mirror: None,
+            servers: servers.max(1),
             standing,
             progress,
             job,
@@ -127,17 +130,18 @@ pub async fn run<M: Model>(
     let servers: Vec<(Task, String)> =
         context.cluster.of_role(Role::Ps).map(|(task, address)| (task, address.to_owned())).collect();
     check_cluster(&context.job, servers.len())?;
+    let mirrors = context.job.strategy.kind.is_mirrored();
     let (mut shards, mut mirror, mut hub) = (Vec::new(), None, None);
-    for (task, address) in &servers {
-        let channel = channel(*task, address)?;
-        shards.push(Shard::Remote(RemoteShard::new(task.index, address, channel)));
-    }
-    if context.job.strategy.kind == StrategyKind::MultiWorkerMirrored {
+    if mirrors {
         let shard = LocalShard::new(0, 1, context.incarnation, context.cluster.fingerprint());
         let meets = Hub::new(MEET);
         shards.push(Shard::Local(shard.clone()));
         mirror = Some(Mirror { shard, meeting: Meeting::Remote(meets.clone()) });
         hub = Some(meets);
+    }
+    for (task, address) in &servers {
+        let server = RemoteShard::new(task.index, address, channel(*task, address)?);
+        shards.push(Shard::Remote(server.behind(usize::from(mirrors))));
     }
     let address = context.cluster.address(context.task).map(str::to_owned).ok_or_else(|| {
         Diagnostic::error(Code::E1004, format!("the cluster has no address for {}", context.task))

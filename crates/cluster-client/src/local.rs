@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use trainyard_checkpoint::{
     Checkpoint, OnRows, Origin, PositionRecord, ShardState, SliceSource, SliceView, TableView,
@@ -31,8 +32,8 @@ const SNAPSHOT_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct LocalShard {
     name: String,
-    ps: usize,
-    num_ps: usize,
+    /// Place among the stores of the job, and their number: those of the cluster spec, until the chief says.
+    place: Arc<Mutex<(usize, usize)>>,
     incarnation: u64,
     cluster_fingerprint: u64,
     /// Seconds of training count from here. It never goes back, whatever is done to the clock on the wall.
@@ -56,7 +57,8 @@ impl LocalShard {
     pub fn new(ps: usize, num_ps: usize, incarnation: u64, cluster_fingerprint: u64) -> Self {
         let store = Arc::new(Store::new(ps));
         let (name, started, changed) = (format!("ps:{ps}"), Instant::now(), watch::Sender::new(()));
-        Self { name, ps, num_ps, incarnation, cluster_fingerprint, started, store, changed }
+        let place = Arc::new(Mutex::new((ps, num_ps)));
+        Self { name, place, incarnation, cluster_fingerprint, started, store, changed }
     }
 
     /// The store has no clock of its own.
@@ -125,12 +127,12 @@ impl LocalShard {
     /// # Errors
     /// Refused, or the checkpoint cannot be read.
     pub async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<(), Error> {
-        let slices =
-            plan.layout.of_ps(self.ps).map(|(number, slice)| (number as u32, slice.clone())).collect();
-        self.prepare_slices(identity, plan.clone(), slices).await
+        let (place, _) = *self.place.lock();
+        let slices = plan.layout.of_ps(place).map(|(number, slice)| (number as u32, slice.clone())).collect();
+        self.prepare_slices(identity, plan.clone(), place, slices).await
     }
 
-    /// As [`LocalShard::prepare`], with the slices named one by one.
+    /// As [`LocalShard::prepare`], with the slices named one by one, as the store at this place of the job.
     ///
     /// # Errors
     /// Refused, or the checkpoint cannot be read.
@@ -138,8 +140,10 @@ impl LocalShard {
         &self,
         identity: Identity,
         plan: Plan,
+        place: usize,
         slices: Vec<(u32, Slice)>,
     ) -> Result<(), Error> {
+        *self.place.lock() = (place, plan.layout.num_ps);
         let this = self.clone();
         let work = move || this.prepare_now(&identity, plan, slices);
         tokio::task::spawn_blocking(work)
@@ -172,13 +176,14 @@ impl LocalShard {
             .as_ref()
             .zip(plan.warm_start)
             .map(|(source, start)| FirstValues { source, names: start.names });
+        let (place, _) = *self.place.lock();
         let prepare = Prepare {
             variables: plan.variables,
             slices,
             optimizers: plan.optimizers,
             seed: plan.seed,
             layout_fingerprint: plan.fingerprint,
-            counts_steps: self.ps == 0,
+            counts_steps: place == 0,
             global_step_max: plan.global_step_max,
             update: plan.update,
             restore,
@@ -190,8 +195,8 @@ impl LocalShard {
     /// What to count on from. Where the number of servers has changed, no server's own position holds for the rows it
     /// now has: the lowest of all is taken, so that no batch is lost.
     fn restore<'a>(&self, checkpoint: &Checkpoint, source: &'a Source<'a>) -> Restore<'a> {
-        let manifest = checkpoint.manifest();
-        let own = manifest.shards.iter().find(|shard| shard.ps == self.ps && manifest.num_ps == self.num_ps);
+        let (manifest, (place, num_ps)) = (checkpoint.manifest(), *self.place.lock());
+        let own = manifest.shards.iter().find(|shard| shard.ps == place && manifest.num_ps == num_ps);
         let mut positions: Vec<ShardPosition> = Vec::new();
         for shard in own.map_or(manifest.shards.as_slice(), std::slice::from_ref) {
             for PositionRecord { shard, pass, batch, ahead } in shard.positions.iter().cloned() {
@@ -357,7 +362,8 @@ impl LocalShard {
         let positions = positions
             .map(|ShardPosition { shard, pass, batch, ahead }| PositionRecord { shard, pass, batch, ahead })
             .collect();
-        let state = ShardState { ps: self.ps, num_ps: self.num_ps, version: snapshot.version, positions };
+        let (ps, num_ps) = *self.place.lock();
+        let state = ShardState { ps, num_ps, version: snapshot.version, positions };
         let sources: Vec<Stripes<'_>> = snapshot.slices.iter().map(Stripes).collect();
         let views: Vec<SliceView<'_>> = sources
             .iter()

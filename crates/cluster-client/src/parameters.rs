@@ -1,6 +1,7 @@
 //! All parameter servers as one store, in one session: each step is pulled and pushed once, whatever is lost on the way.
 
 use std::future::Future;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,6 +94,8 @@ pub struct Push {
     pub batches: u32,
     /// Its place in its step, under synchronous updates.
     pub contribution: Option<Contribution>,
+    /// The stores that it is for, by place; absent = all.
+    pub stores: Option<Range<usize>>,
     /// The gradients, by variable.
     pub gradients: Gradients,
 }
@@ -200,11 +203,14 @@ impl Parameters {
         let mut traffic = Traffic::default();
         let mut calls = vec![ShardCall::default(); self.shards.len()];
         let mut shared = None;
-        if let Some(Push { step, batch, batches, contribution, gradients }) = push {
+        if let Some(Push { step, batch, batches, contribution, stores, gradients }) = push {
             let gradients = Arc::new(gradients);
             let silent =
                 gradients.iter().zip(&step.sizes).any(|(values, (size, _))| values.is_empty() && *size > 0);
             for (ps, (call, plan)) in calls.iter_mut().zip(step.plans).enumerate() {
+                if stores.as_ref().is_some_and(|stores| !stores.contains(&ps)) {
+                    continue;
+                }
                 let plan = if silent {
                     Arc::new(plan.only(|variable| !gradients[variable].is_empty()))
                 } else {
@@ -401,6 +407,7 @@ mod tests {
             seed: 0,
             global_step_max: 0,
             update: Update::Async,
+            hybrid: false,
             checkpoint: None,
             warm_start: None,
             forget_positions: false,
@@ -442,7 +449,14 @@ mod tests {
             }
             let gradients = vec![if gradient { vec![-1.0; rows.len() * 2] } else { Vec::new() }];
             let batch = BatchId { pass: 0, shard: 0, batch };
-            push = Some(Push { step: pulled.step, batch, batches: 1, contribution: None, gradients });
+            push = Some(Push {
+                step: pulled.step,
+                batch,
+                batches: 1,
+                contribution: None,
+                stores: None,
+                gradients,
+            });
             held = pulled.held;
         }
         let returned = parameters.call(push, None).await.expect("an answer");

@@ -26,6 +26,8 @@ use crate::{Answer, Error, Plan, Saved, ShardStatus};
 pub struct RemoteShard {
     name: String,
     ps: usize,
+    /// Among the stores of the layout.
+    place: usize,
     client: ParameterServiceClient<Channel>,
     channel: Channel,
     pool: Pool,
@@ -37,7 +39,12 @@ impl RemoteShard {
         let client = ParameterServiceClient::new(channel.clone())
             .max_decoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX);
-        Self { name: format!("ps:{ps} at {address}"), ps, client, channel, pool: Pool::default() }
+        Self { name: format!("ps:{ps} at {address}"), ps, place: ps, client, channel, pool: Pool::default() }
+    }
+
+    /// Returns the same server as a later store of the layout: those before it are not servers.
+    pub fn behind(self, others: usize) -> Self {
+        Self { place: self.ps + others, ..self }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -68,8 +75,9 @@ impl RemoteShard {
     }
 
     pub(crate) async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<(), Error> {
-        let slices = plan.layout.slices.iter().enumerate().filter(|(_, slice)| slice.ps == self.ps);
-        let (update, staleness_max) = match plan.update {
+        let slices = plan.layout.slices.iter().enumerate().filter(|(_, slice)| slice.ps == self.place);
+        let update = if plan.hybrid { Update::Async } else { plan.update };
+        let (update, staleness_max) = match update {
             Update::Async => (v1::Update::Async, 0),
             Update::StaleSynchronous { staleness_max } => (v1::Update::StaleSynchronous, staleness_max),
             Update::Sync => (v1::Update::Sync, 0),
@@ -87,7 +95,8 @@ impl RemoteShard {
                 .as_ref()
                 .map(|path| path.to_string_lossy().into_owned())
                 .unwrap_or_default(),
-            counts_steps: self.ps == 0,
+            place: self.place as u32,
+            counts_steps: self.place == 0,
             global_step_max: plan.global_step_max,
             update: update.into(),
             staleness_max,

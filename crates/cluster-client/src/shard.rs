@@ -27,8 +27,11 @@ pub struct Plan {
     pub seed: u64,
     /// Last global step; 0 = no bound.
     pub global_step_max: u64,
-    /// When pushes take effect.
+    /// When pushes take effect, in the store that counts the steps.
     pub update: Update,
+    /// Whether that store is the workers' own copy of what is read whole, and everything else lies on servers, where each
+    /// push takes effect as it comes.
+    pub hybrid: bool,
     /// Checkpoint to restore from; absent = first values.
     pub checkpoint: Option<PathBuf>,
     /// Where first values come from, for the variables that it names.

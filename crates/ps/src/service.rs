@@ -252,6 +252,7 @@ impl ParameterService for Service {
             seed: request.seed,
             global_step_max: request.global_step_max,
             update,
+            hybrid: false,
             forget_positions: request.forget_positions,
             checkpoint: (!request.checkpoint.is_empty()).then(|| request.checkpoint.clone().into()),
             warm_start: (!request.warm_start.is_empty()).then(|| WarmStart {
@@ -259,9 +260,9 @@ impl ParameterService for Service {
                 names: request.warm_start_names.into_iter().collect(),
             }),
         };
-        let from = plan.checkpoint.clone();
+        let (from, place) = (plan.checkpoint.clone(), request.place as usize);
         let count = slices.len();
-        self.answer(self.shard.prepare_slices(identity, plan, slices).await)?;
+        self.answer(self.shard.prepare_slices(identity, plan, place, slices).await)?;
         tracing::info!(slices = count, bytes = self.shard.store().status().value_bytes, checkpoint = ?from, "variables are ready");
         Ok(Response::new(self.standing()))
     }

@@ -322,6 +322,11 @@ impl StrategyKind {
         }
     }
 
+    /// Returns whether every worker of a cluster holds parameters.
+    pub fn is_mirrored(self) -> bool {
+        matches!(self, Self::MultiWorkerMirrored | Self::Hybrid)
+    }
+
     /// Returns whether several copies of the model may train in one process.
     pub fn has_replicas(self) -> bool {
         matches!(self, Self::Mirrored | Self::CentralStorage)

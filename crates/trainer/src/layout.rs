@@ -7,7 +7,7 @@ use trainyard_parameter_store::Update;
 use trainyard_run_config::{Job, PartitionerConfig, PlacementConfig, StrategyKind, UpdateConfig};
 use trainyard_variable::{Layout, Partitioner, Placement, VariableSpec};
 
-/// Returns the layout that a job's strategy calls for.
+/// Returns the layout that a job's strategy calls for, on so many parameter servers.
 pub fn plan_layout(job: &Job, variables: &[VariableSpec], num_ps: usize) -> Layout {
     let partitioner = match job.strategy.partitioner {
         PartitionerConfig::Fixed { num_shards } => Partitioner::Fixed { num_shards },
@@ -22,7 +22,10 @@ pub fn plan_layout(job: &Job, variables: &[VariableSpec], num_ps: usize) -> Layo
         PlacementConfig::RoundRobin => Placement::RoundRobin,
         PlacementConfig::Greedy => Placement::Greedy,
     };
-    Layout::new(variables, partitioner, placement, num_ps)
+    match job.strategy.kind {
+        StrategyKind::Hybrid => Layout::hybrid(variables, partitioner, placement, num_ps),
+        _ => Layout::new(variables, partitioner, placement, num_ps),
+    }
 }
 
 /// Returns what the stores of a job hold, without where their values come from.
@@ -36,6 +39,7 @@ pub fn plan<M: Model>(job: &Job, model: &M, num_ps: usize) -> Plan {
         seed: job.run.seed,
         global_step_max: job.train.max_steps.unwrap_or(0),
         update: update(job),
+        hybrid: job.strategy.kind == StrategyKind::Hybrid,
         checkpoint: None,
         warm_start: None,
         forget_positions: false,
@@ -59,7 +63,7 @@ fn update(job: &Job) -> Update {
 pub fn check_cluster(job: &Job, num_ps: usize) -> Result<(), Diagnostic> {
     let name = job.strategy.kind.name();
     let (message, help) = match job.strategy.kind {
-        StrategyKind::ParameterServer if num_ps == 0 => (
+        StrategyKind::ParameterServer | StrategyKind::Hybrid if num_ps == 0 => (
             format!("strategy `{name}` needs at least one ps, the cluster has none"),
             "add a ps address to the cluster, or use kind = \"multi_worker_mirrored\"",
         ),
@@ -71,11 +75,9 @@ pub fn check_cluster(job: &Job, num_ps: usize) -> Result<(), Diagnostic> {
             format!("strategy `{name}` trains in one process, a cluster was given"),
             "run `trainyard train`, or use kind = \"multi_worker_mirrored\" or \"parameter_server\"",
         ),
-        StrategyKind::Hybrid => (
-            format!("strategy `{name}` is not there yet"),
-            "use kind = \"parameter_server\" or kind = \"multi_worker_mirrored\"",
-        ),
-        StrategyKind::ParameterServer | StrategyKind::MultiWorkerMirrored => return Ok(()),
+        StrategyKind::ParameterServer | StrategyKind::Hybrid | StrategyKind::MultiWorkerMirrored => {
+            return Ok(());
+        }
     };
     Err(Diagnostic::error(Code::E1006, message).help(help))
 }

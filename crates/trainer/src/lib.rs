@@ -105,8 +105,9 @@ pub async fn run<M: Model, C: Coordinator>(
     let plan = plan(&config.job, &*model, config.num_ps);
     let (layout, fingerprint) = (Arc::new(plan.layout.clone()), plan.fingerprint);
     let mut replica = config.mirror.as_ref().map(|mirror| Replica::new(mirror.shard.clone(), plan));
-    // Their parameters are asked once they have met the others.
-    let shards = if replica.is_some() { Vec::new() } else { shards };
+    // Whoever has a copy of its own asks for parameters once it has met the others.
+    let (shards, tables) = if replica.is_some() { (Vec::new(), shards) } else { (shards, Vec::new()) };
+    let tables: Vec<Shard> = tables.into_iter().filter(|shard| matches!(shard, Shard::Remote(_))).collect();
     let threads = Threads::start(config.job.run.intra_op_parallelism_threads)?;
     info!(threads = threads.count(), "computing");
     let mut outcome = Outcome::default();
@@ -134,6 +135,7 @@ pub async fn run<M: Model, C: Coordinator>(
                     layout: &layout,
                     fingerprint,
                     meeting: &mirror.meeting,
+                    tables: &tables,
                     stop: &stop,
                 };
                 mirrored::train(&member, replica, &mut session, &coordinator, &mut outcome).await

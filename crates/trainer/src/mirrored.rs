@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 use trainyard_cluster_client::{Held, Parameters, Push, Shard, retry};
 use trainyard_collective::{Collective, Plan as BucketPlan};
@@ -23,7 +24,7 @@ use crate::feed::{Feed, Prepared};
 use crate::meeting::Meeting;
 use crate::outcome::Outcome;
 use crate::replica::{Replica, clear_handover};
-use crate::session::Session;
+use crate::session::{Session, encoding};
 use crate::sparse::{SparsePart, decode, encode, merge};
 use crate::step::Failure;
 use crate::tally::Tally;
@@ -46,6 +47,8 @@ pub(crate) struct Member<'a, M: Model> {
     pub(crate) layout: &'a Arc<Layout>,
     pub(crate) fingerprint: u64,
     pub(crate) meeting: &'a Meeting,
+    /// Servers of what is not read whole, under the hybrid strategy.
+    pub(crate) tables: &'a [Shard],
     pub(crate) stop: &'a CancellationToken,
 }
 
@@ -237,9 +240,10 @@ async fn steps<M: Model, C: Coordinator>(
     circle: &Circle,
     outcome: &mut Outcome,
 ) -> Result<Ended, Failure> {
-    let Member { config, model, threads, layout, fingerprint, stop, .. } = *member;
+    let Member { config, model, threads, layout, fingerprint, tables, stop, .. } = *member;
     let Circle { formed, collective } = circle;
-    let shards = vec![Shard::Local(replica.shard().clone())];
+    let mut shards = vec![Shard::Local(replica.shard().clone())];
+    shards.extend_from_slice(tables);
     let opening = Parameters::open(
         shards,
         Arc::clone(layout),
@@ -248,15 +252,17 @@ async fn steps<M: Model, C: Coordinator>(
         0,
         config.connect_deadline,
     );
-    let (parameters, opened) = opening.await?;
-    (session.parameters, session.opened) = (parameters, opened);
+    let (parameters, _) = opening.await?;
+    let opened = replica.opened();
+    session.parameters = parameters.with_encoding(encoding(config.job.strategy.payload));
+    session.opened = opened;
     let mut lanes = Vec::new();
     for number in (0..formed.lanes).filter(|lane| *lane as usize % formed.members.len() == formed.rank) {
         let feed = Feed::granted(config, model, session, coordinator, Some(number))?;
         lanes.push(Lane { number, feed, next: None, ended: false });
     }
     let variables = model.variables();
-    let mut summed = Summed::new(variables)?;
+    let mut summed = Summed::new(variables, tables.is_empty())?;
     let mut computing = Computing::new(config, &**model, threads)?;
     let mut tally = Tally::new(config, outcome, &session.heartbeat.counts);
     let (mut held, mut version, mut global_step) = (Held::default(), opened.version, replica.global_step());
@@ -271,6 +277,7 @@ async fn steps<M: Model, C: Coordinator>(
             return Ok(Ended::Leave(told));
         }
         summed.clear();
+        let mut pushes = Vec::new();
         let mut own = None::<Sent>;
         for lane in &mut lanes {
             let began = Instant::now();
@@ -287,7 +294,19 @@ async fn steps<M: Model, C: Coordinator>(
             let mut gradients = Gradients::new();
             let sent = computing.step(batch, &pulled.held.values, &mut gradients, true, &tally)?;
             held = pulled.held;
-            summed.add(lane.number, named, gradients, sent.loss);
+            let rows = summed.add(lane.number, named, gradients, sent.loss);
+            if !tables.is_empty() {
+                // Each batch's rows are updates of their own; while they travel, the rest is added up.
+                let push = Push {
+                    step: pulled.step,
+                    batch: sent.batch(),
+                    batches: 1,
+                    contribution: None,
+                    stores: Some(1..1 + tables.len()),
+                    gradients: rows,
+                };
+                pushes.push(AbortOnDropHandle::new(tokio::spawn(session.parameters.call(Some(push), None))));
+            }
             let examples = own.map_or(0, |own| own.examples) + sent.examples;
             own = Some(Sent { examples, ..sent });
         }
@@ -295,6 +314,10 @@ async fn steps<M: Model, C: Coordinator>(
             f32::from(u8::from(stop.is_cancelled() || session.heartbeat.regroup() == formed.generation));
         let began = Instant::now();
         let exchanged = summed.exchange(collective, version + 1).await;
+        for push in pushes {
+            let pushed = push.await.map_err(|error| broken_push(&error))?;
+            tally.exchanged(began.elapsed(), &pushed?.traffic);
+        }
         tally.telemetry.exchange_seconds.record(began.elapsed());
         let parts = match exchanged {
             Ok(parts) => parts,
@@ -307,7 +330,14 @@ async fn steps<M: Model, C: Coordinator>(
         let (named, gradients) = summed.mean(parts, count).map_err(|problem| broken_message(&problem))?;
         let step = session.parameters.plan_push(&named, version);
         let batch = BatchId { pass: 0, shard: 0, batch: next_batch };
-        let push = Push { step, batch, batches: count as u32, contribution: Some(WHOLE_STEP), gradients };
+        let push = Push {
+            step,
+            batch,
+            batches: count as u32,
+            contribution: Some(WHOLE_STEP),
+            stores: Some(0..1),
+            gradients,
+        };
         let returned = session.parameters.call(Some(push), None).await?;
         next_batch += count as u64;
         version += 1;
@@ -331,6 +361,10 @@ async fn steps<M: Model, C: Coordinator>(
 /// What is pushed to the own copy is the whole step.
 const WHOLE_STEP: Contribution = Contribution { slot: 0, of: 1 };
 
+fn broken_push(error: &tokio::task::JoinError) -> Failure {
+    Failure::Local(Diagnostic::error(Code::E9001, format!("a push to the servers has failed: {error}")))
+}
+
 fn broken_message(problem: &str) -> Failure {
     let message = format!("gradients of another worker cannot be read: {problem}");
     Failure::Local(
@@ -350,7 +384,8 @@ struct Summed<'a> {
 }
 
 impl<'a> Summed<'a> {
-    fn new(variables: &'a [VariableSpec]) -> Result<Self, Diagnostic> {
+    /// `gathers` says whether rows are exchanged too.
+    fn new(variables: &'a [VariableSpec], gathers: bool) -> Result<Self, Diagnostic> {
         let whole = |spec: &VariableSpec| spec.access == Access::Whole;
         let mut lengths: Vec<usize> =
             variables.iter().map(|spec| if whole(spec) { spec.len() } else { 0 }).collect();
@@ -365,7 +400,7 @@ impl<'a> Summed<'a> {
             dense: lengths.iter().map(|length| vec![0.0; *length]).collect(),
             plan,
             sparse: Vec::new(),
-            has_sparse: variables.iter().any(|spec| !whole(spec)),
+            has_sparse: gathers && variables.iter().any(|spec| !whole(spec)),
             spare: Gradients::new(),
         })
     }
@@ -381,8 +416,8 @@ impl<'a> Summed<'a> {
         &mut self.dense[count][count..]
     }
 
-    /// Adds the gradients of one lane's batch.
-    fn add(&mut self, lane: u32, reads: Reads, mut gradients: Gradients, loss: Option<f64>) {
+    /// Adds the gradients of one lane's batch. Returns those of rows and ids, if they are not added up here.
+    fn add(&mut self, lane: u32, reads: Reads, mut gradients: Gradients, loss: Option<f64>) -> Gradients {
         let control = self.control();
         control[0] += 1.0;
         control[2] += loss.unwrap_or(0.0) as f32;
@@ -404,7 +439,9 @@ impl<'a> Summed<'a> {
                 read => read,
             });
             self.sparse.push(SparsePart { lane, reads: reads.collect(), gradients });
+            return Gradients::new();
         }
+        gradients
     }
 
     /// Adds up over all members. Returns everybody's sparse parts.

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use trainyard_checkpoint::{Manifest, ShardRecord, abandon, begin, commit};
 use trainyard_cluster_client::{Error, LocalShard, Plan};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_parameter_store::{Identity, State};
+use trainyard_parameter_store::{Identity, Opened, State};
 
 use crate::outcome::into_diagnostic;
 use crate::{Config, Start};
@@ -34,6 +34,14 @@ impl Replica {
     pub(crate) fn version(&self) -> Option<u64> {
         let status = self.shard.store().status();
         matches!(status.state, State::Open | State::Draining).then_some(status.version)
+    }
+
+    /// Returns the steps that the parameters have been through, and the first batch that they have not.
+    pub(crate) fn opened(&self) -> Opened {
+        let positions = self.shard.store().positions();
+        let batch =
+            positions.iter().find(|position| position.shard == 0).map_or(0, |position| position.batch);
+        Opened { version: self.version().unwrap_or(0), batches_applied: batch }
     }
 
     pub(crate) fn global_step(&self) -> u64 {

@@ -97,7 +97,14 @@ pub(crate) async fn train<M: Model>(
         let busy = !steps.pipeline.is_empty();
         let sent = computing.step(prepared, &pulled.held.values, &mut gradients, busy, &steps.tally)?;
         steps.pipeline.keep(pulled.held);
-        let push = Push { step: pulled.step, batch: sent.batch(), batches: 1, contribution: None, gradients };
+        let push = Push {
+            step: pulled.step,
+            batch: sent.batch(),
+            batches: 1,
+            contribution: None,
+            stores: None,
+            gradients,
+        };
         computed = Some(Computed { push, sent });
     }
 }

@@ -107,7 +107,14 @@ pub(crate) async fn train<M: Model, C: Coordinator>(
         steps.held = pulled.held;
         steps.lanes[place].reached = version + 1;
         let contribution = Some(part.contribution);
-        let push = Push { step: pulled.step, batch: sent.batch(), batches: 1, contribution, gradients };
+        let push = Push {
+            step: pulled.step,
+            batch: sent.batch(),
+            batches: 1,
+            contribution,
+            stores: None,
+            gradients,
+        };
         steps.computed = Some(Computed { push, sent });
     }
 }

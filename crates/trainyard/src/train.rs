@@ -63,6 +63,11 @@ async fn alone<M: Model>(
     stop: CancellationToken,
 ) -> Result<(), Diagnostic> {
     let job = Arc::clone(&context.job);
+    if job.strategy.kind == StrategyKind::Hybrid {
+        let message = "strategy `hybrid` needs parameter servers, this is one process";
+        return Err(Diagnostic::error(Code::E1006, message)
+            .help("run `trainyard up JOB.toml --cluster local:ps=1,worker=1`, or use another kind"));
+    }
     let model = build(&job)?;
     let store = || LocalShard::new(0, 1, context.incarnation, context.cluster.fingerprint());
     let (shard, kind) = (store(), job.strategy.kind);

@@ -59,7 +59,7 @@ pub(crate) fn resolve(text: &str, job: &Job) -> Result<(ClusterSpec, Option<Fold
     let sockets =
         Folder::new().ok().filter(|folder| folder.path().as_os_str().len() < SOCKET_FOLDER_BYTES_MAX);
     if let Some(folder) = &sockets {
-        let mirrored = job.strategy.kind == StrategyKind::MultiWorkerMirrored;
+        let mirrored = job.strategy.kind.is_mirrored();
         for (task, address) in cluster.tasks.iter_mut().filter(|(task, _)| mirrored || task.role == Role::Ps)
         {
             let name = format!("{}-{}.sock", task.role, task.index);

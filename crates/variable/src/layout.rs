@@ -89,6 +89,33 @@ impl Layout {
         Self { slices, num_ps, starts }
     }
 
+    /// Cuts `variables` as [`Layout::new`] does, with one store more, which comes first and holds all that is read whole;
+    /// the servers hold the rest.
+    pub fn hybrid(
+        variables: &[VariableSpec],
+        partitioner: Partitioner,
+        placement: Placement,
+        num_ps: usize,
+    ) -> Self {
+        let whole = |spec: &VariableSpec| spec.access == Access::Whole;
+        let tables: Vec<VariableSpec> = variables.iter().filter(|spec| !whole(spec)).cloned().collect();
+        let tables = Self::new(&tables, partitioner, placement, num_ps);
+        let (mut slices, mut starts, mut table) = (Vec::new(), Vec::new(), 0);
+        for (variable, spec) in variables.iter().enumerate() {
+            starts.push(slices.len());
+            if whole(spec) {
+                let (rows, width) = (0..spec.rows(), spec.width());
+                slices.push(Slice { variable, part: 0, rows, width, ps: 0 });
+                continue;
+            }
+            let own = &tables.slices[tables.of_variable(table)];
+            slices.extend(own.iter().map(|slice| Slice { variable, ps: slice.ps + 1, ..slice.clone() }));
+            table += 1;
+        }
+        starts.push(slices.len());
+        Self { slices, num_ps: tables.num_ps + 1, starts }
+    }
+
     /// Returns the numbers of a variable's slices.
     pub fn of_variable(&self, variable: usize) -> Range<usize> {
         self.starts[variable]..self.starts[variable + 1]
@@ -162,6 +189,21 @@ mod tests {
                     prop_assert_eq!(next, spec.rows());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn of_a_hybrid_layout_servers_hold_tables_and_the_first_store_the_rest() {
+        let rows = |name: &str, shape: &[usize]| VariableSpec { access: Access::Rows, ..spec(name, shape) };
+        let specs =
+            [spec("kernel", &[4, 2]), rows("table", &[10, 3]), spec("bias", &[2]), rows("wide", &[6, 1])];
+        let layout = Layout::hybrid(&specs, Partitioner::Fixed { num_shards: 2 }, Placement::RoundRobin, 2);
+        assert_eq!(layout.num_ps, 3);
+        for (variable, spec) in specs.iter().enumerate() {
+            let slices = &layout.slices[layout.of_variable(variable)];
+            assert!(slices.iter().all(|slice| slice.variable == variable));
+            assert_eq!(slices.iter().map(|slice| slice.rows.len()).sum::<usize>(), spec.rows());
+            assert!(slices.iter().all(|slice| (slice.ps == 0) == (spec.access == Access::Whole)));
         }
     }
 

@@ -13,7 +13,7 @@ use trainyard_collective::Hub;
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, listen, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model};
-use trainyard_run_config::{Job, StrategyKind};
+use trainyard_run_config::Job;
 use trainyard_trainer::{Meeting, Mirror, RemoteCoordinator, check_cluster};
 
 /// Longest time that another worker waits for this one to form the same group.
@@ -35,15 +35,17 @@ pub async fn run<M: Model>(
             .help("add chief = [\"host:2222\"] to [cluster]")
     })?;
     let coordinator = RemoteCoordinator::new(&chief_address, channel(chief, &chief_address)?);
+    let mirrors = context.job.strategy.kind.is_mirrored();
     let shards = context.cluster.of_role(Role::Ps).map(|(task, address)| {
-        Ok(Shard::Remote(RemoteShard::new(task.index, address, channel(task, address)?)))
+        let server = RemoteShard::new(task.index, address, channel(task, address)?);
+        Ok(Shard::Remote(server.behind(usize::from(mirrors))))
     });
     let shards = shards.collect::<Result<Vec<_>, Diagnostic>>()?;
     check_cluster(&context.job, shards.len())?;
     let address = context.cluster.address(context.task).unwrap_or_default().to_owned();
     let (mut mirror, mut served) = (None, None);
     let closing = CancellationToken::new();
-    if context.job.strategy.kind == StrategyKind::MultiWorkerMirrored {
+    if mirrors {
         let shard = LocalShard::new(0, 1, context.incarnation, context.cluster.fingerprint());
         let hub = Hub::new(MEET);
         let listener = listen(&address).await?;

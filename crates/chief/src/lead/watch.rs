@@ -237,7 +237,7 @@ impl<M: Model> Lead<M> {
             telemetry: &run.telemetry,
         };
         let bytes = run.value_bytes.max(run.server_bytes.iter().sum());
-        let synchronous = self.plan.update == Update::Sync;
+        let synchronous = self.plan.update == Update::Sync && !self.plan.hybrid;
         let step = saver.save(self.identity(run), run.global_step, bytes, synchronous).await?;
         (run.saved_step, run.saved_at) = (Some(step), Instant::now());
         Ok(())

@@ -200,7 +200,14 @@ impl Worker {
             pipeline.keep(pulled.held);
             let id = BatchId { pass: 0, shard, batch };
             batch += 1;
-            computed = Some(Push { step: pulled.step, batch: id, batches: 1, contribution: None, gradients });
+            computed = Some(Push {
+                step: pulled.step,
+                batch: id,
+                batches: 1,
+                contribution: None,
+                stores: None,
+                gradients,
+            });
         }
         outcome.seconds = began.elapsed().as_secs_f64();
         outcome.latencies.sort_unstable_by(f32::total_cmp);

@@ -1,0 +1,144 @@
+//! Parameters in every worker: the copies stay equal, whoever dies.
+
+use rustix::process::Signal;
+use trainyard_checkpoint::Checkpoint;
+use trainyard_tests::{Program, TestCluster};
+
+use crate::LIMIT;
+
+/// 4000 rows in two passes of 250 batches of 16; three tasks train, so that a pass is 84 steps.
+const STEPS: u64 = 2 * 84;
+const MIRRORED: [&str; 2] = ["--set", "strategy.kind=\"multi_worker_mirrored\""];
+
+/// A chief, two workers and so many servers, with a job that lasts a moment.
+fn cluster(servers: usize) -> TestCluster {
+    TestCluster::new(servers, 2, 4000, "")
+}
+
+fn start(cluster: &TestCluster, more: &[&str]) -> [Program; 3] {
+    [cluster.start("chief", 0, more), cluster.start("worker", 0, more), cluster.start("worker", 1, more)]
+}
+
+fn end(programs: impl IntoIterator<Item = Program>) {
+    for program in programs {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+    }
+}
+
+/// Name, values and slots of every tensor of the last checkpoint, as bits.
+fn last_checkpoint(cluster: &TestCluster) -> Vec<(String, Vec<u8>)> {
+    let step = cluster.job_state()["global_step"].as_u64().expect("a step");
+    let folder = cluster.folder.path().join("model").join(format!("model.ckpt-{step}"));
+    let checkpoint = Checkpoint::open(&folder).expect("the last checkpoint");
+    let mut tensors = Vec::new();
+    for shard in &checkpoint.manifest().shards {
+        for tensor in &shard.tensors {
+            let spec = checkpoint.manifest().variables.iter().find(|spec| spec.name == tensor.variable);
+            let spec = spec.expect("the tensor is a variable's");
+            let mut values = vec![0.0; spec.len()];
+            let slot = tensor.slot.as_deref();
+            checkpoint.read_rows(&tensor.variable, slot, 0..spec.rows(), &mut values).expect("it is whole");
+            let name = format!("{} {}", tensor.variable, slot.unwrap_or("values"));
+            tensors.push((name, values.iter().flat_map(|value| value.to_le_bytes()).collect()));
+        }
+    }
+    tensors.sort();
+    tensors.dedup();
+    assert!(tensors.len() > 6, "values and slots");
+    tensors
+}
+
+#[test]
+fn workers_that_add_up_their_gradients_end_with_what_synchronous_servers_hold() {
+    let mirrored = cluster(0);
+    end(start(&mirrored, &MIRRORED));
+    assert_eq!(mirrored.job_state()["global_step"].as_u64(), Some(STEPS));
+    let served = cluster(2);
+    let more = ["--set", "strategy.update=\"sync\""];
+    let servers = [served.start("ps", 0, &more), served.start("ps", 1, &more)];
+    end(start(&served, &more).into_iter().chain(servers));
+    assert_eq!(served.job_state()["global_step"].as_u64(), Some(STEPS));
+    let (one, other) = (last_checkpoint(&mirrored), last_checkpoint(&served));
+    assert_eq!(one.len(), other.len());
+    for ((name, one), (_, other)) in one.iter().zip(&other) {
+        let floats = |bytes: &[u8]| -> Vec<f32> {
+            bytes.as_chunks().0.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect()
+        };
+        let (one, other) = (floats(one), floats(other));
+        let apart = one.iter().zip(&other).map(|(one, other)| (one - other).abs());
+        let worst = apart.fold(0.0, f32::max);
+        assert!(worst <= 1e-5, "{name} differs by {worst}");
+    }
+}
+
+#[test]
+fn a_killed_worker_joins_again_at_a_step_and_no_batch_counts_twice() {
+    let cluster = cluster(0);
+    let [mut chief, worker, other] = start(&cluster, &MIRRORED);
+    chief.wait_for("training step=", LIMIT);
+    worker.signal(Signal::KILL);
+    assert_eq!(worker.wait(LIMIT).code, 137);
+    let mut worker = cluster.start("worker", 0, &MIRRORED);
+    worker.wait_for("the group stands", LIMIT);
+    end([worker, chief, other]);
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(STEPS));
+}
+
+#[test]
+fn a_killed_chief_takes_over_where_the_workers_are() {
+    let cluster = cluster(0);
+    let [mut chief, worker, other] = start(&cluster, &MIRRORED);
+    chief.wait_for("training step=100", LIMIT);
+    chief.signal(Signal::KILL);
+    assert_eq!(chief.wait(LIMIT).code, 137);
+    let mut chief = cluster.start("chief", 0, &MIRRORED);
+    let line = chief.wait_for("the group stands", LIMIT);
+    assert!(line.contains("behind=1"), "its own parameters are those of the checkpoint: {line}");
+    end([chief, worker, other]);
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(STEPS));
+}
+
+#[test]
+fn workers_that_stay_away_are_made_up_for() {
+    let cluster = cluster(0);
+    let [mut chief, worker, other] = start(&cluster, &MIRRORED);
+    chief.wait_for("training step=", LIMIT);
+    for program in [worker, other] {
+        program.signal(Signal::KILL);
+        assert_eq!(program.wait(LIMIT).code, 137);
+    }
+    end([chief]);
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(STEPS), "one computes every lane");
+}
+
+#[test]
+fn tables_on_servers_and_the_rest_in_the_workers_train_together() {
+    let cluster = cluster(2);
+    let more = ["--set", "strategy.kind=\"hybrid\""];
+    let servers = [cluster.start("ps", 0, &more), cluster.start("ps", 1, &more)];
+    end(start(&cluster, &more).into_iter().chain(servers));
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(STEPS));
+    assert!(last_checkpoint(&cluster).iter().any(|(name, _)| name.contains("embedding")));
+}
+
+#[test]
+fn a_cluster_that_does_not_fit_the_strategy_is_refused() {
+    let with_servers = cluster(1);
+    let ended = with_servers.start("chief", 0, &MIRRORED).wait(LIMIT);
+    assert_eq!(ended.code, 78, "{}", ended.output);
+    assert!(
+        ended.output.contains("keeps the parameters in the workers, the cluster has 1 ps"),
+        "{}",
+        ended.output
+    );
+    let without = cluster(0);
+    for (set, text) in [
+        ("strategy.kind=\"parameter_server\"", "needs at least one ps"),
+        ("strategy.kind=\"hybrid\"", "needs at least one ps"),
+        ("strategy.kind=\"mirrored\"", "trains in one process, a cluster was given"),
+    ] {
+        let ended = without.start("chief", 0, &["--set", set]).wait(LIMIT);
+        assert!(ended.code == 78 && ended.output.contains(text), "{set}: {}", ended.output);
+    }
+}
