@@ -81,8 +81,13 @@ fn a_killed_worker_joins_again_at_a_step_and_no_batch_counts_twice() {
     assert_eq!(worker.wait(LIMIT).code, 137);
     let mut worker = cluster.start("worker", 0, &MIRRORED);
     worker.wait_for("the group stands", LIMIT);
-    end([worker, chief, other]);
-    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(STEPS));
+    let mut told = String::new();
+    for program in [worker, chief, other] {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+        told.push_str(&ended.output);
+    }
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(STEPS), "{told}");
 }
 
 #[test]

@@ -159,6 +159,11 @@ impl Parameters {
         Self { encoding, ..self }
     }
 
+    /// Returns the sequence number of the latest step.
+    pub fn seq(&self) -> u64 {
+        self.identity.seq
+    }
+
     /// Plans the next step.
     pub fn plan(&mut self, reads: &Reads) -> Step {
         self.identity.seq += 1;

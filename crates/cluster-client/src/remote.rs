@@ -124,8 +124,9 @@ impl RemoteShard {
         layout_fingerprint: u64,
         data_shard: u64,
     ) -> Result<Opened, Error> {
+        let seq = identity.seq;
         let identity = Some(identity_to_wire(&identity));
-        let request = v1::OpenSessionRequest { identity, layout_fingerprint, data_shard };
+        let request = v1::OpenSessionRequest { identity, layout_fingerprint, data_shard, seq };
         let mut client = self.client.clone();
         let reply = self.call(limits::CALL_TIMEOUT, client.open_session(request)).await?;
         Ok(Opened { version: reply.version, batches_applied: reply.batches_applied })

@@ -32,7 +32,8 @@ pub(crate) enum Admission {
 }
 
 impl Sessions {
-    /// Starts a session and fences the earlier ones of its task. Opening the current one again changes nothing.
+    /// Starts a session behind the `seq` given, and fences the earlier ones of its task. Opening the current one again
+    /// changes nothing.
     pub(crate) fn open(&mut self, identity: &Identity) -> Result<(), Error> {
         let current = self.by_task.get(&identity.task).copied();
         match current {
@@ -42,7 +43,8 @@ impl Sessions {
             }
             Some(session) if session.number == identity.session => Ok(()),
             _ => {
-                let session = Session { number: identity.session, open: true, pushes: Window::default() };
+                let pushes = Window::behind(identity.seq);
+                let session = Session { number: identity.session, open: true, pushes };
                 self.by_task.insert(identity.task, session);
                 Ok(())
             }

@@ -262,7 +262,7 @@ impl Store {
         }
     }
 
-    /// Starts a worker's session, and tells the first batch of `data_shard` that has not been applied here.
+    /// Starts a worker's session, whose next sequence number is one more than that of `identity`, and tells the first batch of `data_shard` that has not been applied here.
     ///
     /// # Errors
     /// Not open, another layout, or an older session than the task's latest.

@@ -13,6 +13,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// Returns a window in which all numbers up to `number` have been seen.
+    pub(crate) fn behind(number: u64) -> Self {
+        Self { highest: number, seen: u64::MAX }
+    }
+
     /// Returns whether `number` has been seen.
     pub(crate) fn contains(&self, number: u64) -> bool {
         number <= self.highest

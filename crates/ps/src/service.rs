@@ -286,7 +286,7 @@ impl ParameterService for Service {
         request: Request<v1::OpenSessionRequest>,
     ) -> Result<Response<v1::OpenSessionReply>, Status> {
         let request = request.into_inner();
-        let identity = identity(request.identity)?;
+        let identity = Identity { seq: request.seq, ..identity(request.identity)? };
         let opened = self.shard.open_session(identity, request.layout_fingerprint, request.data_shard).await;
         let Opened { version, batches_applied } = self.answer(opened)?;
         tracing::info!(task = %identity.task, session = identity.session, batches_applied, "session opened");

@@ -244,14 +244,10 @@ async fn steps<M: Model, C: Coordinator>(
     let Circle { formed, collective } = circle;
     let mut shards = vec![Shard::Local(replica.shard().clone())];
     shards.extend_from_slice(tables);
-    let opening = Parameters::open(
-        shards,
-        Arc::clone(layout),
-        session.identity,
-        fingerprint,
-        0,
-        config.connect_deadline,
-    );
+    // The session goes on, and so do its numbers.
+    let identity = Identity { seq: session.parameters.seq(), ..session.identity };
+    let opening =
+        Parameters::open(shards, Arc::clone(layout), identity, fingerprint, 0, config.connect_deadline);
     let (parameters, _) = opening.await?;
     let opened = replica.opened();
     session.parameters = parameters.with_encoding(encoding(config.job.strategy.payload));
@@ -286,6 +282,9 @@ async fn steps<M: Model, C: Coordinator>(
                 error = collective.ended() => return Ok(Ended::Broken(error.diagnostic())),
             }
             tally.telemetry.input_seconds.record(began.elapsed());
+            if let Some((step, ..)) = lane.next.as_ref().filter(|(step, ..)| *step < version) {
+                return Err(fault(format!("lane {} is at step {step}, its group at {version}", lane.number)));
+            }
             let Some((_, _, batch)) = lane.next.take_if(|(step, ..)| *step == version) else { continue };
             let named = reads(&**model, &batch);
             let step = session.parameters.plan(&named);
@@ -342,6 +341,9 @@ async fn steps<M: Model, C: Coordinator>(
         next_batch += count as u64;
         version += 1;
         if let Some((pushed, gradients)) = returned.pushed {
+            if pushed.duplicate {
+                return Err(fault(format!("step {version} has been applied to this copy before")));
+            }
             summed.keep(gradients);
             global_step = pushed.global_step;
             match own {
@@ -360,6 +362,13 @@ async fn steps<M: Model, C: Coordinator>(
 
 /// What is pushed to the own copy is the whole step.
 const WHOLE_STEP: Contribution = Contribution { slot: 0, of: 1 };
+
+/// What must never happen: the copies would not be equal any more.
+fn fault(what: String) -> Failure {
+    Failure::Local(
+        Diagnostic::error(Code::E9001, what).help("please report this, with the log of every worker"),
+    )
+}
 
 fn broken_push(error: &tokio::task::JoinError) -> Failure {
     Failure::Local(Diagnostic::error(Code::E9001, format!("a push to the servers has failed: {error}")))
