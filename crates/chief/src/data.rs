@@ -70,6 +70,12 @@ impl Data {
         }
     }
 
+    /// Returns whether the servers have applied all data, as far as it is known how much there is.
+    pub(crate) fn is_applied(&self, servers: &[Vec<ShardPosition>]) -> bool {
+        let indexer = self.indexer.lock();
+        self.shards.lock().is_applied(indexer.index(), servers)
+    }
+
     /// Takes back what a session reads.
     pub(crate) fn release(&self, holder: Holder) {
         self.shards.lock().release(holder);

@@ -67,13 +67,17 @@ impl DataShards {
 
     /// Starts an epoch: nobody reads anything, and of the data what every server has is applied.
     pub(crate) fn restart(&mut self, servers: &[Vec<ShardPosition>]) {
-        let mut servers = servers.iter().map(|positions| {
-            let own = positions.iter().find(|position| position.shard == 0);
-            own.map_or((0, Vec::new()), |position| (position.batch, position.ahead.clone()))
-        });
-        let first = servers.next().unwrap_or_default();
-        self.applied = servers.fold(first, |one, other| both(&one, &other));
+        self.applied = applied(servers);
         (self.cursor, self.returned, self.leases) = (None, BTreeMap::new(), BTreeMap::new());
+    }
+
+    /// Returns whether the servers have applied all batches of all passes. Where it is not known how many there are, they
+    /// have as far as is known.
+    pub(crate) fn is_applied(&self, index: &RecordIndex, servers: &[Vec<ShardPosition>]) -> bool {
+        let (Some(passes), Some(batches)) = (self.passes, self.deal.batches_per_pass(index)) else {
+            return true;
+        };
+        applied(servers).0 >= passes.saturating_mul(batches.get())
     }
 
     /// Returns the first batch that is not applied, as of the beginning of the epoch.
@@ -216,6 +220,16 @@ impl DataShards {
         let first = missing.next()?;
         Some(first..missing.next_back().unwrap_or(first) + 1)
     }
+}
+
+/// Returns the batches that every server has applied: all below the number, and those of the ranges.
+fn applied(servers: &[Vec<ShardPosition>]) -> (u64, Vec<Range<u64>>) {
+    let mut servers = servers.iter().map(|positions| {
+        let own = positions.iter().find(|position| position.shard == 0);
+        own.map_or((0, Vec::new()), |position| (position.batch, position.ahead.clone()))
+    });
+    let first = servers.next().unwrap_or_default();
+    servers.fold(first, |one, other| both(&one, &other))
 }
 
 /// Returns what two servers have both applied.

@@ -44,11 +44,12 @@ impl Lanes {
         }
     }
 
-    /// Gives every lane an owner among the tasks that are here, and those that are left over a lane to help with.
-    pub(crate) fn assign(&mut self, here: &[Task]) {
+    /// Gives every lane an owner among the tasks that are here, and those that are left over a lane to help with. Lanes
+    /// of tasks that are `through` with them need nobody else.
+    pub(crate) fn assign(&mut self, here: &[Task], through: &[Task]) {
         self.backups.retain(|task, _| here.contains(task));
         for lane in 0..self.owners.len() {
-            if self.owners[lane].is_some_and(|owner| here.contains(&owner)) {
+            if self.owners[lane].is_some_and(|owner| here.contains(&owner) || through.contains(&owner)) {
                 continue;
             }
             // A backup worker that knows the lane comes first, then whoever has least to do.
@@ -117,19 +118,29 @@ mod tests {
     fn lanes_of_a_dead_task_go_to_backup_workers_and_back() {
         let tasks: Vec<Task> = (0..4).map(task).collect();
         let mut lanes = Lanes::new(3, &tasks);
-        lanes.assign(&tasks);
+        lanes.assign(&tasks, &[]);
         assert_eq!((lanes.of(task(0)), lanes.of(task(2))), (vec![0], vec![2]));
         (0..20).for_each(|_| lanes.vote(1));
-        lanes.assign(&tasks);
+        lanes.assign(&tasks, &[]);
         assert_eq!(lanes.of(task(3)), [1], "the backup worker helps the slowest");
-        lanes.assign(&[task(0), task(2), task(3)]);
+        lanes.assign(&[task(0), task(2), task(3)], &[]);
         assert_eq!(lanes.of(task(3)), [1], "it takes the lane over");
-        lanes.assign(&[task(0), task(2)]);
+        lanes.assign(&[task(0), task(2)], &[]);
         assert_eq!(lanes.of(task(0)), [0, 1]);
-        lanes.assign(&tasks);
+        lanes.assign(&tasks, &[]);
         let owned: Vec<usize> = (0..4).map(|index| lanes.owned(task(index))).collect();
         assert_eq!(owned.iter().sum::<usize>(), 3);
         assert!(owned.iter().all(|owned| *owned <= 1), "{owned:?}");
+    }
+
+    #[test]
+    fn a_task_that_is_through_keeps_its_lanes_and_gets_no_others() {
+        let tasks: Vec<Task> = (0..3).map(task).collect();
+        let mut lanes = Lanes::new(3, &tasks);
+        lanes.assign(&[task(1)], &[task(0)]);
+        assert_eq!((lanes.of(task(0)), lanes.of(task(1))), (vec![0], vec![1, 2]));
+        lanes.assign(&[task(1)], &[]);
+        assert_eq!(lanes.of(task(1)), [0, 1, 2], "nobody computes it any more");
     }
 
     proptest! {
@@ -142,7 +153,7 @@ mod tests {
             for (here, slowest) in steps {
                 let here: Vec<Task> = all.iter().copied().zip(here).filter(|(_, is)| *is).map(|(task, _)| task).collect();
                 lanes.vote(slowest);
-                lanes.assign(&here);
+                lanes.assign(&here, &[]);
                 let covered: Vec<u32> = here.iter().flat_map(|task| lanes.of(*task)).collect();
                 if !here.is_empty() {
                     prop_assert!((0..count as u32).all(|lane| covered.contains(&lane)), "{covered:?}");

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 use trainyard_checkpoint::{JobPhase, JobState as JobMarker, sweep};
 use trainyard_cluster_client::{Plan, Shard};
-use trainyard_cluster_spec::Task;
+use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Model;
@@ -55,8 +55,8 @@ pub struct Lead<M: Model> {
     pub started_unix_secs: u64,
     /// Minted once per model folder.
     pub cluster_id: u128,
-    /// Of the cluster spec.
-    pub cluster_fingerprint: u64,
+    /// The chief and the parameter servers of the cluster.
+    pub servers: Servers,
     /// Where this task runs, for messages.
     pub address: String,
     /// Longest wait for the others.
@@ -66,7 +66,7 @@ pub struct Lead<M: Model> {
     /// Sessions that have ended.
     pub closed: mpsc::Receiver<(Task, u64)>,
     /// Parameter servers; 1 where there is none.
-    pub servers: usize,
+    pub num_ps: usize,
     /// Number of training tasks.
     pub tasks: usize,
     /// Batches of a synchronous step; 0 where the updates are not synchronous.
@@ -135,7 +135,9 @@ pub async fn lead<M: Model>(
         }
         match watch::watch(&mut lead, &mut run, &mut trainer, &mut outcome, &stop).await {
             watch::Seen::Lost(what) => {
-                warn!("{what}: restoring every parameter server from the latest checkpoint")
+                warn!("{what}: restoring every parameter server from the latest checkpoint");
+                // What it had read to the end is perhaps to be read again.
+                outcome = None;
             }
             watch::Seen::Ended => break Ok(Ending::Done),
             watch::Seen::Stopped => break Ok(Ending::Stopped),
@@ -239,8 +241,8 @@ impl<M: Model> Lead<M> {
             incarnation: self.incarnation,
             started: self.started,
             started_unix_secs: self.started_unix_secs,
-            cluster_fingerprint: self.cluster_fingerprint,
-            num_ps: self.servers,
+            servers: self.servers.clone(),
+            num_ps: self.num_ps,
             address: self.address.clone(),
             connect_deadline: self.connect_deadline,
             standing: Arc::clone(&self.standing),

@@ -22,5 +22,5 @@ pub use coordinator::LocalCoordinator;
 pub use data::Data;
 pub use lead::{Ending, Lead, lead};
 pub use report::Report;
-pub use roster::{Roster, RosterConfig};
+pub use roster::{Admission, Attendance, Roster, RosterConfig, WORKERS_MAX};
 pub use run::run;

@@ -3,24 +3,52 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use trainyard_cluster_spec::Task;
+use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_trainer::{Beat, Form, Formed, Forming, JobState, Join, Joined, LeaveReason, Pulse, Start};
 
 use crate::groups::Groups;
 use crate::lanes::Lanes;
 
+/// Highest index of a worker that may join without being expected, plus 1.
+pub const WORKERS_MAX: usize = 4096;
+
+/// Who may take part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admission {
+    /// Those expected, and any worker whose index is below [`WORKERS_MAX`], at any time: the data is handed out, so that
+    /// whoever is here can do all that is left.
+    Open,
+    /// Those expected, for this reason: the job cannot end without them.
+    Expected(&'static str),
+}
+
+/// How a job stands with those who take part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attendance {
+    /// Somebody trains.
+    Training,
+    /// Nobody trains: whoever was needed has left because its input or the steps are used up.
+    Finished,
+    /// Nobody trains, and these may have something to do: how long each has been missed.
+    Missed(Vec<(Task, Duration)>),
+    /// Nobody trains, and any worker could do what is left: how long nobody has been here.
+    Deserted(Duration),
+}
+
 /// What a roster is for.
 #[derive(Debug, Clone)]
 pub struct RosterConfig {
     /// The cluster.
     pub cluster_id: u128,
-    /// Of the cluster spec.
-    pub cluster_fingerprint: u64,
+    /// The chief and the parameter servers.
+    pub servers: Servers,
     /// Of the layout.
     pub layout_fingerprint: u64,
-    /// Tasks that train, in the order of their data shards.
+    /// Tasks that train from the beginning, in the order of their data shards.
     pub expected: Vec<Task>,
+    /// Who else may.
+    pub admission: Admission,
     /// Silence after which a task counts as gone.
     pub lease: Duration,
     /// Time between heartbeats.
@@ -41,6 +69,17 @@ struct Member {
     expired: bool,
 }
 
+impl Member {
+    fn trains(&self) -> bool {
+        self.left.is_none() && !self.expired
+    }
+
+    /// Whether its input or the steps are used up.
+    fn is_done(&self) -> bool {
+        matches!(self.left, Some(LeaveReason::InputExhausted | LeaveReason::Finished))
+    }
+}
+
 /// The tasks of a job. All times are since the chief's start.
 #[derive(Debug)]
 pub struct Roster {
@@ -54,6 +93,7 @@ pub struct Roster {
     /// Steps and examples of sessions that are over.
     past: (u64, u64),
     absent_since: BTreeMap<Task, Duration>,
+    deserted_since: Option<Duration>,
     seen_once: BTreeSet<Task>,
     lanes: Lanes,
     groups: Groups,
@@ -80,6 +120,7 @@ impl Roster {
             sessions: 0,
             past: (0, 0),
             absent_since: BTreeMap::new(),
+            deserted_since: None,
             seen_once: BTreeSet::new(),
         }
     }
@@ -144,15 +185,10 @@ impl Roster {
     /// The task is not expected, lives in another process, or was given another cluster or job.
     pub fn register(&mut self, now: Duration, join: Join) -> Result<Joined, Refusal> {
         let task = join.task;
-        let Some(shard) = self.config.expected.iter().position(|expected| *expected == task) else {
-            let expected: Vec<String> = self.config.expected.iter().map(Task::to_string).collect();
-            let message =
-                format!("{task} is not expected: the chief's cluster trains with {}", expected.join(", "));
-            return Err(Refusal::new(Reason::OtherCluster, message));
-        };
-        if join.cluster_fingerprint != self.config.cluster_fingerprint {
-            let message =
-                format!("{task} was given another cluster spec than the chief: compare their cluster files");
+        let shard = self.admit(task)?;
+        if let Some(difference) = self.config.servers.differences(&join.servers, "chief:0", &task.to_string())
+        {
+            let message = format!("{task} was given another cluster than the chief: {difference}");
             return Err(Refusal::new(Reason::OtherCluster, message));
         }
         if join.layout_fingerprint != self.config.layout_fingerprint {
@@ -193,6 +229,32 @@ impl Roster {
         let member = Member { join, session, seen: now, pulse: (0, 0, 0.0), left: None, expired: false };
         self.members.insert(task, member);
         Ok(self.joined(task, session, shard))
+    }
+
+    /// Returns the data shard of a task that may take part; of one that is not expected the number behind the last.
+    fn admit(&self, task: Task) -> Result<usize, Refusal> {
+        let expected = &self.config.expected;
+        if let Some(shard) = expected.iter().position(|expected| *expected == task) {
+            return Ok(shard);
+        }
+        let names: Vec<String> = expected.iter().map(Task::to_string).collect();
+        let names = names.join(", ");
+        let message = match &self.config.admission {
+            Admission::Open if task.role == Role::Worker && task.index < WORKERS_MAX => {
+                return Ok(expected.len());
+            }
+            Admission::Open if task.role == Role::Worker => {
+                format!("the index of a worker must be below {WORKERS_MAX}, given {}", task.index)
+            }
+            Admission::Open => {
+                format!("{task} does not train here: the job trains with {names}, and any worker")
+            }
+            Admission::Expected(reason) => format!(
+                "{task} is not expected: the chief's cluster trains with {names}, and nobody can be added while the job \
+                 runs, because {reason}; name {task} in the chief's cluster file and start the job again"
+            ),
+        };
+        Err(Refusal::new(Reason::OtherCluster, message))
     }
 
     fn joined(&self, task: Task, session: u64, shard: usize) -> Joined {
@@ -305,15 +367,17 @@ impl Roster {
             self.lanes.vote(slowest);
         }
         let late = now.saturating_sub(opened) < self.config.lease;
-        let here = |task: &Task| match self.members.get(task) {
-            Some(member) => {
-                !member.expired
-                    && !matches!(member.left, Some(LeaveReason::Shutdown | LeaveReason::Failed(_)))
-            }
-            None => late,
+        let of = |which: &dyn Fn(&Member) -> bool| -> Vec<Task> {
+            self.members.iter().filter(|(_, member)| which(member)).map(|(task, _)| *task).collect()
         };
-        let here: Vec<Task> = self.config.expected.iter().copied().filter(here).collect();
-        self.lanes.assign(&here);
+        let mut here = of(&Member::trains);
+        here.extend(
+            self.config.expected.iter().filter(|task| late && !self.members.contains_key(task)).copied(),
+        );
+        // Who has computed all of its lanes is through with them, unless the job does not end: then it was given one
+        // that it never heard of.
+        let through = of(&|member| member.is_done() && now.saturating_sub(member.seen) < self.config.lease);
+        self.lanes.assign(&here, &through);
     }
 
     /// Ends the leases of tasks that have been silent for too long. Returns their sessions.
@@ -331,14 +395,43 @@ impl Roster {
 
     /// Returns the number of tasks that train.
     pub fn active(&self) -> usize {
-        self.members.values().filter(|member| member.left.is_none() && !member.expired).count()
+        self.members.values().filter(|member| member.trains()).count()
     }
 
-    /// Returns the tasks whose input is not known to be used up and that are not here, with how long they have been
-    /// missed.
-    pub fn absent(&mut self, now: Duration) -> Vec<(Task, Duration)> {
+    /// Returns how the job stands with those who take part.
+    pub fn attendance(&mut self, now: Duration) -> Attendance {
+        let missing = self.missing(now);
+        if self.active() > 0 {
+            self.deserted_since = None;
+            return Attendance::Training;
+        }
+        match &self.config.admission {
+            Admission::Expected(_) if missing.is_empty() => Attendance::Finished,
+            Admission::Expected(_) => Attendance::Missed(missing),
+            // Nobody reads to the end of the data before all of it has been applied.
+            Admission::Open if self.members.values().any(Member::is_done) => Attendance::Finished,
+            Admission::Open => {
+                let since = *self.deserted_since.get_or_insert(now);
+                Attendance::Deserted(now.saturating_sub(since))
+            }
+        }
+    }
+
+    /// Takes back that tasks have left because their input is used up: there is more to do.
+    pub fn reopen(&mut self) {
+        for member in self.members.values().filter(|member| member.is_done()) {
+            self.past = (self.past.0 + member.pulse.0, self.past.1 + member.pulse.1);
+        }
+        self.members.retain(|_, member| !member.is_done());
+    }
+
+    /// Returns the expected tasks whose input is not known to be used up and that are not here, with how long they have
+    /// been missed.
+    fn missing(&mut self, now: Duration) -> Vec<(Task, Duration)> {
+        let here_or_done =
+            |task: &Task| self.members.get(task).is_some_and(|member| member.trains() || member.is_done());
         let missing: Vec<Task> =
-            self.config.expected.iter().copied().filter(|task| !self.is_here_or_done(*task)).collect();
+            self.config.expected.iter().copied().filter(|task| !here_or_done(task)).collect();
         self.absent_since.retain(|task, _| missing.contains(task));
         missing
             .into_iter()
@@ -351,28 +444,12 @@ impl Roster {
         self.seen_once.contains(&task)
     }
 
-    fn is_here_or_done(&self, task: Task) -> bool {
-        self.members.get(&task).is_some_and(|member| match &member.left {
-            None => !member.expired,
-            Some(LeaveReason::InputExhausted | LeaveReason::Finished) => true,
-            Some(LeaveReason::Shutdown | LeaveReason::Failed(_)) => false,
-        })
-    }
-
     /// Returns why a task cannot go on, if one has said so.
     pub fn failure(&self) -> Option<(Task, String)> {
         self.members.iter().find_map(|(task, member)| match &member.left {
             Some(LeaveReason::Failed(message)) => Some((*task, message.clone())),
             _ => None,
         })
-    }
-
-    /// Returns whether every task has left because its input or the steps are used up.
-    pub fn all_done(&self) -> bool {
-        let done = |member: &Member| {
-            matches!(member.left, Some(LeaveReason::InputExhausted | LeaveReason::Finished))
-        };
-        self.config.expected.iter().all(|task| self.members.get(task).is_some_and(done))
     }
 }
 

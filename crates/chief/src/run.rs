@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tonic::service::Routes;
 use trainyard_checkpoint::cluster_id;
 use trainyard_cluster_client::{LocalShard, RemoteShard, Shard, channel};
-use trainyard_cluster_spec::{Role, Task};
+use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_collective::Hub;
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, listen, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -17,7 +17,7 @@ use trainyard_run_config::{Job, Sharding, UpdateConfig};
 use trainyard_trainer::{Meeting, Mirror, OnStanding, OnStep, check_cluster, plan};
 
 use crate::service::Service;
-use crate::{Data, Lead, LocalCoordinator, Roster, RosterConfig, lead};
+use crate::{Admission, Data, Lead, LocalCoordinator, Roster, RosterConfig, lead};
 
 /// Silence after which a task counts as gone.
 const LEASE: Duration = Duration::from_secs(5);
@@ -64,9 +64,10 @@ impl<M: Model> Lead<M> {
         let (coordinator, closed) = LocalCoordinator::new(
             Roster::new(RosterConfig {
                 cluster_id: id,
-                cluster_fingerprint: context.cluster.fingerprint(),
+                servers: Servers::of(&context.cluster),
                 layout_fingerprint: fingerprint,
                 expected,
+                admission: admission(&job),
                 lease: LEASE,
                 heartbeat_interval: HEARTBEAT_INTERVAL,
                 takeover: TAKEOVER,
@@ -85,7 +86,7 @@ impl<M: Model> Lead<M> {
                 .unwrap_or_else(Instant::now),
             started_unix_secs: context.started_unix_secs(),
             cluster_id: id,
-            cluster_fingerprint: context.cluster.fingerprint(),
+            servers: Servers::of(&context.cluster),
             address: context.cluster.address(context.task).unwrap_or("this process").to_owned(),
             connect_deadline: context.connect_deadline,
             coordinator,
@@ -93,11 +94,19 @@ impl<M: Model> Lead<M> {
             tasks,
             lanes,
             mirror: None,
-            servers: servers.max(1),
+            num_ps: servers.max(1),
             standing,
             progress,
             job,
         })
+    }
+}
+
+/// Returns who may join while the job runs.
+fn admission(job: &Job) -> Admission {
+    match job.elastic() {
+        Ok(()) => Admission::Open,
+        Err(reason) => Admission::Expected(reason),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The session service: between the wire and the roster.
 
 use tonic::{Request, Response, Status};
-use trainyard_cluster_spec::Task;
+use trainyard_cluster_spec::{Servers, Task};
 use trainyard_input::{DataShard, Direction, Parcel};
 use trainyard_protocol::v1::session_service_server::SessionService;
 use trainyard_protocol::{Reason, Refusal, convert, limits, v1};
@@ -117,7 +117,7 @@ impl SessionService for Service {
         let join = Join {
             task,
             incarnation: request.incarnation,
-            cluster_fingerprint: request.cluster_fingerprint,
+            servers: Servers::from_lines(request.servers.iter().map(String::as_str)),
             layout_fingerprint: request.layout_fingerprint,
             address: shown(&request.address),
             process_id: request.process_id,

@@ -103,7 +103,7 @@ impl LocalShard {
         model_dir: &Path,
     ) -> Result<ShardStatus, Error> {
         if cluster != self.cluster_fingerprint {
-            let message = "the chief was given another cluster spec: compare the cluster files of both hosts";
+            let message = "the chief was given other addresses of chief and ps: compare these entries of the cluster files of both hosts";
             return Err(self.refused(Reason::OtherCluster, message));
         }
         let seen = std::fs::read_to_string(model_dir.join("cluster_id")).unwrap_or_default();

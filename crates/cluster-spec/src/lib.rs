@@ -3,10 +3,12 @@
 //! Both ways in lead to one checked [`ClusterSpec`], so that nothing behind this crate knows which was taken.
 
 mod cluster_file;
+mod servers;
 mod spec;
 mod task;
 mod tf_config;
 
+pub use servers::Servers;
 pub use spec::{ClusterSpec, LocalCounts};
 pub use task::{Role, Task};
 pub use tf_config::TfConfig;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use trainyard_diagnostic::{Code, Diagnostic};
 
-use crate::{Role, Task};
+use crate::{Role, Servers, Task};
 
 /// The tasks of a training cluster, checked. Sparse worker maps keep their indices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -36,6 +36,9 @@ pub struct LocalCounts {
 }
 
 impl LocalCounts {
+    /// Most workers of a cluster on one machine.
+    pub const WORKERS_MAX: usize = 256;
+
     /// Reads `local:ps=2,worker=3` (`ps` servers, no worker and one evaluator where not given), or nothing where the text
     /// does not begin with `local`.
     ///
@@ -51,7 +54,7 @@ impl LocalCounts {
             let (role, count) = part.split_once('=').unwrap_or((part, ""));
             let (slot, range) = match role.trim() {
                 "ps" => (&mut counts.ps, 0..=64),
-                "worker" | "workers" => (&mut counts.workers, 0..=256),
+                "worker" | "workers" => (&mut counts.workers, 0..=Self::WORKERS_MAX),
                 "evaluator" => (&mut counts.evaluators, 0..=1),
                 _ => return Some(Err(bad_local(text, &format!("`{role}` is not ps, worker or evaluator")))),
             };
@@ -157,16 +160,9 @@ impl ClusterSpec {
         }
     }
 
-    /// Returns a number that two tasks share if they were given the same training cluster (FNV-1a of tasks and
-    /// addresses).
+    /// Returns a number that two tasks share if they were given the same chief and parameter servers; see [`Servers`].
     pub fn fingerprint(&self) -> u64 {
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        for (task, address) in &self.tasks {
-            for byte in format!("{task}={address};").bytes() {
-                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-            }
-        }
-        hash
+        Servers::of(self).fingerprint()
     }
 
     /// Returns the cluster as a cluster file.

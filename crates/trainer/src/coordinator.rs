@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use trainyard_cluster_client::Error;
-use trainyard_cluster_spec::Task;
+use trainyard_cluster_spec::{Servers, Task};
 use trainyard_input::{DataShard, Direction, Parcel};
 
 pub use service::RemoteCoordinator;
@@ -33,8 +33,8 @@ pub struct Join {
     pub task: Task,
     /// Random per process start.
     pub incarnation: u64,
-    /// Of the cluster spec it was given.
-    pub cluster_fingerprint: u64,
+    /// The chief and the parameter servers that it was given.
+    pub servers: Servers,
     /// Of the layout it computed.
     pub layout_fingerprint: u64,
     /// Where it runs, for messages.

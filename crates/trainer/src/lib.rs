@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use trainyard_cluster_client::{Error, LocalShard, Shard};
-use trainyard_cluster_spec::Task;
+use trainyard_cluster_spec::{Servers, Task};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Model;
 use trainyard_protocol::Reason;
@@ -66,8 +66,8 @@ pub struct Config {
     pub started: Instant,
     /// The same, in seconds since 1970.
     pub started_unix_secs: u64,
-    /// Of the cluster spec.
-    pub cluster_fingerprint: u64,
+    /// The chief and the parameter servers of the cluster.
+    pub servers: Servers,
     /// Number of parameter servers.
     pub num_ps: usize,
     /// Where this task runs, for messages.

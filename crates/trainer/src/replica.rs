@@ -58,7 +58,7 @@ impl Replica {
     ) -> Result<(), Error> {
         let folder = &config.job.model_dir;
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
-        self.shard.claim(identity, config.cluster_fingerprint, &folder).await?;
+        self.shard.claim(identity, config.servers.fingerprint(), &folder).await?;
         if self.version().is_none() {
             self.plan.checkpoint.clone_from(&start.checkpoint);
             self.plan.forget_positions = start.forget_positions;

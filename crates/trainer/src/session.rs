@@ -145,7 +145,7 @@ async fn register<C: Coordinator>(
     let join = Join {
         task: config.task,
         incarnation: config.incarnation,
-        cluster_fingerprint: config.cluster_fingerprint,
+        servers: config.servers.clone(),
         layout_fingerprint,
         address: config.address.clone(),
         process_id: std::process::id(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tonic::service::Routes;
 use trainyard_cluster_client::{LocalShard, RemoteShard, Shard, channel};
-use trainyard_cluster_spec::{Role, Task};
+use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_collective::Hub;
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, listen, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -66,7 +66,7 @@ pub async fn run<M: Model>(
             .checked_sub(context.started.elapsed().unwrap_or_default())
             .unwrap_or_else(Instant::now),
         started_unix_secs: context.started_unix_secs(),
-        cluster_fingerprint: context.cluster.fingerprint(),
+        servers: Servers::of(&context.cluster),
         // A copy of its own counts as one.
         num_ps: shards.len().max(1),
         address,

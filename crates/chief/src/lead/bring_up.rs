@@ -98,7 +98,7 @@ fn warm_start<M: Model>(lead: &Lead<M>, start: &WarmStartConfig) -> Result<WarmS
 async fn claim<M: Model>(lead: &Lead<M>, run: &Run) -> Result<Vec<ShardStatus>, Diagnostic> {
     let identity = lead.identity(run);
     let folder = std::path::absolute(&lead.job.model_dir).unwrap_or_else(|_| lead.job.model_dir.clone());
-    let (fingerprint, deadline) = (lead.cluster_fingerprint, lead.connect_deadline);
+    let (fingerprint, deadline) = (lead.servers.fingerprint(), lead.connect_deadline);
     let folder = &folder;
     let calls = lead.shards.iter().map(|shard| async move {
         let claimed =

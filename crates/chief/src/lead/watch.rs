@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
-use trainyard_cluster_client::{Error, ShardStatus};
+use trainyard_cluster_client::{Error, Shard, ShardStatus};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
 use trainyard_model::Model;
@@ -12,6 +13,7 @@ use trainyard_parameter_store::{State, Update};
 use trainyard_trainer::{Outcome, into_diagnostic};
 
 use super::{Lead, Run};
+use crate::Attendance;
 use crate::save::Saver;
 
 /// Time between looks.
@@ -26,6 +28,9 @@ const RETURN: Duration = Duration::from_secs(60);
 const MISSED: Duration = Duration::from_secs(2);
 /// Longest wait for an answer of a server about itself.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Said when nobody is left who trains.
+const DESERTED: &str = "nobody trains: the job waits for a worker to join";
 
 /// What ended the watch.
 pub(super) enum Seen {
@@ -99,8 +104,8 @@ pub(super) async fn watch<M: Model>(
                 save_again = Some(Instant::now() + SAVE_AGAIN);
             }
         }
-        if lead.has_ended(run, &mut told) {
-            return Seen::Ended;
+        if let Some(seen) = lead.look_at_tasks(run, &mut told).await {
+            return seen;
         }
         tokio::select! {
             () = tokio::time::sleep(TICK) => {}
@@ -257,10 +262,11 @@ impl<M: Model> Lead<M> {
         (by_steps || by_time) && run.saved_step != Some(run.global_step)
     }
 
-    /// Whether the last step, or all input, has been applied.
-    fn has_ended(&self, run: &Run, told: &mut Vec<String>) -> bool {
-        if self.job.train.max_steps.is_some_and(|most| run.global_step >= most) {
-            return true;
+    /// Looks at who is here, and whether the last step, or all input, has been applied.
+    async fn look_at_tasks(&self, run: &mut Run, told: &mut Vec<String>) -> Option<Seen> {
+        let reached = |run: &Run| self.job.train.max_steps.is_some_and(|most| run.global_step >= most);
+        if reached(run) {
+            return Some(Seen::Ended);
         }
         let mut notice = |text: String| {
             if !told.contains(&text) {
@@ -268,32 +274,67 @@ impl<M: Model> Lead<M> {
                 told.push(text);
             }
         };
-        self.coordinator.with(|roster, now| {
-            if let Some((task, message)) = roster.failure() {
-                notice(format!("{task} cannot go on: {message}; the others go on"));
+        let (attendance, failure) =
+            self.coordinator.with(|roster, now| (roster.attendance(now), roster.failure()));
+        if let Some((task, message)) = failure {
+            notice(format!("{task} cannot go on: {message}; the others go on"));
+        }
+        match attendance {
+            Attendance::Training => {
+                told.retain(|text| text != DESERTED);
+                None
             }
-            if roster.all_done() {
-                return true;
+            Attendance::Finished => {
+                self.refresh(run).await;
+                if reached(run) || self.all_applied().await? {
+                    return Some(Seen::Ended);
+                }
+                warn!("those who had read to the end have left, and not all of it has been applied");
+                self.coordinator.with(|roster, _| roster.reopen());
+                None
             }
-            let absent = roster.absent(now);
-            if roster.active() > 0 || absent.is_empty() {
-                return false;
+            Attendance::Missed(absent) => {
+                // Everybody who is here has finished. Those who are not may come back, for a while.
+                let was_here = |task| self.coordinator.with(|roster, _| roster.was_here(task));
+                let patience = |task| if was_here(task) { RETURN } else { self.connect_deadline };
+                let given_up = absent.iter().all(|(task, missed)| *missed >= patience(*task));
+                for (task, _) in absent.iter().filter(|(_, missed)| *missed >= MISSED) {
+                    let state = if given_up {
+                        "is not waited for any longer: its share of the input is not read"
+                    } else {
+                        "is waited for: the others have finished"
+                    };
+                    notice(format!("{task} {state}"));
+                }
+                if given_up {
+                    info!("the job ends without the tasks that are not here");
+                }
+                given_up.then_some(Seen::Ended)
             }
-            // Everybody who is here has finished. Those who are not may come back, for a while.
-            let patience = |task| if roster.was_here(task) { RETURN } else { self.connect_deadline };
-            let given_up = absent.iter().all(|(task, missed)| *missed >= patience(*task));
-            for (task, _) in absent.iter().filter(|(_, missed)| *missed >= MISSED) {
-                let state = if given_up {
-                    "is not waited for any longer: its share of the input is not read"
-                } else {
-                    "is waited for: the others have finished"
-                };
-                notice(format!("{task} {state}"));
+            Attendance::Deserted(missed) => {
+                if missed >= MISSED {
+                    notice(DESERTED.to_owned());
+                }
+                if missed < self.connect_deadline {
+                    return None;
+                }
+                if let Err(problem) = self.save(run).await {
+                    error!("{}", problem.render());
+                }
+                let seconds = self.connect_deadline.as_secs();
+                let message = format!("nobody has trained for {seconds} s, and there is data left");
+                let help = "start a worker and this job again: it goes on from its checkpoint";
+                Some(Seen::Failed(Diagnostic::error(Code::E2003, message).help(help)))
             }
-            if given_up {
-                info!("the job ends without the tasks that are not here");
-            }
-            given_up
-        })
+        }
+    }
+
+    /// Whether every server has applied all data that is handed out. Nothing where one does not answer.
+    async fn all_applied(&self) -> Option<bool> {
+        let Some(data) = self.coordinator.data() else { return Some(true) };
+        let told = try_join_all(self.shards.iter().map(Shard::positions));
+        let told = tokio::time::timeout(STATUS_TIMEOUT, told).await.ok()?.ok()?;
+        let positions: Vec<_> = told.into_iter().map(|status| status.positions).collect();
+        Some(data.is_applied(&positions))
     }
 }

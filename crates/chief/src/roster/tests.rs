@@ -1,5 +1,6 @@
 //! The roster, driven without clock or network.
 
+use proptest::prelude::*;
 use trainyard_cluster_spec::Role;
 
 use super::*;
@@ -10,12 +11,17 @@ fn worker(index: usize) -> Task {
     Task { role: Role::Worker, index }
 }
 
+fn servers(ps: &str) -> Servers {
+    Servers::from_lines(["chief:0=host:1", &format!("ps:0={ps}")])
+}
+
 fn roster() -> Roster {
     let mut roster = Roster::new(RosterConfig {
         cluster_id: 1,
-        cluster_fingerprint: 2,
+        servers: servers("host:2"),
         layout_fingerprint: 3,
         expected: vec![worker(0), worker(1)],
+        admission: Admission::Expected("the rows are divided"),
         lease: 5 * SECOND,
         heartbeat_interval: SECOND / 2,
         takeover: SECOND,
@@ -25,11 +31,20 @@ fn roster() -> Roster {
     roster
 }
 
+/// A roster whose data is handed out, with so many lanes.
+fn open(lanes: usize) -> Roster {
+    let config = RosterConfig { admission: Admission::Open, lanes, ..roster().config };
+    let mut roster = Roster::new(config);
+    roster.begin_epoch(1, Vec::new());
+    roster.open();
+    roster
+}
+
 fn join(index: usize, incarnation: u64) -> Join {
     Join {
         task: worker(index),
         incarnation,
-        cluster_fingerprint: 2,
+        servers: servers("host:2"),
         layout_fingerprint: 3,
         address: "host:1".into(),
         process_id: 4711,
@@ -78,12 +93,15 @@ fn a_second_process_of_a_live_task_is_refused_and_one_of_a_silent_task_taken_in(
 #[test]
 fn other_clusters_jobs_and_tasks_are_refused_by_name() {
     let mut roster = roster();
-    let cluster = roster.register(SECOND, Join { cluster_fingerprint: 9, ..join(0, 1) }).unwrap_err();
+    let cluster = roster.register(SECOND, Join { servers: servers("host:9"), ..join(0, 1) }).unwrap_err();
     assert_eq!(cluster.reason, Reason::OtherCluster);
+    assert!(cluster.message.ends_with("ps:0 is host:9 for worker:0 and host:2 for chief:0"), "{cluster}");
     let job = roster.register(SECOND, Join { layout_fingerprint: 9, ..join(0, 1) }).unwrap_err();
     assert_eq!(job.reason, Reason::OtherLayout);
     let stranger = roster.register(SECOND, Join { task: worker(5), ..join(0, 1) }).unwrap_err();
-    assert!(stranger.message.contains("trains with worker:0, worker:1"), "{stranger}");
+    for part in ["trains with worker:0, worker:1", "because the rows are divided", "name worker:5 in"] {
+        assert!(stranger.message.contains(part), "{stranger}");
+    }
 }
 
 #[test]
@@ -94,11 +112,17 @@ fn silence_ends_a_lease_and_the_task_is_missed() {
     assert_eq!(roster.expire(6 * SECOND), []);
     assert_eq!(roster.expire(7 * SECOND), [(worker(0), joined.session)]);
     assert_eq!(roster.expire(8 * SECOND), [], "once");
-    let absent = roster.absent(8 * SECOND);
+    let missed = |roster: &mut Roster, now: Duration| match roster.attendance(now) {
+        Attendance::Missed(missed) => missed,
+        other => panic!("{other:?}"),
+    };
+    let absent = missed(&mut roster, 8 * SECOND);
     assert_eq!(absent.iter().map(|(task, _)| *task).collect::<Vec<_>>(), [worker(0), worker(1)]);
-    assert_eq!(roster.absent(10 * SECOND)[0].1, 2 * SECOND);
-    roster.register(11 * SECOND, join(0, 8)).unwrap();
-    assert_eq!(roster.absent(12 * SECOND).len(), 1);
+    assert_eq!(missed(&mut roster, 10 * SECOND)[0].1, 2 * SECOND);
+    let back = roster.register(11 * SECOND, join(0, 8)).unwrap();
+    assert_eq!(roster.attendance(12 * SECOND), Attendance::Training);
+    roster.leave(12 * SECOND, &pulse(0, 8, &back), LeaveReason::Finished).unwrap();
+    assert_eq!(missed(&mut roster, 12 * SECOND), [(worker(1), 4 * SECOND)]);
 }
 
 #[test]
@@ -108,12 +132,13 @@ fn the_job_is_done_when_all_inputs_are() {
     let second = roster.register(SECOND, join(1, 8)).unwrap();
     roster.open();
     roster.leave(2 * SECOND, &pulse(0, 7, &first), LeaveReason::InputExhausted).unwrap();
-    assert!(!roster.all_done() && roster.active() == 1);
+    assert_eq!((roster.attendance(2 * SECOND), roster.active()), (Attendance::Training, 1));
     roster.leave(2 * SECOND, &pulse(1, 8, &second), LeaveReason::Shutdown).unwrap();
-    assert!(!roster.all_done(), "a task that was told to stop may come back");
+    let missed = Attendance::Missed(vec![(worker(1), Duration::ZERO)]);
+    assert_eq!(roster.attendance(2 * SECOND), missed, "a task that was told to stop may come back");
     let back = roster.register(3 * SECOND, join(1, 9)).unwrap();
     roster.leave(4 * SECOND, &pulse(1, 9, &back), LeaveReason::Finished).unwrap();
-    assert!(roster.all_done() && roster.active() == 0);
+    assert_eq!((roster.attendance(4 * SECOND), roster.active()), (Attendance::Finished, 0));
 }
 
 #[test]
@@ -123,4 +148,133 @@ fn a_new_epoch_ends_all_sessions_and_its_own_are_higher() {
     roster.begin_epoch(2, Vec::new());
     assert_eq!(roster.heartbeat(SECOND, &pulse(0, 7, &old)).unwrap_err().reason, Reason::StaleEpoch);
     assert!(roster.register(SECOND, join(0, 7)).unwrap().session > old.session);
+}
+
+#[test]
+fn any_worker_may_join_data_that_is_handed_out_and_nobody_else() {
+    let mut roster = open(0);
+    let joined = roster.register(SECOND, join(WORKERS_MAX - 1, 7)).unwrap();
+    assert_eq!((joined.data_shard_index, joined.data_shard_count), (2, 2), "behind the expected ones");
+    let high = roster.register(SECOND, join(WORKERS_MAX, 7)).unwrap_err();
+    assert!(high.message.contains("must be below 4096, given 4096"), "{high}");
+    let chief = Join { task: Task { role: Role::Chief, index: 0 }, ..join(0, 7) };
+    let chief = roster.register(SECOND, chief).unwrap_err();
+    assert!(chief.message.contains("chief:0 does not train here"), "{chief}");
+    let other = roster.register(SECOND, Join { servers: servers("host:9"), ..join(5, 7) }).unwrap_err();
+    assert!(other.message.contains("worker:5 was given another cluster"), "{other}");
+}
+
+#[test]
+fn data_that_is_handed_out_waits_for_nobody_who_has_gone() {
+    let mut roster = open(0);
+    assert_eq!(roster.attendance(SECOND), Attendance::Deserted(Duration::ZERO));
+    assert_eq!(roster.attendance(3 * SECOND), Attendance::Deserted(2 * SECOND));
+    let expected = roster.register(3 * SECOND, join(0, 7)).unwrap();
+    let stranger = roster.register(3 * SECOND, join(9, 8)).unwrap();
+    assert_eq!(roster.attendance(4 * SECOND), Attendance::Training);
+    roster.leave(4 * SECOND, &pulse(0, 7, &expected), LeaveReason::Shutdown).unwrap();
+    assert_eq!(roster.attendance(5 * SECOND), Attendance::Training);
+    roster.leave(6 * SECOND, &pulse(9, 8, &stranger), LeaveReason::InputExhausted).unwrap();
+    assert_eq!(roster.attendance(6 * SECOND), Attendance::Finished, "worker:0 and worker:1 are not needed");
+    roster.reopen();
+    assert_eq!(roster.attendance(7 * SECOND), Attendance::Deserted(Duration::ZERO), "there was more to do");
+    assert_eq!(roster.totals(), (6, 60));
+}
+
+#[test]
+fn lanes_go_to_workers_that_were_not_expected() {
+    let mut roster = open(2);
+    let first = roster.register(SECOND, join(0, 7)).unwrap();
+    roster.register(SECOND, join(7, 8)).unwrap();
+    roster.assign_lanes(SECOND, None);
+    assert_eq!(roster.lanes.of(worker(1)), [1], "it is expected, and may be on its way");
+    roster.leave(2 * SECOND, &pulse(0, 7, &first), LeaveReason::Shutdown).unwrap();
+    roster.assign_lanes(7 * SECOND, None);
+    assert_eq!(roster.lanes.of(worker(7)), [0, 1]);
+}
+
+/// One thing that happens to a worker.
+#[derive(Debug, Clone)]
+enum Happening {
+    Starts,
+    Beats,
+    Stops,
+    Finishes,
+    Dies,
+    Waits,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        4 => Just(Happening::Starts),
+        4 => Just(Happening::Beats),
+        2 => Just(Happening::Stops),
+        1 => Just(Happening::Finishes),
+        1 => Just(Happening::Dies),
+        2 => Just(Happening::Waits),
+    ]
+}
+
+proptest! {
+    /// Workers start, stop and die in any order. A model of what each process knows is kept beside the roster: a session
+    /// lives in one process, numbers go up, every lane is with somebody who is here, and the job is over only when
+    /// nobody is left and somebody has read to the end.
+    #[test]
+    fn a_storm_of_joins_and_leaves_keeps_one_session_a_task(
+        lanes in 0_usize..4, events in prop::collection::vec((0_usize..6, happening()), 1..200),
+    ) {
+        let mut roster = open(lanes);
+        roster.assign_lanes(Duration::ZERO, None);
+        let mut alive: BTreeMap<usize, (u64, Joined)> = BTreeMap::new();
+        let (mut now, mut incarnation, mut highest, mut finished) = (Duration::ZERO, 0, 0, false);
+        for (index, event) in events {
+            now += SECOND / 10;
+            match event {
+                Happening::Starts => {
+                    incarnation += 1;
+                    match roster.register(now, join(index, incarnation)) {
+                        Ok(joined) => {
+                            prop_assert!(joined.session > highest, "{} after {highest}", joined.session);
+                            highest = joined.session;
+                            if let Some((old, session)) = alive.insert(index, (incarnation, joined)) {
+                                let zombie = roster.heartbeat(now, &pulse(index, old, &session));
+                                prop_assert_eq!(zombie.unwrap_err().reason, Reason::Fenced);
+                            }
+                            // Whoever had read to the end under this name is forgotten.
+                            finished = roster.members.values().any(Member::is_done);
+                        }
+                        Err(refusal) => prop_assert_eq!(refusal.reason, Reason::TaskTaken),
+                    }
+                }
+                Happening::Beats => {
+                    if let Some((own, joined)) = alive.get(&index) {
+                        let expired = roster.members[&worker(index)].expired;
+                        prop_assert_eq!(roster.heartbeat(now, &pulse(index, *own, joined)).is_ok(), !expired);
+                    }
+                }
+                Happening::Stops | Happening::Finishes => {
+                    let done = matches!(event, Happening::Finishes);
+                    if let Some((own, joined)) = alive.remove(&index) {
+                        let reason = if done { LeaveReason::InputExhausted } else { LeaveReason::Shutdown };
+                        let left = roster.leave(now, &pulse(index, own, &joined), reason);
+                        finished |= done && left.is_ok();
+                    }
+                }
+                Happening::Dies => drop(alive.remove(&index)),
+                Happening::Waits => now += SECOND,
+            }
+            roster.expire(now);
+            roster.assign_lanes(now + 6 * SECOND, None);
+            let here: Vec<Task> =
+                roster.members.iter().filter(|(_, member)| member.trains()).map(|(task, _)| *task).collect();
+            let covered: Vec<u32> = roster.members.keys().flat_map(|task| roster.lanes.of(*task)).collect();
+            prop_assert!(here.is_empty() || (0..lanes as u32).all(|lane| covered.contains(&lane)));
+            match roster.attendance(now) {
+                Attendance::Training => prop_assert!(!here.is_empty()),
+                Attendance::Finished => prop_assert!(here.is_empty() && finished),
+                Attendance::Deserted(_) => prop_assert!(here.is_empty() && !finished),
+                Attendance::Missed(missed) => prop_assert!(false, "{missed:?}"),
+            }
+        }
+    }
 }

@@ -36,7 +36,7 @@ impl Coordinator for RemoteCoordinator {
             task: Some(convert::task_to_wire(join.task)),
             incarnation: join.incarnation,
             release: trainyard_protocol::RELEASE.into(),
-            cluster_fingerprint: join.cluster_fingerprint,
+            servers: join.servers.lines(),
             layout_fingerprint: join.layout_fingerprint,
             address: join.address,
             process_id: join.process_id,

@@ -1,0 +1,35 @@
+//! Whether workers may come and go while a job runs.
+
+use crate::{Job, Sharding, StrategyKind};
+
+impl Job {
+    /// Returns whether workers may be added and removed while the job runs.
+    ///
+    /// # Errors
+    /// Why they may not, as the rest of a sentence.
+    pub fn elastic(&self) -> Result<(), &'static str> {
+        match self.strategy.kind {
+            StrategyKind::ParameterServer => {}
+            StrategyKind::MultiWorkerMirrored | StrategyKind::Hybrid => {
+                return Err(
+                    "under this strategy.kind every worker keeps a copy of the model, in step with the others",
+                );
+            }
+            StrategyKind::Mirrored | StrategyKind::CentralStorage | StrategyKind::OneDevice => {
+                return Err("under this strategy.kind everything runs in one process");
+            }
+        }
+        match self.input.train.sharding {
+            Sharding::Dynamic => Ok(()),
+            Sharding::None => {
+                Err("under input.train.sharding = \"none\" the tasks of the start read all data each")
+            }
+            Sharding::File => {
+                Err("under input.train.sharding = \"file\" the files are divided among them at the start")
+            }
+            Sharding::Row => {
+                Err("under input.train.sharding = \"row\" the rows are divided among them at the start")
+            }
+        }
+    }
+}
