@@ -1,6 +1,7 @@
 //! Whole jobs on real processes.
 
 mod dynamic;
+mod elastic;
 mod faults;
 mod jobs;
 mod messages;

@@ -7,7 +7,7 @@ use trainyard_run_config::{Sharding, UpdateConfig};
 pub(crate) struct Epoch {
     pub(crate) sharding: Sharding,
     pub(crate) update: UpdateConfig,
-    /// Tasks that train.
+    /// Tasks that train from the beginning; 0 where all workers come later.
     pub(crate) tasks: u64,
     /// Batches of a synchronous step; 0 where the updates are not synchronous.
     pub(crate) lanes: u64,
@@ -33,7 +33,7 @@ impl Epoch {
     pub(crate) fn describe(&self) -> String {
         let Self { tasks, rows, batch_size, lanes, .. } = *self;
         let steps = self.steps();
-        let one = tasks == 1;
+        let one = tasks <= 1;
         let meaning = match self.sharding {
             Sharding::None if one => format!("one epoch is {rows} rows once: {steps} steps"),
             Sharding::None => format!(
@@ -90,6 +90,8 @@ mod tests {
             "each of 5 tasks reads all 650000 rows: one epoch is 5 passes over the data, 25395 steps; a step is one \
              task's batch of 128, while 4 others are under way: 640 rows at a time"
         );
+        let nobody = Epoch { tasks: 0, ..dynamic };
+        assert!(nobody.describe().ends_with("however many tasks train; a step is a batch of 128"));
         let update = UpdateConfig::Sync { replicas_to_aggregate: None };
         let sync = epoch(Sharding::Dynamic, update, 5);
         assert_eq!(sync.steps(), 1016);

@@ -52,7 +52,10 @@ impl<M: Model> Lead<M> {
             Role::Ps | Role::Evaluator => false,
         };
         let expected: Vec<Task> = context.cluster.tasks.keys().copied().filter(trains).collect();
-        if expected.is_empty() {
+        let asynchronous = !matches!(job.strategy.update, UpdateConfig::Sync { .. });
+        // Whoever comes later may do all the work; only the size of a synchronous step is told by those who are known.
+        let others_may = admission(&job) == Admission::Open && asynchronous;
+        if expected.is_empty() && !others_may {
             let message = "nobody trains: strategy.chief_trains is false and the cluster has no worker";
             return Err(Diagnostic::error(Code::E1006, message)
                 .help("add a worker to the cluster, or let the chief train"));

@@ -14,7 +14,7 @@ use trainyard_run_config::Job;
 
 pub(crate) use benchmark::{Bench, BenchJob, BenchLoad, BenchPs, BenchScale, BenchTrain};
 
-use crate::{bench, check, datagen, import_tf, inspect, one_shot, run, train, transform, up};
+use crate::{bench, check, datagen, import_tf, inspect, one_shot, run, scale, train, transform, up};
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
 const USAGE: u8 = 64;
@@ -36,6 +36,9 @@ enum Action {
     Train(Train),
     /// Starts every task of a cluster on this machine, and ends when the job does.
     Up(Up),
+    /// Changes the number of workers of a running `up`, while it trains.
+    #[command(long_about = SCALE)]
+    Scale(Scale),
     /// Runs one task. Its role comes from --role, or from the environment variable TF_CONFIG.
     Run(Run),
     /// Checks job, cluster and data, and starts nothing.
@@ -120,6 +123,29 @@ pub(crate) struct Up {
     /// Writes one JSON object about the run at its end.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+}
+
+/// What `scale` does, at length.
+const SCALE: &str = "Changes the number of workers of a running `trainyard up`, while it trains.
+
+More workers are started, or the ones with the highest numbers are stopped; the command returns when they have joined or \
+left. No batch is lost or counted twice: a worker that goes gives back what it has not done. The chief and the parameter \
+servers stay as they are.
+
+The job must hand its data out (input.train.sharding = \"dynamic\", the default) and keep its parameters on servers \
+(strategy.kind = \"parameter_server\", the default). Give the same JOB.toml, --set and --model-dir as to `up`: the \
+running job is found by its model_dir.
+
+  trainyard up job.toml --cluster local:ps=1,worker=1
+  trainyard scale job.toml --workers 4";
+
+#[derive(Debug, Args)]
+pub(crate) struct Scale {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// Workers that are to run, besides the chief: 0 to 256.
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: usize,
 }
 
 /// Roles by name.
@@ -331,6 +357,10 @@ pub fn main_with<M: Model>(build: fn(&Job) -> Result<M, Error>) -> ExitCode {
             Ok(code) => ExitCode::from(code),
             Err(problems) => finish(Err(problems), up.job.log_format),
         },
+        Action::Scale(arguments) => finish(
+            with_log(&arguments.job, "warn").and_then(|()| scale::scale(&arguments)),
+            arguments.job.log_format,
+        ),
         Action::Run(run) => run::run(&run, build),
         Action::Check(check) => finish(
             with_log(&check.job, "warn").and_then(|()| check::check(&check, build)),

@@ -22,6 +22,7 @@ mod one_shot;
 mod output;
 mod progress;
 mod run;
+mod scale;
 mod train;
 mod transform;
 mod up;

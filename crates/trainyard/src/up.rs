@@ -1,9 +1,11 @@
 //! `trainyard up`: every task of a cluster as a process of its own on this machine.
 
 mod child;
+mod control;
+mod scaling;
 mod supervisor;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +19,8 @@ use crate::command::Up;
 use crate::folder::Folder;
 use crate::output::{print, table};
 pub(crate) use child::RUNTIME_THREADS;
+pub(crate) use control::{Address, Answer, Order};
+use scaling::Scaling;
 pub(crate) use supervisor::Supervisor;
 
 /// Ports are taken below the range from which the system gives its own.
@@ -71,9 +75,23 @@ pub(crate) fn resolve(text: &str, job: &Job) -> Result<(ClusterSpec, Option<Fold
 
 /// Finds ports that nobody listens at. They are held together while they are looked for, so that none comes twice.
 pub(crate) fn free_ports(count: usize) -> Option<Vec<u16>> {
-    let start = PORTS.start + (std::process::id() % u32::from(PORTS.end - PORTS.start)) as u16;
+    free_ports_beside(count, &BTreeSet::new())
+}
+
+/// Where a process begins to look. Processes that start together have numbers side by side, and look at places far from
+/// each other (multiplicative hashing, Knuth, The Art of Computer Programming 6.4): a port that was found is free for all
+/// until somebody listens at it.
+fn first_port(process_id: u32) -> u16 {
+    let hash = u64::from(process_id.wrapping_mul(0x9e37_79b9));
+    PORTS.start + (hash * u64::from(PORTS.end - PORTS.start) >> 32) as u16
+}
+
+/// As [`free_ports`], and none of those that belong to somebody who does not listen yet.
+fn free_ports_beside(count: usize, taken: &BTreeSet<u16>) -> Option<Vec<u16>> {
+    let start = first_port(std::process::id());
     let candidates = (start..PORTS.end).chain(PORTS.start..start);
     let held: Vec<(u16, TcpListener)> = candidates
+        .filter(|port| !taken.contains(port))
         .filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok().map(|listener| (port, listener)))
         .take(count)
         .collect();
@@ -101,11 +119,20 @@ pub(crate) fn share_of_cores(tasks: usize) -> usize {
 async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8, Diagnostic> {
     let tasks = tasks(&cluster, job);
     let threads = threads(job, tasks.len());
+    let mut scaling = Scaling::open(job, &cluster)?;
     let mut supervisor = Supervisor::start(&arguments.job, threads, &job.model_dir, &cluster, &tasks)?;
     for (task, address) in &cluster.admin {
         info!(%task, "metrics at http://{address}/metrics");
     }
-    let code = supervisor.watch().await?;
+    if job.elastic().is_ok() {
+        let folder = arguments.job.model_dir.as_ref();
+        let folder = folder.map_or(String::new(), |folder| format!(" --model-dir {}", folder.display()));
+        let job = arguments.job.job.display();
+        info!("workers can be added and removed while it runs: trainyard scale {job}{folder} --workers N");
+    }
+    let watched = supervisor.watch(&mut scaling).await;
+    scaling.end();
+    let code = watched?;
     let mut report = read_report(supervisor.report_file());
     report.exit = supervisor.exits().iter().map(|(task, code)| (task.to_string(), *code)).collect();
     report.eval = read_evaluation(&job.model_dir);
@@ -147,4 +174,17 @@ fn sibling(name: &str) -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     let path = own.with_file_name(name);
     path.is_file().then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_start_together_look_for_ports_far_apart() {
+        let mut places: Vec<u16> = (4_194_300_u32..4_194_320).map(first_port).collect();
+        places.sort_unstable();
+        assert!(places.iter().all(|place| PORTS.contains(place)), "{places:?}");
+        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= 100), "{places:?}");
+    }
 }

@@ -31,6 +31,15 @@ pub(super) struct Child {
     process: tokio::process::Child,
 }
 
+/// What a worker is told that was added while the job runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Added {
+    /// A cluster file that names it.
+    pub(super) cluster: PathBuf,
+    /// Where its admin port listens.
+    pub(super) admin: String,
+}
+
 /// How tasks are started.
 #[derive(Debug)]
 pub(super) struct Launch {
@@ -41,6 +50,7 @@ pub(super) struct Launch {
     report: PathBuf,
     runtime_threads: usize,
     starts: RefCell<BTreeMap<Task, (Instant, u32)>>,
+    added: BTreeMap<Task, Added>,
 }
 
 impl Launch {
@@ -80,12 +90,19 @@ impl Launch {
             report,
             runtime_threads,
             starts: RefCell::default(),
+            added: BTreeMap::new(),
         })
     }
 
     /// Where the chief writes its report.
     pub(super) fn report(&self) -> &Path {
         &self.report
+    }
+
+    /// Remembers how an added worker is started, now and again.
+    pub(super) fn add(&mut self, task: Task, added: Added) {
+        self.starts.borrow_mut().remove(&task);
+        self.added.insert(task, added);
     }
 
     /// Returns when a task was last started.
@@ -118,8 +135,11 @@ impl Launch {
             .arg(&self.job)
             .args(&self.arguments)
             .arg("--cluster")
-            .arg(&self.cluster)
+            .arg(self.added.get(&task).map_or(&self.cluster, |added| &added.cluster))
             .args(["--index", &task.index.to_string()]);
+        if let Some(added) = self.added.get(&task) {
+            command.args(["--admin-listen", &added.admin]);
+        }
         if task.role == Role::Chief {
             command.arg("--report").arg(&self.report);
         }

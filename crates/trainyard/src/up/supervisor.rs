@@ -10,6 +10,8 @@ use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use super::child::{Child, Launch};
+use super::control::Request;
+use super::scaling::{Changes, Fate, Scaling};
 use super::share_of_cores;
 use crate::command::JobArguments;
 
@@ -33,6 +35,8 @@ pub(crate) struct Supervisor {
     launch: Launch,
     children: BTreeMap<Task, Child>,
     exits: BTreeMap<Task, i32>,
+    /// Tasks that have died, and when they are started again.
+    due: BTreeMap<Task, Instant>,
 }
 
 impl Supervisor {
@@ -62,7 +66,7 @@ impl Supervisor {
         for task in tasks {
             children.insert(*task, launch.start(*task)?);
         }
-        Ok(Self { launch, children, exits: BTreeMap::new() })
+        Ok(Self { launch, children, exits: BTreeMap::new(), due: BTreeMap::new() })
     }
 
     /// Starts a job as one process, `chief:0`, that serves its metrics at `admin` and evaluates nothing.
@@ -73,7 +77,7 @@ impl Supervisor {
         let launch = Launch::new(job, None, share_of_cores(1), Path::new(""), Path::new(""))?;
         let task = Task { role: Role::Chief, index: 0 };
         let children = [(task, launch.start_alone(task, admin)?)].into();
-        Ok(Self { launch, children, exits: BTreeMap::new() })
+        Ok(Self { launch, children, exits: BTreeMap::new(), due: BTreeMap::new() })
     }
 
     /// Where the chief writes its report.
@@ -108,8 +112,8 @@ impl Supervisor {
         ended
     }
 
-    /// Watches the processes until the job has ended, and returns its exit code.
-    pub(crate) async fn watch(&mut self) -> Result<u8, Diagnostic> {
+    /// Watches the processes, and adds and removes workers, until the job has ended. Returns its exit code.
+    pub(super) async fn watch(&mut self, scaling: &mut Scaling) -> Result<u8, Diagnostic> {
         let signals = signal(SignalKind::terminate())
             .and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
         let (mut terminate, mut interrupt) = signals
@@ -117,6 +121,7 @@ impl Supervisor {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
+                request = scaling.next() => self.scale(scaling, request)?,
                 _ = terminate.recv() => return Ok(self.stop_all().await),
                 _ = interrupt.recv() => return Ok(self.stop_all().await),
             }
@@ -125,6 +130,17 @@ impl Supervisor {
                     self.wait_for_the_rest().await;
                     return Ok(0);
                 }
+                match scaling.ended(task, code, PERMANENT.contains(&code)) {
+                    Fate::Other => {}
+                    Fate::Stopped => {
+                        info!(%task, code, "has left");
+                        continue;
+                    }
+                    Fate::Unfit => {
+                        warn!(%task, code, "cannot be added: the job goes on without it");
+                        continue;
+                    }
+                }
                 if PERMANENT.contains(&code) {
                     warn!(%task, code, "has failed for good: stopping the job");
                     self.stop_all().await;
@@ -132,12 +148,48 @@ impl Supervisor {
                 }
                 if code != 0 {
                     warn!(%task, code, "has died: starting it again");
-                    tokio::time::sleep(self.launch.pause(task)).await;
-                    let child = self.launch.start(task)?;
-                    self.children.insert(task, child);
+                    self.due.insert(task, Instant::now() + self.launch.pause(task));
+                }
+            }
+            self.start_due()?;
+            for task in scaling.look() {
+                if let Some(mut child) = self.children.remove(&task) {
+                    child.kill();
+                    self.exits.insert(task, child.wait().await);
                 }
             }
         }
+    }
+
+    /// Starts again what has died, when it is time.
+    fn start_due(&mut self) -> Result<(), Diagnostic> {
+        let now = Instant::now();
+        let due: Vec<Task> = self.due.iter().filter(|(_, at)| **at <= now).map(|(task, _)| *task).collect();
+        for task in due {
+            self.due.remove(&task);
+            self.children.insert(task, self.launch.start(task)?);
+        }
+        Ok(())
+    }
+
+    /// Starts and stops workers, as an order asks.
+    fn scale(&mut self, scaling: &mut Scaling, request: Request) -> Result<(), Diagnostic> {
+        let Changes { start, stop } = scaling.begin(request);
+        for (task, added) in start {
+            self.launch.add(task, added);
+            let child = self.launch.start(task)?;
+            scaling.started(task, child.id());
+            self.children.insert(task, child);
+        }
+        for task in stop {
+            self.due.remove(&task);
+            match self.children.get(&task) {
+                Some(child) => child.terminate(),
+                // It has ended by itself, or was to be started again.
+                None => drop(scaling.ended(task, self.exits.get(&task).copied().unwrap_or(0), false)),
+            }
+        }
+        Ok(())
     }
 
     /// After the chief has ended well, the others end by themselves.
@@ -168,6 +220,7 @@ impl Supervisor {
     /// the servers when it is written.
     pub(crate) async fn stop_all(&mut self) -> u8 {
         info!("stopping every task");
+        self.due.clear();
         self.stop(&[Role::Worker], Instant::now() + WORKERS_STOP).await;
         let until = Instant::now() + STOP;
         self.stop(&[Role::Chief, Role::Evaluator], until).await;

@@ -1,0 +1,331 @@
+//! Workers added and removed while a job runs: what was asked for, and how far it has come.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_run_config::{Job, Replication, UpdateConfig};
+
+use super::child::Added;
+use super::control::{Answer, Control, Request};
+use super::free_ports_beside;
+
+/// Longest wait for a new worker to join.
+const JOIN: Duration = Duration::from_secs(60);
+/// Longest wait for a worker to leave; then it is killed.
+const LEAVE: Duration = Duration::from_secs(15);
+/// Time between questions whether a worker has joined.
+const ASK: Duration = Duration::from_millis(50);
+/// Longest wait for the answer.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// An order that is carried out.
+#[derive(Debug)]
+struct Current {
+    answers: mpsc::Sender<Answer>,
+    from: usize,
+    to: usize,
+    /// Workers that have not joined yet.
+    starting: BTreeSet<Task>,
+    /// Workers that have not ended yet.
+    stopping: BTreeSet<Task>,
+    /// What went wrong so far.
+    failures: Vec<String>,
+    until: Instant,
+}
+
+/// What is to be done for an order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Changes {
+    /// Workers to start, and how.
+    pub(super) start: Vec<(Task, Added)>,
+    /// Workers to stop.
+    pub(super) stop: Vec<Task>,
+}
+
+/// What the end of a process means here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It was asked to stop.
+    Stopped,
+    /// It was to be added and cannot run: the job goes on without it.
+    Unfit,
+    /// It has nothing to do with an order.
+    Other,
+}
+
+/// The number of workers, and the orders that change it.
+#[derive(Debug)]
+pub(super) struct Scaling {
+    control: Control,
+    elastic: Result<(), &'static str>,
+    /// Fewest workers that can do the job's work.
+    least: usize,
+    /// A line about the strategy that whoever scales should know.
+    advice: Option<String>,
+    cluster: ClusterSpec,
+    /// The cluster with all workers that were ever asked for. Its first form stays as it is for everybody else: a chief
+    /// that starts again must find the number of workers that the job began with.
+    file: PathBuf,
+    workers: usize,
+    current: Option<Current>,
+    joining: JoinSet<Task>,
+}
+
+impl Scaling {
+    /// Begins to listen for orders.
+    ///
+    /// # Errors
+    /// Another `up` runs for the same model folder, or a file cannot be written.
+    pub(super) fn open(job: &Job, cluster: &ClusterSpec) -> Result<Self, Diagnostic> {
+        let workers = cluster.of_role(Role::Worker).count();
+        let least = usize::from(!job.strategy.chief_trains);
+        let advice = match job.strategy.update {
+            UpdateConfig::Sync { replicas_to_aggregate } => {
+                let lanes = replicas_to_aggregate.unwrap_or(workers + 1 - least);
+                Some(format!(
+                    "a synchronous step stays the mean of {lanes} batches: tasks beyond that are backup workers"
+                ))
+            }
+            UpdateConfig::Async | UpdateConfig::Ssp { .. }
+                if job.strategy.replication == Replication::InGraph =>
+            {
+                Some("the chief reads the input for all workers".to_owned())
+            }
+            UpdateConfig::Async | UpdateConfig::Ssp { .. } => None,
+        };
+        Ok(Self {
+            control: Control::open(&job.model_dir)?,
+            elastic: job.elastic(),
+            least,
+            advice,
+            // The admin ports of those who are added come by flag.
+            cluster: cluster.clone(),
+            file: job.model_dir.join("up/workers.toml"),
+            workers,
+            current: None,
+            joining: JoinSet::new(),
+        })
+    }
+
+    /// Returns the next order, once the one before is done.
+    pub(super) async fn next(&mut self) -> Request {
+        match self.current {
+            Some(_) => std::future::pending().await,
+            None => self.control.next().await,
+        }
+    }
+
+    /// Decides what an order needs. Nothing where it was refused, or is done already.
+    pub(super) fn begin(&mut self, (order, answers): Request) -> Changes {
+        let (from, to) = (self.workers, order.workers);
+        let changes = match self.decide(to) {
+            Ok(changes) => changes,
+            Err(refusal) => {
+                let _ = answers.try_send(refusal);
+                return Changes::default();
+            }
+        };
+        if from != to {
+            info!(from, to, "scaling the workers");
+        }
+        self.workers = to;
+        let starting: BTreeSet<Task> = changes.start.iter().map(|(task, _)| *task).collect();
+        for (task, added) in &changes.start {
+            self.joining.spawn(joined(*task, added.admin.clone()));
+        }
+        let stopping = changes.stop.iter().copied().collect();
+        if let Some(advice) = self.advice.as_ref().filter(|_| from != to) {
+            let _ = answers.try_send(Answer::Note(advice.clone()));
+        }
+        let until = Instant::now() + if starting.is_empty() { LEAVE } else { JOIN };
+        self.current = Some(Current { answers, from, to, starting, stopping, failures: Vec::new(), until });
+        changes
+    }
+
+    fn decide(&mut self, to: usize) -> Result<Changes, Answer> {
+        if let Err(reason) = self.elastic {
+            let message = format!("this job's workers cannot be scaled: {reason}");
+            let help = "start `trainyard up` again with other counts in --cluster, or with --set \
+                        input.train.sharding=dynamic and strategy.kind=parameter_server, which can be scaled";
+            return Err(Answer::refused(Code::E1006, message, help));
+        }
+        let most = LocalCounts::WORKERS_MAX;
+        if to < self.least {
+            let message =
+                format!("--workers must be at least {}, given {to}: nobody would train", self.least);
+            let help = "the chief of this job does not train (strategy.chief_trains)";
+            return Err(Answer::refused(Code::E1000, message, help));
+        }
+        if to > most {
+            let message = format!("--workers must be at most {most}, given {to}");
+            return Err(Answer::refused(
+                Code::E1000,
+                message,
+                "more workers need more machines: see the cluster file",
+            ));
+        }
+        let worker = |index| Task { role: Role::Worker, index };
+        let mut changes = Changes { start: Vec::new(), stop: (to..self.workers).map(worker).collect() };
+        let new: Vec<Task> = (self.workers..to).map(worker).collect();
+        if !new.is_empty() {
+            changes.start = self.settle(&new).map_err(|message| {
+                Answer::refused(Code::E9002, message, "the job goes on as it is; correct this and ask again")
+            })?;
+        }
+        Ok(changes)
+    }
+
+    /// Makes up addresses for workers, and writes the cluster file that holds them.
+    fn settle(&mut self, new: &[Task]) -> Result<Vec<(Task, Added)>, String> {
+        let taken: BTreeSet<u16> = self
+            .cluster
+            .tasks
+            .values()
+            .chain(self.cluster.admin.values())
+            .filter_map(|address| port(address))
+            .collect();
+        let ports = free_ports_beside(2 * new.len(), &taken).ok_or("this machine has too few free ports")?;
+        let mut start = Vec::new();
+        for (task, ports) in new.iter().zip(ports.chunks(2)) {
+            let [address, admin] = [ports[0], ports[1]].map(|port| format!("127.0.0.1:{port}"));
+            self.cluster.tasks.entry(*task).or_insert(address);
+            let admin = self.cluster.admin.entry(*task).or_insert(admin).clone();
+            start.push((*task, Added { cluster: self.file.clone(), admin }));
+        }
+        let spec = ClusterSpec { admin: BTreeMap::new(), ..self.cluster.clone() };
+        write(&self.file, &spec.to_toml())?;
+        Ok(start)
+    }
+
+    /// Takes note that an order's worker runs.
+    pub(super) fn started(&self, task: Task, process_id: Option<u32>) {
+        if let (Some(current), Some(id)) = (&self.current, process_id) {
+            let _ = current.answers.try_send(Answer::Note(format!("{task} is starting: pid {id}")));
+        }
+    }
+
+    /// Takes note that a process has ended, for good where `permanent`.
+    pub(super) fn ended(&mut self, task: Task, code: i32, permanent: bool) -> Fate {
+        let wanted = task.role != Role::Worker || task.index < self.workers;
+        let Some(current) = &mut self.current else {
+            return if wanted { Fate::Other } else { Fate::Stopped };
+        };
+        if !wanted {
+            if current.stopping.remove(&task) {
+                let _ = current.answers.try_send(Answer::Note(format!("{task} has left: exit code {code}")));
+            }
+            return Fate::Stopped;
+        }
+        if current.starting.contains(&task) && (code == 0 || permanent) {
+            current.starting.remove(&task);
+            if code == 0 {
+                let _ = current.answers.try_send(Answer::Note(format!("{task} found nothing left to do")));
+                return Fate::Other;
+            }
+            current.failures.push(format!("{task} cannot run: exit code {code}"));
+            // The highest one that runs decides the number.
+            self.workers = self.workers.min(task.index);
+            return Fate::Unfit;
+        }
+        Fate::Other
+    }
+
+    /// Looks how far the order has come. Returns the workers that have not stopped in time, and those that are above one
+    /// that cannot run: they are to go.
+    pub(super) fn look(&mut self) -> Vec<Task> {
+        while let Some(joined) = self.joining.try_join_next() {
+            let (Ok(task), Some(current)) = (joined, &mut self.current) else { continue };
+            if current.starting.remove(&task) {
+                let _ = current.answers.try_send(Answer::Note(format!("{task} has joined")));
+            }
+        }
+        let Some(current) = &mut self.current else { return Vec::new() };
+        let late = Instant::now() > current.until;
+        let workers = self.workers;
+        let mut go: Vec<Task> =
+            current.starting.iter().copied().filter(|task| task.index >= workers).collect();
+        current.starting.retain(|task| task.index < workers);
+        if late && !current.stopping.is_empty() {
+            go.extend(std::mem::take(&mut current.stopping));
+            let failure = format!("{} did not stop within {} s and were killed", names(&go), LEAVE.as_secs());
+            current.failures.push(failure);
+        }
+        if late && !current.starting.is_empty() {
+            let starting: Vec<Task> = std::mem::take(&mut current.starting).into_iter().collect();
+            let failure =
+                format!("{} did not join within {} s, and go on trying", names(&starting), JOIN.as_secs());
+            current.failures.push(failure);
+        }
+        if current.starting.is_empty()
+            && current.stopping.is_empty()
+            && let Some(current) = self.current.take()
+        {
+            self.joining.abort_all();
+            let (from, to) = (current.from, current.to);
+            let answer = match current.failures.as_slice() {
+                [] => {
+                    if from != to {
+                        info!(from, to, "the workers are scaled");
+                    }
+                    Answer::Done { from, to }
+                }
+                failures => {
+                    let failures = failures.join("; ");
+                    warn!(from, wanted = to, workers, "the workers are not scaled as asked: {failures}");
+                    let help = format!(
+                        "the job goes on with {workers} workers; `trainyard up` shows what each task says"
+                    );
+                    Answer::refused(Code::E2003, failures, help)
+                }
+            };
+            let _ = current.answers.try_send(answer);
+        }
+        go
+    }
+
+    /// Says that the job ends, to whoever still waits.
+    pub(super) fn end(&mut self) {
+        if let Some(current) = self.current.take() {
+            let help = "nothing is to be done: `trainyard up` has the result";
+            let _ =
+                current.answers.try_send(Answer::refused(Code::E2003, "the job has ended meanwhile", help));
+        }
+    }
+}
+
+fn names(tasks: &[Task]) -> String {
+    tasks.iter().map(Task::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn port(address: &str) -> Option<u16> {
+    address.rsplit_once(':').and_then(|(_, port)| port.parse().ok())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    trainyard_checkpoint::write_atomically(path, text.as_bytes())
+        .map_err(|error| format!("{} cannot be written: {error}", path.display()))
+}
+
+/// Asks a worker's admin port until it says that the worker trains.
+async fn joined(task: Task, admin: String) -> Task {
+    while !tokio::time::timeout(ANSWER, is_ready(&admin)).await.is_ok_and(|answer| answer.unwrap_or(false)) {
+        tokio::time::sleep(ASK).await;
+    }
+    task
+}
+
+async fn is_ready(admin: &str) -> std::io::Result<bool> {
+    let mut stream = TcpStream::connect(admin).await?;
+    stream.write_all(format!("GET /readyz HTTP/1.0\r\nHost: {admin}\r\n\r\n").as_bytes()).await?;
+    let mut answer = Vec::new();
+    stream.take(64 << 10).read_to_end(&mut answer).await?;
+    Ok(answer.split(|byte| *byte == b' ').nth(1) == Some(b"200"))
+}

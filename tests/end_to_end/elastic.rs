@@ -1,0 +1,318 @@
+//! Workers that come and go while a job runs: the input is applied once, whoever computed it.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use trainyard_tests::{Program, free_ports, write_job};
+
+use crate::LIMIT;
+
+/// Records of the ledger, in batches of [`BATCH`].
+const ROWS: u64 = 1003;
+const BATCH: u64 = 4;
+/// What each applied batch adds to the bias.
+const QUARTER: f64 = 0.25;
+
+/// Random numbers of a seed (xorshift).
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Writes a job that counts: far below its label, each batch moves the bias by exactly a quarter, so that the bias tells
+/// how many were applied. Quarters below 4 million are exact in 32 bits.
+fn ledger(folder: &Path, epochs: u64) -> PathBuf {
+    let mut rows = "x,y\n".to_owned();
+    for _ in 0..ROWS {
+        rows.push_str("0,1000000\n");
+    }
+    std::fs::write(folder.join("rows.csv"), rows).expect("the data is written");
+    let job = format!(
+        r#"model_dir = "{}"
+[run]
+save_checkpoints_secs = 2
+[input]
+label = {{ column = "y" }}
+train = {{ files = ["rows.csv"], batch_size = {BATCH}, epochs = {epochs}, shuffle_rows = 0 }}
+[[feature]]
+column = "x"
+kind = "numeric"
+[model]
+kind = "linear_regressor"
+linear_optimizer = {{ kind = "sgd", learning_rate = 1.0 }}
+[train]
+clip_gradients = {{ kind = "value", clip = {QUARTER} }}
+"#,
+        folder.join("model").display()
+    );
+    let path = folder.join("job.toml");
+    std::fs::write(&path, job).expect("the job is written");
+    path
+}
+
+/// Checks that the job ended behind its last batch, that every server has applied all of them, and that none counted
+/// twice.
+fn check_ledger(folder: &Path, epochs: u64) {
+    let steps = ROWS.div_ceil(BATCH) * epochs;
+    let read = |path: PathBuf| -> serde_json::Value {
+        let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        serde_json::from_slice(&text).expect("JSON")
+    };
+    let state = read(folder.join("model/job_state.json"));
+    assert_eq!((state["phase"].as_str(), state["global_step"].as_u64()), (Some("done"), Some(steps)));
+    let manifest = read(folder.join(format!("model/model.ckpt-{steps}/manifest.json")));
+    let shards = manifest["shards"].as_array().expect("shards");
+    assert!(!shards.is_empty());
+    for shard in shards {
+        let positions = shard["positions"].as_array().expect("positions");
+        assert_eq!(positions.len(), 1, "{shard}");
+        assert_eq!(positions[0]["batch"].as_u64(), Some(steps), "{shard}");
+        assert!(positions[0]["ahead"].as_array().is_none_or(Vec::is_empty), "{shard}");
+    }
+    std::fs::write(folder.join("one.csv"), "x\n0\n").expect("a row is written");
+    let (job, input) = (folder.join("job.toml"), folder.join("one.csv"));
+    let arguments = ["predict", &job.to_string_lossy(), "--input", &input.to_string_lossy()];
+    let predicted = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+    assert_eq!(predicted.code, 0, "{}", predicted.output);
+    let bias = predicted
+        .output
+        .lines()
+        .find_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()?["predictions"][0].as_f64());
+    assert_eq!(bias, Some(steps as f64 * QUARTER), "each batch counts once: {}", predicted.output);
+}
+
+/// Asks the chief's admin port for the global step; 0 before it knows.
+fn global_step(admin: &str) -> u64 {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(admin)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let text = ask().unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix("trainyard_global_step "));
+    value.and_then(|value| value.trim().parse::<f64>().ok()).map_or(0, |step| step as u64)
+}
+
+#[test]
+fn workers_come_and_go_a_hundred_times_and_every_batch_counts_once() {
+    /// Workers that may run at once.
+    const WORKERS: usize = 6;
+    const CHANGES: u64 = 100;
+    const EPOCHS: u64 = 100;
+    let seed = u64::from(std::process::id()) << 16 | 1;
+    println!("seed {seed}");
+    let mut draw = Draw(seed);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    let job = ledger(folder, EPOCHS).to_string_lossy().into_owned();
+    let ports = free_ports(4 + WORKERS);
+    let quoted = |ports: &[u16]| {
+        ports.iter().map(|port| format!("\"127.0.0.1:{port}\"")).collect::<Vec<_>>().join(", ")
+    };
+    // The chief and the servers know of no worker at all.
+    let servers = format!("[cluster]\nchief = [{}]\nps = [{}]\n", quoted(&ports[..1]), quoted(&ports[1..3]));
+    let (small, large) = (folder.join("servers.toml"), folder.join("workers.toml"));
+    std::fs::write(&small, &servers).expect("a cluster file");
+    std::fs::write(&large, format!("{servers}worker = [{}]\n", quoted(&ports[4..]))).expect("a cluster file");
+    let start = |role: &str, index: usize, cluster: &Path, more: &[&str]| {
+        let (cluster, index) = (cluster.to_string_lossy(), index.to_string());
+        let arguments = ["--job", &job, "--cluster", &cluster, "--index", &index];
+        let arguments = [&arguments[..], &["--set", "strategy.chief_trains=false"], more].concat();
+        Program::start(&format!("trainyard-{role}"), &arguments, &[])
+    };
+    let admin = format!("127.0.0.1:{}", ports[3]);
+    let servers = [start("ps", 0, &small, &[]), start("ps", 1, &small, &[])];
+    let mut chief = start("chief", 0, &small, &["--admin-listen", &admin]);
+    chief.wait_for("training is open", LIMIT);
+    let mut workers: BTreeMap<usize, Program> = BTreeMap::new();
+    let steps = ROWS.div_ceil(BATCH) * EPOCHS;
+    let mut counts = [0_u32; 3];
+    for change in 0..CHANGES {
+        // Spread over the job, whatever the speed of the machine; while nobody trains, there is nothing to wait for.
+        let due = Instant::now() + LIMIT;
+        while !workers.is_empty() && global_step(&admin) < change * steps * 8 / (10 * CHANGES) {
+            assert!(Instant::now() < due, "no progress with {:?}, seed {seed}", workers.keys());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let index = draw.below(WORKERS as u64) as usize;
+        match workers.remove(&index) {
+            None => {
+                workers.insert(index, start("worker", index, &large, &[]));
+                counts[0] += 1;
+            }
+            Some(worker) if draw.below(3) == 0 => {
+                worker.signal(Signal::KILL);
+                assert_eq!(worker.wait(LIMIT).code, 137);
+                counts[1] += 1;
+            }
+            Some(worker) => {
+                worker.signal(Signal::TERM);
+                let ended = worker.wait(LIMIT);
+                assert!([0, 143].contains(&ended.code), "seed {seed}: {}", ended.output);
+                counts[2] += 1;
+            }
+        }
+    }
+    let reached = global_step(&admin);
+    println!(
+        "started {}, killed {}, stopped {} by step {reached} of {steps}",
+        counts[0], counts[1], counts[2]
+    );
+    assert!(reached < steps, "the job must outlast the changes");
+    for index in 0..3 {
+        workers.entry(index).or_insert_with(|| start("worker", index, &large, &[]));
+    }
+    for (index, worker) in workers {
+        let ended = worker.wait(2 * LIMIT);
+        assert_eq!(ended.code, 0, "worker:{index}, seed {seed}: {}", ended.output);
+    }
+    for program in [chief].into_iter().chain(servers) {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "seed {seed}: {}", ended.output);
+    }
+    check_ledger(folder, EPOCHS);
+}
+
+/// Runs `trainyard scale`, and returns its exit code and output.
+fn scale(job: &Path, workers: usize) -> (i32, String) {
+    let arguments = ["scale", &job.to_string_lossy(), "--workers", &workers.to_string()];
+    let ended = Program::start("trainyard", &arguments, &[]).wait(3 * LIMIT);
+    (ended.code, ended.output)
+}
+
+#[test]
+fn up_is_scaled_up_and_down_and_reports_who_was_there() {
+    const EPOCHS: u64 = 60;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = ledger(folder.path(), EPOCHS);
+    let (code, output) = scale(&job, 2);
+    assert_eq!(code, 69, "{output}");
+    assert!(output.contains("no `trainyard up` runs here"), "{output}");
+    let report = folder.path().join("report.json");
+    let (path, report_path) = (job.to_string_lossy(), report.to_string_lossy());
+    let arguments = ["up", &path, "--cluster", "local:ps=2,worker=1", "--report", &report_path];
+    let mut up = Program::start("trainyard", &arguments, &[]);
+    up.wait_for("training is open", LIMIT);
+    let second = Program::start("trainyard", &["up", &path], &[]).wait(LIMIT);
+    assert_eq!(second.code, 75, "two at once: {}", second.output);
+    let mut from = 1;
+    for to in [3, 2, 0, 4, 4, 1] {
+        let (code, output) = scale(&job, to);
+        assert_eq!(code, 0, "{from} -> {to}: {output}");
+        let told =
+            if from == to { format!("workers: {to}, as before") } else { format!("workers: {from} -> {to}") };
+        assert!(output.contains(&told), "no `{told}` in {output}");
+        assert_eq!(output.matches(" has joined").count(), to.saturating_sub(from), "{output}");
+        assert_eq!(output.matches(" has left: exit code 0").count(), from.saturating_sub(to), "{output}");
+        from = to;
+    }
+    let (code, output) = scale(&job, 257);
+    assert_eq!(code, 64, "{output}");
+    let ended = up.wait(2 * LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    check_ledger(folder.path(), EPOCHS);
+    let report: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&report).expect("the report")).expect("the report is JSON");
+    let exit = report["exit"].as_object().expect("exit codes");
+    assert_eq!(exit.len(), 3 + 4, "chief, servers, and every worker there was: {report}");
+    assert!(exit.values().all(|code| code.as_i64() == Some(0)), "{report}");
+}
+
+#[test]
+fn a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = ledger(folder.path(), 100_000);
+    let path = job.to_string_lossy();
+    let rows = "input.train.sharding=row";
+    let arguments = ["up", &path, "--set", rows, "--cluster", "local:worker=1"];
+    let mut up = Program::start("trainyard", &arguments, &[]);
+    up.wait_for("training is open", LIMIT);
+    let (code, output) = scale(&job, 2);
+    assert_eq!(code, 78, "{output}");
+    assert!(output.contains("the rows are divided among them at the start"), "{output}");
+    let spec =
+        std::fs::read_to_string(folder.path().join("model/up/cluster.toml")).expect("the cluster file");
+    let stranger = |name: &str, from: &str, to: &str| {
+        assert!(spec.contains(from), "{spec}");
+        let cluster = folder.path().join(name);
+        std::fs::write(&cluster, spec.replacen(from, to, 1)).expect("a cluster file");
+        let cluster = cluster.to_string_lossy();
+        let arguments = ["--job", &path, "--set", rows, "--cluster", &cluster, "--index", "1"];
+        let ended = Program::start("trainyard-worker", &arguments, &[]).wait(LIMIT);
+        assert_eq!(ended.code, 76, "{}", ended.output);
+        ended.output
+    };
+    let output = stranger("more.toml", "worker = [", "worker = [\"127.0.0.1:1\", ");
+    for part in
+        ["worker:1 is not expected", "the rows are divided", "name worker:1 in the chief's cluster file"]
+    {
+        assert!(output.contains(part), "no `{part}` in\n{output}");
+    }
+    up.signal(Signal::TERM);
+    assert_eq!(up.wait(LIMIT).code, 0);
+}
+
+#[test]
+fn a_worker_with_other_servers_is_told_which_ones_differ() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = ledger(folder.path(), 100_000);
+    let path = job.to_string_lossy();
+    let mut up = Program::start("trainyard", &["up", &path], &[]);
+    up.wait_for("training is open", LIMIT);
+    let spec =
+        std::fs::read_to_string(folder.path().join("model/up/cluster.toml")).expect("the cluster file");
+    let cluster = folder.path().join("other.toml");
+    let other = spec.replacen("ps = [", "worker = [\"127.0.0.1:2\"]\nps = [\"elsewhere.example:1\", ", 1);
+    std::fs::write(&cluster, other).expect("a cluster file");
+    let cluster = cluster.to_string_lossy();
+    let arguments = ["--job", &path, "--cluster", &cluster, "--index", "0"];
+    let ended = Program::start("trainyard-worker", &arguments, &[]).wait(LIMIT);
+    assert_eq!(ended.code, 76, "{}", ended.output);
+    for part in ["ps:0 is elsewhere.example:1 for worker:0 and unix:", "chief:0 does not know ps:1 at unix:"]
+    {
+        assert!(ended.output.contains(part), "no `{part}` in\n{}", ended.output);
+    }
+    up.signal(Signal::TERM);
+    assert_eq!(up.wait(LIMIT).code, 0);
+}
+
+/// Trains synchronously, perhaps while workers come and go, and returns what the last checkpoint holds.
+fn synchronous(changes: &[usize]) -> Vec<u8> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 1000, "");
+    let path = job.to_string_lossy();
+    let mut arguments = vec!["up", &path, "--cluster", "local:ps=1,worker=1,evaluator=0"];
+    for set in ["input.train.epochs=60", "strategy.update=sync", "strategy.replicas_to_aggregate=2"] {
+        arguments.extend(["--set", set]);
+    }
+    let mut up = Program::start("trainyard", &arguments, &[]);
+    up.wait_for("training is open", LIMIT);
+    for to in changes {
+        let (code, output) = scale(&job, *to);
+        assert_eq!(code, 0, "to {to}: {output}");
+    }
+    let ended = up.wait(3 * LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    // 63 batches of 16 a pass, two a step.
+    let checkpoint = folder.path().join("model").join(format!("model.ckpt-{}", 60 * 32));
+    std::fs::read(checkpoint.join("shard-0-of-1.safetensors")).expect("the last checkpoint")
+}
+
+#[test]
+fn a_synchronous_job_that_is_scaled_computes_the_same_bits() {
+    let (still, scaled) = (synchronous(&[]), synchronous(&[3, 0, 2, 1]));
+    assert!(still == scaled, "the values differ");
+}
