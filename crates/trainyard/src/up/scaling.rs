@@ -32,6 +32,8 @@ struct Current {
     answers: mpsc::Sender<Answer>,
     from: usize,
     to: usize,
+    /// Workers that were started for it.
+    new: BTreeSet<Task>,
     /// Workers that have not joined yet.
     starting: BTreeSet<Task>,
     /// Workers that have not ended yet.
@@ -48,6 +50,15 @@ pub(super) struct Changes {
     pub(super) start: Vec<(Task, Added)>,
     /// Workers to stop.
     pub(super) stop: Vec<Task>,
+}
+
+/// What is to be done to workers meanwhile.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Looked {
+    /// Workers that are asked to stop.
+    pub(super) terminate: Vec<Task>,
+    /// Workers that have not stopped in time.
+    pub(super) kill: Vec<Task>,
 }
 
 /// What the end of a process means here.
@@ -146,7 +157,16 @@ impl Scaling {
             let _ = answers.try_send(Answer::Note(advice.clone()));
         }
         let until = Instant::now() + if starting.is_empty() { LEAVE } else { JOIN };
-        self.current = Some(Current { answers, from, to, starting, stopping, failures: Vec::new(), until });
+        self.current = Some(Current {
+            answers,
+            from,
+            to,
+            new: starting.clone(),
+            starting,
+            stopping,
+            failures: Vec::new(),
+            until,
+        });
         changes
     }
 
@@ -230,6 +250,7 @@ impl Scaling {
                 let _ = current.answers.try_send(Answer::Note(format!("{task} found nothing left to do")));
                 return Fate::Other;
             }
+            current.new.remove(&task);
             current.failures.push(format!("{task} cannot run: exit code {code}"));
             // The highest one that runs decides the number.
             self.workers = self.workers.min(task.index);
@@ -238,24 +259,31 @@ impl Scaling {
         Fate::Other
     }
 
-    /// Looks how far the order has come. Returns the workers that have not stopped in time, and those that are above one
-    /// that cannot run: they are to go.
-    pub(super) fn look(&mut self) -> Vec<Task> {
+    /// Looks how far the order has come, and what is to be done to workers.
+    pub(super) fn look(&mut self) -> Looked {
+        let mut looked = Looked::default();
         while let Some(joined) = self.joining.try_join_next() {
             let (Ok(task), Some(current)) = (joined, &mut self.current) else { continue };
             if current.starting.remove(&task) {
                 let _ = current.answers.try_send(Answer::Note(format!("{task} has joined")));
             }
         }
-        let Some(current) = &mut self.current else { return Vec::new() };
-        let late = Instant::now() > current.until;
+        let Some(current) = &mut self.current else { return looked };
         let workers = self.workers;
-        let mut go: Vec<Task> =
-            current.starting.iter().copied().filter(|task| task.index >= workers).collect();
-        current.starting.retain(|task| task.index < workers);
+        // Numbers have no gaps: behind one that cannot run, none is kept.
+        let above = |task: &Task| task.index >= workers;
+        looked.terminate = current.new.iter().copied().filter(above).collect();
+        if !looked.terminate.is_empty() {
+            current.new.retain(|task| !above(task));
+            current.starting.retain(|task| !above(task));
+            current.stopping.extend(&looked.terminate);
+            current.until = Instant::now() + LEAVE;
+        }
+        let late = Instant::now() > current.until;
         if late && !current.stopping.is_empty() {
-            go.extend(std::mem::take(&mut current.stopping));
-            let failure = format!("{} did not stop within {} s and were killed", names(&go), LEAVE.as_secs());
+            looked.kill = std::mem::take(&mut current.stopping).into_iter().collect();
+            let failure =
+                format!("{} did not stop within {} s and were killed", names(&looked.kill), LEAVE.as_secs());
             current.failures.push(failure);
         }
         if late && !current.starting.is_empty() {
@@ -288,7 +316,7 @@ impl Scaling {
             };
             let _ = current.answers.try_send(answer);
         }
-        go
+        looked
     }
 
     /// Says that the job ends, to whoever still waits.
@@ -328,4 +356,116 @@ async fn is_ready(admin: &str) -> std::io::Result<bool> {
     let mut answer = Vec::new();
     stream.take(64 << 10).read_to_end(&mut answer).await?;
     Ok(answer.split(|byte| *byte == b' ').nth(1) == Some(b"200"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::up::Order;
+
+    fn worker(index: usize) -> Task {
+        Task { role: Role::Worker, index }
+    }
+
+    /// A job of one worker, beside its chief, in a folder; `more` are keys of `[input.train]` and further sections.
+    fn scaling(folder: &Path, more: &str) -> Scaling {
+        let text = format!(
+            "model_dir = \"{0}/model\"\n[input]\nlabel = {{ column = \"y\" }}\n[[feature]]\ncolumn = \"x\"\n\
+             kind = \"numeric\"\n[model]\nkind = \"linear_regressor\"\n[input.train]\nfiles = [\"x.csv\"]\nepochs = 1\n{more}",
+            folder.display()
+        );
+        let path = folder.join("job.toml");
+        std::fs::write(&path, text).unwrap();
+        let job = Job::load(&path, &[]).unwrap();
+        let counts = LocalCounts { ps: 1, workers: 1, evaluators: 0 };
+        Scaling::open(&job, &ClusterSpec::local(counts, &[21_000, 21_001, 21_002])).unwrap()
+    }
+
+    fn order(scaling: &mut Scaling, workers: usize) -> (Changes, mpsc::Receiver<Answer>) {
+        let (sender, answers) = mpsc::channel(16);
+        (scaling.begin((Order { workers }, sender)), answers)
+    }
+
+    fn last(mut answers: mpsc::Receiver<Answer>) -> Answer {
+        let mut last = None;
+        while let Ok(answer) = answers.try_recv() {
+            last = Some(answer);
+        }
+        last.expect("an answer")
+    }
+
+    #[tokio::test]
+    async fn added_workers_get_addresses_of_their_own_and_a_cluster_file_that_names_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut scaling = scaling(folder.path(), "");
+        let (changes, _answers) = order(&mut scaling, 3);
+        let names: Vec<Task> = changes.start.iter().map(|(task, _)| *task).collect();
+        assert_eq!((names, changes.stop), (vec![worker(1), worker(2)], vec![]));
+        let spec = ClusterSpec::load(&changes.start[0].1.cluster).unwrap();
+        let mut addresses: Vec<&str> = spec.tasks.values().map(String::as_str).collect();
+        addresses.extend(changes.start.iter().map(|(_, added)| added.admin.as_str()));
+        let count = addresses.len();
+        addresses.sort_unstable();
+        addresses.dedup();
+        assert_eq!((spec.of_role(Role::Worker).count(), addresses.len()), (3, count), "{addresses:?}");
+    }
+
+    #[tokio::test]
+    async fn behind_a_worker_that_cannot_run_none_is_kept_and_the_order_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut scaling = scaling(folder.path(), "");
+        let (_, answers) = order(&mut scaling, 4);
+        assert_eq!(scaling.ended(worker(0), 1, false), Fate::Other, "it was there before");
+        assert_eq!(scaling.ended(worker(2), 65, true), Fate::Unfit);
+        assert_eq!(scaling.look().terminate, [worker(3)]);
+        assert_eq!(scaling.look(), Looked::default(), "once");
+        assert_eq!(scaling.ended(worker(3), 0, false), Fate::Stopped);
+        assert_eq!(scaling.ended(worker(1), 0, false), Fate::Other, "the job's data was used up");
+        scaling.look();
+        let Answer::Refused { code, message, help } = last(answers) else { panic!("refused") };
+        assert_eq!((code.as_str(), message.as_str()), ("E2003", "worker:2 cannot run: exit code 65"));
+        assert!(help.contains("goes on with 2 workers"), "{help}");
+        let (changes, answers) = order(&mut scaling, 0);
+        assert_eq!(changes.stop, [worker(0), worker(1)]);
+        assert_eq!(scaling.ended(worker(1), 143, false), Fate::Stopped);
+        assert_eq!(scaling.ended(worker(0), 0, false), Fate::Stopped);
+        scaling.look();
+        assert_eq!(last(answers), Answer::Done { from: 2, to: 0 });
+        assert_eq!(scaling.ended(worker(0), 1, false), Fate::Stopped, "nobody wants it back");
+    }
+
+    #[tokio::test]
+    async fn orders_that_cannot_be_are_refused_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let refusal = |more: &str, workers: usize| {
+            let mut scaling = scaling(folder.path(), more);
+            let (changes, answers) = order(&mut scaling, workers);
+            assert_eq!(changes, Changes::default());
+            match last(answers) {
+                Answer::Refused { code, message, .. } => format!("{code} {message}"),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(
+            refusal("sharding = \"file\"\n", 2)
+                .starts_with("E1006 this job's workers cannot be scaled: under")
+        );
+        assert!(
+            refusal("[strategy]\nchief_trains = false\n", 0)
+                .starts_with("E1000 --workers must be at least 1")
+        );
+        assert!(refusal("", 257).starts_with("E1000 --workers must be at most 256"));
+    }
+
+    #[tokio::test]
+    async fn a_second_one_of_the_same_folder_is_refused_and_one_after_the_other_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = scaling(folder.path(), "");
+        let job = Job::load(&folder.path().join("job.toml"), &[]).unwrap();
+        let cluster = first.cluster.clone();
+        let problem = Scaling::open(&job, &cluster).unwrap_err();
+        assert_eq!(problem.code, Code::E2008, "{}", problem.message);
+        drop(first);
+        Scaling::open(&job, &cluster).unwrap();
+    }
 }

@@ -121,7 +121,7 @@ impl Supervisor {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
-                request = scaling.next() => self.scale(scaling, request)?,
+                request = scaling.next() => self.scale(scaling, request),
                 _ = terminate.recv() => return Ok(self.stop_all().await),
                 _ = interrupt.recv() => return Ok(self.stop_all().await),
             }
@@ -152,7 +152,9 @@ impl Supervisor {
                 }
             }
             self.start_due()?;
-            for task in scaling.look() {
+            let looked = scaling.look();
+            self.ask_to_stop(scaling, &looked.terminate);
+            for task in looked.kill {
                 if let Some(mut child) = self.children.remove(&task) {
                     child.kill();
                     self.exits.insert(task, child.wait().await);
@@ -173,23 +175,37 @@ impl Supervisor {
     }
 
     /// Starts and stops workers, as an order asks.
-    fn scale(&mut self, scaling: &mut Scaling, request: Request) -> Result<(), Diagnostic> {
+    fn scale(&mut self, scaling: &mut Scaling, request: Request) {
         let Changes { start, stop } = scaling.begin(request);
         for (task, added) in start {
             self.launch.add(task, added);
-            let child = self.launch.start(task)?;
-            scaling.started(task, child.id());
-            self.children.insert(task, child);
-        }
-        for task in stop {
-            self.due.remove(&task);
-            match self.children.get(&task) {
-                Some(child) => child.terminate(),
-                // It has ended by itself, or was to be started again.
-                None => drop(scaling.ended(task, self.exits.get(&task).copied().unwrap_or(0), false)),
+            match self.launch.start(task) {
+                Ok(child) => {
+                    scaling.started(task, child.id());
+                    self.children.insert(task, child);
+                }
+                Err(problem) => {
+                    warn!("{}", problem.render());
+                    let code = i32::from(problem.code.exit);
+                    self.exits.insert(task, code);
+                    scaling.ended(task, code, true);
+                }
             }
         }
-        Ok(())
+        self.ask_to_stop(scaling, &stop);
+    }
+
+    fn ask_to_stop(&mut self, scaling: &mut Scaling, tasks: &[Task]) {
+        for task in tasks {
+            self.due.remove(task);
+            match self.children.get(task) {
+                Some(child) => child.terminate(),
+                // It has ended by itself, or was to be started again.
+                None => {
+                    scaling.ended(*task, self.exits.get(task).copied().unwrap_or(0), false);
+                }
+            }
+        }
     }
 
     /// After the chief has ended well, the others end by themselves.
