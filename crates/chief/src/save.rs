@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use trainyard_checkpoint::{Manifest, ShardRecord, abandon, begin, commit, retain};
 use trainyard_cluster_client::{Error, Plan, Saved, Shard};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_parameter_store::Identity;
+use trainyard_parameter_store::{Identity, State};
 use trainyard_protocol::Reason;
 use trainyard_run_config::RunConfig;
 
@@ -113,6 +113,10 @@ impl Saver<'_> {
             let told = try_join_all(self.shards.iter().map(Shard::status)).await?;
             let versions = || told.iter().map(|status| status.store.version);
             let (lowest, highest) = (versions().min().unwrap_or(0), versions().max().unwrap_or(0));
+            if told.iter().any(|status| status.store.state == State::Empty) {
+                // One was restarted: there is nothing to save before all are restored.
+                break;
+            }
             if ahead == 0 && lowest != highest {
                 continue;
             }
@@ -133,12 +137,16 @@ impl Saver<'_> {
     }
 }
 
-/// Has a server write its part. One that still writes a checkpoint for the chief before this one is asked again.
+/// Has a server write its part. One that still writes a checkpoint for the chief before this one is asked again; one that
+/// was restarted has nothing to write.
 async fn save_on(shard: &Shard, identity: Identity, folder: &Path) -> Result<Saved, Error> {
     let started = Instant::now();
     loop {
         match shard.save(identity, folder, None).await {
             Err(error) if error.reason() == Some(Reason::NotReady) && started.elapsed() < SAVE_PATIENCE => {
+                if shard.status().await?.store.state == State::Empty {
+                    return Err(error);
+                }
                 tracing::debug!(%error, "the checkpoint waits");
                 tokio::time::sleep(SAVE_AGAIN).await;
             }
