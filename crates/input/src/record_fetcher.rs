@@ -49,6 +49,13 @@ impl RecordFetcher {
         &self.options
     }
 
+    /// Gives names to files that are known by their place only, so that there are at least `count`.
+    pub(crate) fn name_files(&mut self, count: usize) {
+        let known = self.options.files.len();
+        self.options.files.extend((known..count).map(|file| format!("file {file} of the input").into()));
+        self.columns.resize(self.options.files.len(), None);
+    }
+
     /// Returns the columns that the header of a file names; nothing where it has none, or was not opened.
     pub(crate) fn columns(&self, file: u32) -> Option<&[String]> {
         self.columns.get(file as usize)?.as_deref()

@@ -16,6 +16,9 @@ use crate::{BadRows, Batch, DataShard, Error, Options, Parcel, Position, Schema,
 /// Most bytes of the records of a data shard, which are in memory together.
 const SHARD_BYTES_MAX: u64 = 4 << 30;
 
+/// Most files of the input that a parcel comes from.
+const FILES_MAX: usize = 1 << 20;
+
 /// In which order the batches of a data shard are read. What is in each does not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
@@ -125,7 +128,8 @@ impl ShardReader {
         Ok(())
     }
 
-    /// Does what [`ShardReader::begin`] does, with the shard's records from a parcel in place of the files.
+    /// Does what [`ShardReader::begin`] does, with the shard's records from a parcel in place of the files. Who made the
+    /// parcel may know of more files than the options name: patterns may stand there that match nothing here.
     ///
     /// # Errors
     /// [`Error::Shard`]: data shard or parcel make no sense; a wanted column is not in a file.
@@ -136,6 +140,14 @@ impl ShardReader {
         batches: Range<u32>,
         direction: Direction,
     ) -> Result<(), Error> {
+        let files = shard.pieces.iter().map(|piece| piece.file as usize + 1).max().unwrap_or(0);
+        if files > FILES_MAX {
+            return Err(
+                shard.error(format!("it names {files} files, of which there are at most {FILES_MAX}"))
+            );
+        }
+        self.fetcher.name_files(files);
+        self.parser_of.resize(self.fetcher.options().files.len(), None);
         self.begin(shard, 0..0, direction)?;
         if let Some(flaw) = parcel.flaw(self.shard.rows) {
             return Err(self.shard.error(flaw));

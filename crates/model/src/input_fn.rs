@@ -34,6 +34,14 @@ impl Shard {
     pub const WHOLE: Self = Self { index: 0, count: 1, skip_batches: 0 };
 }
 
+/// Returns the options of a worker that reads no file: the records of `[input.train]` are sent to it. The files keep the
+/// names that the job gives them, and need not be there.
+pub fn parcel_options(job: &Job, dead_letter: Option<PathBuf>) -> input::Options {
+    let section = &job.input.train;
+    let files = section.files.iter().map(PathBuf::from).collect();
+    options(job, section, Part::Train, files, Shard::WHOLE, dead_letter)
+}
+
 /// Returns the options of an input. `dead_letter` is where bad rows go, under `bad_rows = "skip"`.
 ///
 /// # Errors
@@ -53,9 +61,20 @@ pub fn input_options(
         })?,
         Part::Train | Part::TrainForEvaluation => &job.input.train,
     };
+    Ok(options(job, section, part, resolve_files(job, section)?, shard, dead_letter))
+}
+
+fn options(
+    job: &Job,
+    section: &InputPart,
+    part: Part,
+    files: Vec<PathBuf>,
+    shard: Shard,
+    dead_letter: Option<PathBuf>,
+) -> input::Options {
     let once = part == Part::TrainForEvaluation;
-    Ok(input::Options {
-        files: resolve_files(job, section)?,
+    input::Options {
+        files,
         format: match job.input.format {
             job::Format::Csv => input::Format::Csv,
             job::Format::Tsv => input::Format::Tsv,
@@ -92,5 +111,5 @@ pub fn input_options(
         shard_count: shard.count,
         seed: job.run.seed,
         skip_batches: shard.skip_batches,
-    })
+    }
 }

@@ -23,7 +23,7 @@ mod tower;
 pub use canned::{Canned, Example, Scratch, custom_optimizer};
 pub use error::Error;
 pub use head::{Head, HeadMetrics};
-pub use input_fn::{Part, Shard, input_options};
+pub use input_fn::{Part, Shard, input_options, parcel_options};
 pub use input_layer::InputLayer;
 pub use linear::LinearModel;
 pub use model::{Model, Outcome, Prediction, Scores};

@@ -12,8 +12,9 @@ use tracing::info;
 use trainyard_cluster_client::{Error, retry};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Batch, Batches, Dataset, Position, Prefetch, PrefetchError, ShardReader};
-use trainyard_model::{Model, Part, Shard, input_options};
+use trainyard_model::{Model, Part, Shard, input_options, parcel_options};
 use trainyard_parameter_store::{Contribution, Identity};
+use trainyard_run_config::Replication;
 
 use crate::session::Session;
 use crate::step::Failure;
@@ -76,7 +77,11 @@ impl<M: Model> Feed<M> {
         coordinator: &C,
         lane: Option<u32>,
     ) -> Result<Self, Diagnostic> {
-        let options = input_options(&config.job, Part::Train, Shard::WHOLE, Some(dead_letter(config)))?;
+        let dead_letter = Some(dead_letter(config));
+        let options = match config.job.strategy.replication {
+            Replication::BetweenGraph => input_options(&config.job, Part::Train, Shard::WHOLE, dead_letter)?,
+            Replication::InGraph => parcel_options(&config.job, dead_letter),
+        };
         let (sender, receiver) = mpsc::channel(1);
         let (open, floor) = (Arc::<Open>::default(), Arc::<AtomicU64>::default());
         let asking = Asking {
