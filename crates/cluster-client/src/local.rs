@@ -273,9 +273,15 @@ impl LocalShard {
         pull: Option<(Identity, Pull)>,
     ) -> Result<Stepped, Error> {
         self.tell_time();
+        let worker = push.as_ref().map(|(identity, _)| *identity);
         let pushed = push.map(|(identity, push)| self.store.push(&identity, &push));
         let pushed = self.check(pushed.transpose())?;
-        if pushed.is_some_and(|pushed| !pushed.duplicate) {
+        if let (Some(worker), None) = (worker, &pull) {
+            // The push counts, even where the session or the job is over by now.
+            let _ = self.store.rest(&worker);
+        }
+        if pushed.is_some() {
+            // A duplicate too gives a ticket back, and moves a clock.
             self.changed.send_replace(());
         }
         let Some((identity, pull)) = pull else { return Ok(Stepped { pushed, pulled: None }) };

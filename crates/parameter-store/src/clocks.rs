@@ -11,15 +11,31 @@ use trainyard_cluster_spec::Task;
 /// Steps that each live task has finished, counted on from where the slowest was when it joined.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Clocks {
-    by_task: BTreeMap<Task, u64>,
+    by_task: BTreeMap<Task, Clock>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    steps: u64,
+    /// It has nothing under way and asks for nothing: it holds no values that could grow old.
+    rests: bool,
 }
 
 impl Clocks {
-    /// Takes a task in. It starts at the slowest clock, so that it neither holds the others up nor runs ahead. One that
-    /// is here already keeps its clock.
+    /// Takes a task in, or back from its rest. It goes on at the slowest clock at least, so that it does not hold the
+    /// others up, and never below its own, so that it does not run ahead.
     pub(crate) fn join(&mut self, task: Task) {
         let slowest = self.slowest().unwrap_or(0);
-        self.by_task.entry(task).or_insert(slowest);
+        let clock = self.by_task.entry(task).or_insert(Clock { steps: slowest, rests: true });
+        let steps = if clock.rests { clock.steps.max(slowest) } else { clock.steps };
+        *clock = Clock { steps, rests: false };
+    }
+
+    /// Lets a task rest: nobody waits for it until it joins again.
+    pub(crate) fn rest(&mut self, task: Task) {
+        if let Some(clock) = self.by_task.get_mut(&task) {
+            clock.rests = true;
+        }
     }
 
     /// Lets a task go: nobody waits for it any more.
@@ -30,18 +46,18 @@ impl Clocks {
     /// Counts a finished step.
     pub(crate) fn tick(&mut self, task: Task) {
         if let Some(clock) = self.by_task.get_mut(&task) {
-            *clock += 1;
+            clock.steps += 1;
         }
     }
 
     /// Returns by how many steps a task that has begun `outstanding` others is ahead of the slowest.
     pub(crate) fn lead(&self, task: Task, outstanding: u64) -> u64 {
-        let clock = self.by_task.get(&task).copied().unwrap_or(0) + outstanding;
+        let clock = self.by_task.get(&task).map_or(0, |clock| clock.steps) + outstanding;
         clock - self.slowest().unwrap_or(0).min(clock)
     }
 
     fn slowest(&self) -> Option<u64> {
-        self.by_task.values().min().copied()
+        self.by_task.values().filter(|clock| !clock.rests).map(|clock| clock.steps).min()
     }
 }
 
@@ -57,44 +73,51 @@ mod tests {
     }
 
     proptest! {
-        /// Tasks join, leave, begin and finish in any order.
+        /// Tasks join, rest, leave, begin and finish in any order.
         #[test]
         fn nobody_who_begins_is_farther_ahead_than_the_bound(
-            bound in 0_u64..4, events in prop::collection::vec((0_usize..5, 0_u8..4), 1..400),
+            bound in 0_u64..4, events in prop::collection::vec((0_usize..5, 0_u8..5), 1..400),
         ) {
             let mut clocks = Clocks::default();
-            // Steps begun and not finished, of those who are here.
-            let mut here: BTreeMap<usize, u64> = BTreeMap::new();
-            let mut finished: BTreeMap<usize, u64> = BTreeMap::new();
+            // Steps begun and not finished, and steps finished; of those who are here, and of those who rest.
+            let mut here: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+            let mut resting: BTreeMap<usize, u64> = BTreeMap::new();
             for (index, event) in events {
+                let slowest = here.values().map(|(_, finished)| *finished).min();
                 match event {
                     0 => {
-                        let slowest = finished.values().min().copied().unwrap_or(0);
                         clocks.join(task(index));
-                        here.entry(index).or_insert(0);
-                        finished.entry(index).or_insert(slowest);
+                        let back = resting.remove(&index).unwrap_or(0).max(slowest.unwrap_or(0));
+                        here.entry(index).or_insert((0, back));
                     }
                     1 => {
                         clocks.leave(task(index));
-                        (here.remove(&index), finished.remove(&index));
+                        (here.remove(&index), resting.remove(&index));
                     }
                     2 => {
-                        let Some(begun) = here.get(&index).copied() else { continue };
-                        if clocks.lead(task(index), begun) <= bound {
-                            let slowest = finished.values().min().copied().expect("it is here itself");
-                            prop_assert!(finished[&index] + begun - slowest <= bound, "{finished:?} {here:?}");
-                            here.insert(index, begun + 1);
+                        let Some((begun, finished)) = here.get_mut(&index) else { continue };
+                        if clocks.lead(task(index), *begun) <= bound {
+                            let slowest = slowest.expect("it is here itself");
+                            prop_assert!(*finished + *begun - slowest <= bound, "{here:?}");
+                            *begun += 1;
                         }
                     }
+                    3 => {
+                        let Some((0, finished)) = here.get(&index).copied() else { continue };
+                        clocks.rest(task(index));
+                        here.remove(&index);
+                        resting.insert(index, finished);
+                    }
                     _ => {
-                        let Some(begun) = here.get_mut(&index).filter(|begun| **begun > 0) else { continue };
-                        *begun -= 1;
+                        let Some((begun, finished)) = here.get_mut(&index).filter(|(begun, _)| *begun > 0) else {
+                            continue;
+                        };
+                        (*begun, *finished) = (*begun - 1, *finished + 1);
                         clocks.tick(task(index));
-                        *finished.entry(index).or_default() += 1;
                     }
                 }
                 // Somebody may always begin: the slowest, if it has nothing under way.
-                if let Some((slowest, _)) = finished.iter().min_by_key(|(_, clock)| **clock) {
+                if let Some((slowest, _)) = here.iter().min_by_key(|(_, (_, finished))| *finished) {
                     prop_assert_eq!(clocks.lead(task(*slowest), 0), 0);
                 }
             }

@@ -46,7 +46,15 @@ impl Steps {
     /// Takes a task in, whose earlier sessions are over.
     pub(crate) fn join(&mut self, task: Task, session: u64) {
         self.release_below(task, session);
-        self.clocks.join(task);
+        // Nobody waits for it before it asks for its first step: it may have no data for a long time.
+        self.clocks.rest(task);
+    }
+
+    /// Lets a task rest that has nothing under way: it waits for data, perhaps for that of those who would wait for it.
+    pub(crate) fn rest(&mut self, task: Task) {
+        if !self.outstanding.iter().any(|(owner, ..)| *owner == task) {
+            self.clocks.rest(task);
+        }
     }
 
     /// Lets a task go, whose sessions up to this one are over.
@@ -64,6 +72,7 @@ impl Steps {
         if self.has_ended() {
             return Ticket::Finished;
         }
+        self.clocks.join(identity.task);
         match self.update {
             // All parts of a step are the same step: whoever comes too late is told when it pushes.
             Update::Sync => {}
@@ -82,9 +91,11 @@ impl Steps {
         Ticket::Granted
     }
 
-    /// Returns by how many steps a task is ahead of the slowest live one.
+    /// Returns by how many steps a task is ahead of the slowest live one where it begins this one.
     pub(crate) fn lead(&self, identity: &Identity) -> u64 {
-        let own = self.outstanding.iter().filter(|(task, ..)| *task == identity.task).count();
+        let this = (identity.task, identity.session, identity.seq);
+        let own =
+            self.outstanding.iter().filter(|ticket| ticket.0 == identity.task && **ticket != this).count();
         self.clocks.lead(identity.task, own as u64)
     }
 

@@ -297,6 +297,19 @@ impl Store {
         Ok(())
     }
 
+    /// Takes note that a worker has pushed and asks for nothing more for now: under stale-synchronous updates, nobody
+    /// waits for it until it asks again.
+    ///
+    /// # Errors
+    /// Not open, or not the open session.
+    pub fn rest(&self, identity: &Identity) -> Result<(), Error> {
+        check_worker(&self.control.read(), identity)?;
+        let mut ledger = self.ledger.lock();
+        ledger.sessions.check(identity)?;
+        ledger.steps.rest(identity.task);
+        Ok(())
+    }
+
     /// Reads slices and rows, unless there is something to wait for: the ticket for `identity.seq`, with `reserve_step`,
     /// or the version asked for.
     ///
