@@ -141,7 +141,7 @@ impl Data {
         };
         let (shard, batches, direction, step) = match next {
             Next::Shard { shard, batches, direction, step } => (shard, batches, direction, step),
-            Next::End => return Ok(Grant::End),
+            Next::End { step, steps } => return Ok(Grant::End { step, steps }),
             Next::Wait | Next::NotIndexed { .. } => return Ok(Grant::Wait),
         };
         let parcel = match &self.fetcher {

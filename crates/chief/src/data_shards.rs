@@ -26,9 +26,13 @@ pub(crate) enum Next {
     NotIndexed { runs: u64 },
     /// Others read all that is left.
     Wait,
-    /// Everything has been applied.
-    End,
+    /// Everything has been applied, or the lane has no more: the synchronous step of the batch asked for, and the steps
+    /// of all the data.
+    End { step: u64, steps: u64 },
 }
+
+/// The end where steps do not matter.
+const END: Next = Next::End { step: 0, steps: 0 };
 
 /// A data shard that is being read.
 #[derive(Debug)]
@@ -93,7 +97,7 @@ impl DataShards {
                     self.returned.insert(first, (pass, hand));
                     return Next::NotIndexed { runs };
                 }
-                Next::End => {}
+                Next::End { .. } => {}
                 granted => return granted,
             }
         }
@@ -116,8 +120,8 @@ impl DataShards {
             }
             match self.grant(index, holder, pass, hand) {
                 Next::NotIndexed { runs } => return Next::NotIndexed { runs },
-                Next::End if hand == 0 => break,
-                Next::End => self.cursor = Some((pass + 1, 0)),
+                Next::End { .. } if hand == 0 => break,
+                Next::End { .. } => self.cursor = Some((pass + 1, 0)),
                 Next::Wait => self.cursor = Some((pass, hand + 1)),
                 granted => {
                     self.cursor = Some((pass, hand + 1));
@@ -133,7 +137,7 @@ impl DataShards {
         let shard = match self.deal.shard(index, pass, hand, 0) {
             Answer::Shard(shard) => shard,
             Answer::NotIndexed { runs } => return Next::NotIndexed { runs },
-            Answer::End => return Next::End,
+            Answer::End => return END,
         };
         let Some(batches) = self.missing(&shard) else { return Next::Wait };
         self.leases.insert(shard.first_batch, Lease { pass, hand, holders: vec![holder] });
@@ -144,7 +148,7 @@ impl DataShards {
     /// Lets a session that has nothing to do read what another one reads, from the other end.
     fn help(&mut self, index: &RecordIndex, holder: Holder) -> Next {
         if self.leases.is_empty() {
-            return Next::End;
+            return END;
         }
         let free = |lease: &&mut Lease| lease.holders.len() < HOLDERS_MAX && !lease.holders.contains(&holder);
         let Some(lease) = self.leases.values_mut().find(free) else { return Next::Wait };
@@ -156,7 +160,7 @@ impl DataShards {
                 Next::Shard { shard, batches, direction: Direction::Backward, step }
             }
             Answer::NotIndexed { runs } => Next::NotIndexed { runs },
-            Answer::End => Next::End,
+            Answer::End => END,
         }
     }
 
@@ -186,11 +190,17 @@ impl DataShards {
             return Next::NotIndexed { runs: from.saturating_add(1) };
         }
         let step = self.deal.step(from, batches);
+        let steps = match (self.passes, batches) {
+            (Some(passes), Some(batches)) => passes.saturating_mul(self.deal.steps_per_pass(batches).get()),
+            (None, Some(_)) => u64::MAX,
+            (_, None) => step,
+        };
+        let end = Next::End { step, steps };
         let dealt = self.deal.find(from, batches);
         let (mut pass, mut hand) = (dealt.pass, dealt.hand);
         loop {
             if lane >= self.deal.lanes.get() || self.passes.is_some_and(|passes| pass >= passes) {
-                return Next::End;
+                return end;
             }
             match self.deal.shard(index, pass, hand, lane) {
                 Answer::Shard(shard) => {
@@ -203,7 +213,7 @@ impl DataShards {
                 }
                 Answer::NotIndexed { runs } => return Next::NotIndexed { runs },
                 // Where there are fewer batches than lanes, some have none in any pass.
-                Answer::End if hand == 0 => return Next::End,
+                Answer::End if hand == 0 => return end,
                 Answer::End => (pass, hand) = (pass + 1, 0),
             }
         }

@@ -92,6 +92,8 @@ struct Run {
     value_bytes: u64,
     /// Version of the first server.
     version: u64,
+    /// Version of each server, as last seen.
+    versions: Vec<u64>,
     /// What each server last said that it holds: dynamic tables grow.
     server_bytes: Vec<u64>,
 }
@@ -115,6 +117,7 @@ pub async fn lead<M: Model>(
         saved_at: Instant::now(),
         value_bytes: value_bytes(&lead.plan),
         version: 0,
+        versions: vec![0; lead.shards.len()],
         server_bytes: vec![0; lead.shards.len()],
     };
     lead.tell_epoch();

@@ -159,7 +159,9 @@ impl SessionService for Service {
         let ask = Ask { pulse: pulse(beat)?, done: request.done, lane };
         let reply = match self.coordinator.next_shard_now(ask).await? {
             Grant::Wait => outcome(v1::ShardOutcome::Wait),
-            Grant::End => outcome(v1::ShardOutcome::End),
+            Grant::End { step, steps } => {
+                v1::NextShardReply { step, steps, ..outcome(v1::ShardOutcome::End) }
+            }
             Grant::Shard(granted) => v1::NextShardReply {
                 first: granted.batches.start,
                 end: granted.batches.end,

@@ -48,6 +48,8 @@ pub struct ShardPull {
     pub reserve_step: bool,
     /// Version that the values must have at least.
     pub at_least: u64,
+    /// Whether the values of that very version are wanted, although the server is a step ahead.
+    pub or_before: bool,
     /// How the values travel.
     pub encoding: Encoding,
 }

@@ -255,9 +255,9 @@ impl LocalShard {
                 )
             });
         let pull = call.pull.as_ref().map(|pull| {
-            let ShardPull { seq, ref selection, ref known, reserve_step, at_least, .. } = *pull;
+            let ShardPull { seq, ref selection, ref known, reserve_step, at_least, or_before, .. } = *pull;
             let (selection, known) = (Arc::clone(selection), known.clone());
-            (Identity { seq, ..identity }, Pull { selection, known, reserve_step, at_least })
+            (Identity { seq, ..identity }, Pull { selection, known, reserve_step, at_least, or_before })
         });
         let Stepped { pushed, pulled } = self.apply(push, pull).await?;
         Ok(ShardAnswer { pushed, pulled: pulled.map(|(pulled, reading)| (pulled, Answer::Local(reading))) })
@@ -294,8 +294,9 @@ impl LocalShard {
                     let (version, global_step) =
                         pushed.map_or((0, 0), |pushed| (pushed.version, pushed.global_step));
                     let ticket = Ticket::Finished;
+                    let reached = version;
                     (
-                        Pulled { version, global_step, ticket, lead: 0, updates: Vec::new() },
+                        Pulled { version, reached, global_step, ticket, lead: 0, updates: Vec::new() },
                         Reading::default(),
                     )
                 }

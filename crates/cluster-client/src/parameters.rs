@@ -33,12 +33,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// Returns the synchronous step that the values are of: the highest version seen.
-    pub fn version(&self) -> u64 {
-        self.versions.iter().max().copied().unwrap_or(0)
-    }
-
-    /// Returns the step as one that is read at this version, or a later one that all servers share.
+    /// Returns the step as one that is read at this version, even from servers that are a step ahead already; or at a
+    /// later one that all servers share.
     pub fn at(self, version: u64) -> Self {
         Self { at_least: Some(version), ..self }
     }
@@ -53,6 +49,8 @@ pub struct PulledStep {
     pub global_step: u64,
     /// Steps ahead of the slowest task, under stale-synchronous updates.
     pub lead: u64,
+    /// Lowest version that a server has reached: all steps below are complete everywhere.
+    pub reached: u64,
     /// The step.
     pub step: Step,
     /// Its values, if it was granted.
@@ -68,7 +66,7 @@ pub struct PushedStep {
     pub stale: bool,
     /// Steps applied by all.
     pub global_step: u64,
-    /// Highest version of the servers behind it.
+    /// Lowest version of the servers behind it.
     pub version: u64,
     /// Steps of others between this one's pull and its push, at `ps:0`.
     pub staleness: u64,
@@ -252,8 +250,9 @@ impl Parameters {
                 // has nothing to read is asked all the same: the push names what its pull has named.
                 let (seq, selection, reserve_step) = (step.seq, Arc::clone(&plan.selection), ps == 0);
                 let (known, encoding) = (held.known(&selection.whole), self.encoding);
-                let at_least = step.at_least.unwrap_or(0);
-                call.pull = Some(ShardPull { seq, selection, known, reserve_step, at_least, encoding });
+                let (at_least, or_before) = (step.at_least.unwrap_or(0), step.at_least.is_some());
+                call.pull =
+                    Some(ShardPull { seq, selection, known, reserve_step, at_least, or_before, encoding });
             }
             (step, held)
         });
@@ -291,7 +290,7 @@ async fn run(
             duplicate: pushed.iter().all(|pushed| pushed.duplicate),
             stale: pushed.iter().any(|pushed| pushed.stale),
             global_step: first.map_or(0, |first| first.global_step),
-            version: pushed.iter().map(|pushed| pushed.version).max().unwrap_or(0),
+            version: pushed.iter().map(|pushed| pushed.version).min().unwrap_or(0),
             staleness: first.map_or(0, |first| first.staleness),
         }
         .with(gradients)
@@ -306,8 +305,12 @@ async fn run(
     let together = step.at_least.is_none()
         || (versions().all(|(pulled, _)| pulled.ticket == Ticket::Granted)
             && versions().all(|(pulled, _)| first.is_none_or(|(first, _)| first.version == pulled.version)));
+    let reached = versions().map(|(pulled, _)| pulled.reached).min().unwrap_or(0);
+    // The last synchronous step is over where all servers have applied it.
+    let everywhere = step.at_least.is_none() || versions().all(|(pulled, _)| pulled.reached == reached);
     let ticket = match ticket {
-        _ if answers.iter().any(over) => Ticket::Finished,
+        _ if answers.iter().any(over) && everywhere => Ticket::Finished,
+        Ticket::Finished => Ticket::Wait,
         Ticket::Granted if !together => Ticket::Wait,
         ticket => ticket,
     };
@@ -319,7 +322,11 @@ async fn run(
             held.take(shards[ps].name(), &step.plans[ps], pull, &pulled.updates, answer)?;
         }
     }
-    Ok(Returned { pushed, pulled: Some(PulledStep { ticket, global_step, lead, step, held }), traffic })
+    Ok(Returned {
+        pushed,
+        pulled: Some(PulledStep { ticket, global_step, lead, reached, step, held }),
+        traffic,
+    })
 }
 
 impl PushedStep {
@@ -392,7 +399,7 @@ mod tests {
     }
 
     /// Three servers; one table of two columns lies on the first two, the third holds nothing at all.
-    async fn open(folder: &std::path::Path) -> Parameters {
+    async fn serve(folder: &std::path::Path, update: Update) -> (Vec<Shard>, Plan) {
         std::fs::write(folder.join("cluster_id"), format!("{:032x}", 7)).expect("a cluster id");
         let spec = VariableSpec {
             name: "table".into(),
@@ -407,11 +414,11 @@ mod tests {
         let plan = Plan {
             fingerprint: layout.fingerprint(&variables),
             variables,
-            layout: layout.clone(),
+            layout,
             optimizers: [("all".to_owned(), OptimizerConfig::sgd(1.0))].into(),
             seed: 0,
             global_step_max: 0,
-            update: Update::Async,
+            update,
             hybrid: false,
             checkpoint: None,
             warm_start: None,
@@ -426,9 +433,74 @@ mod tests {
             shard.open(chief).await.expect("open");
             shards.push(shard);
         }
-        let (worker, deadline) = (identity(Role::Worker, 1), Duration::from_secs(5));
-        let opened = Parameters::open(shards, Arc::new(layout), worker, plan.fingerprint, 0, deadline).await;
-        opened.expect("a session").0
+        (shards, plan)
+    }
+
+    async fn join(shards: &[Shard], plan: &Plan, worker: Identity) -> (Parameters, Opened) {
+        let (layout, deadline) = (Arc::new(plan.layout.clone()), Duration::from_secs(5));
+        let opened = Parameters::open(shards.to_vec(), layout, worker, plan.fingerprint, 0, deadline).await;
+        opened.expect("a session")
+    }
+
+    async fn open(folder: &std::path::Path) -> Parameters {
+        let (shards, plan) = serve(folder, Update::Async).await;
+        join(&shards, &plan, identity(Role::Worker, 1)).await.0
+    }
+
+    /// Pulls all rows as of a version.
+    async fn pull_at(parameters: &mut Parameters, version: u64) -> PulledStep {
+        let step = parameters.plan(&vec![Read::Rows((0..4).collect::<Vec<u32>>().into())]).at(version);
+        let returned = parameters.call(None, Some((step, Held::default()))).await.expect("an answer");
+        returned.pulled.expect("a pull")
+    }
+
+    fn part(pulled: PulledStep, version: u64, slot: u32) -> Push {
+        let batch = BatchId { pass: 0, shard: 0, batch: 2 * version + u64::from(slot) };
+        let gradients = vec![(0..8).map(|place| -((slot + 1) as f32) - place as f32).collect()];
+        Push { step: pulled.step, batch, contribution: Some(Contribution { slot, of: 2 }), gradients }
+    }
+
+    #[tokio::test]
+    async fn a_part_that_only_some_servers_were_given_is_computed_again_from_the_same_values() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (shards, plan) = serve(folder.path(), Update::Sync).await;
+        let other = Identity { task: Task { role: Role::Worker, index: 1 }, ..identity(Role::Worker, 1) };
+        let (mut first, _) = join(&shards, &plan, identity(Role::Worker, 1)).await;
+        let (mut second, _) = join(&shards, &plan, other).await;
+        for version in 0..3 {
+            let pulled = pull_at(&mut first, version).await;
+            assert_eq!((pulled.ticket, pulled.reached), (Ticket::Granted, version));
+            let values = pulled.held.values.clone();
+            first.call(Some(part(pulled, version, 0)), None).await.expect("pushed");
+            // The other one dies when all servers but the first have its part.
+            let pulled = pull_at(&mut second, version).await;
+            let push = part(pulled, version, 1);
+            let (seq, gradients) = (push.step.seq, Arc::new(push.gradients));
+            for ps in 1..3 {
+                let plan = Arc::clone(&push.step.plans[ps]);
+                let gradients = Arc::new(ShardGradients::new(Arc::clone(&gradients), plan));
+                let (pulled_version, contribution) = (push.step.versions[ps], push.contribution);
+                let (batch, selection) = (push.batch, None);
+                let push = ShardPush { seq, batch, pulled_version, contribution, selection, gradients };
+                let call = ShardCall { push: Some(push), pull: None };
+                shards[ps].step(second.identity, &call).await.expect("pushed");
+            }
+            let waits = pull_at(&mut first, version + 1).await;
+            assert_eq!((waits.ticket, waits.reached), (Ticket::Wait, version));
+            first.take_back(&waits.step);
+            let back = Identity { session: version + 2, ..other };
+            let (joined, opened) = join(&shards, &plan, back).await;
+            second = joined;
+            assert_eq!((opened.version, opened.batches_applied), (version, 2 * version));
+            let again = pull_at(&mut second, version).await;
+            assert_eq!((again.ticket, again.reached), (Ticket::Granted, version));
+            assert_eq!(again.held.values, values, "what the step was begun with, everywhere");
+            let pushed = second.call(Some(part(again, version, 1)), None).await.expect("pushed");
+            assert_eq!(pushed.pushed.expect("a push").0.version, version + 1);
+        }
+        let sum = |place: usize| 3.0 * (1.5 + place as f32);
+        let pulled = pull_at(&mut first, 3).await;
+        assert_eq!(pulled.held.values[0], (0..8).map(sum).collect::<Vec<_>>());
     }
 
     #[tokio::test]

@@ -149,6 +149,7 @@ impl RemoteShard {
             known: pull.known.clone(),
             encoding: convert::encoding_to_wire(pull.encoding).into(),
             at_least: pull.at_least,
+            or_before: pull.or_before,
         });
         let identity = Some(identity_to_wire(&identity));
         let request = v1::StepRequest { identity, push, pull, payload: Bytes::new() };
@@ -176,9 +177,9 @@ impl RemoteShard {
         };
         let payload = Payload::new(payload, pull.encoding)
             .map_err(|error| Error::Protocol { peer: self.name.clone(), message: error.to_string() })?;
-        let v1::Pulled { version, global_step, updates, unchanged, lead, .. } = pulled;
+        let v1::Pulled { version, global_step, updates, unchanged, lead, reached, .. } = pulled;
         let answer = Answer::Remote { payload, read: 0, unchanged };
-        let pulled = Pulled { version, global_step, ticket, lead, updates };
+        let pulled = Pulled { version, reached, global_step, ticket, lead, updates };
         Ok(ShardAnswer { pushed, pulled: Some((pulled, answer)) })
     }
 

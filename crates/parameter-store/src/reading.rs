@@ -53,6 +53,13 @@ impl Reading {
         (self.left, self.copied) = (count, Some((values, 0)));
     }
 
+    /// Changes what [`Reading::read_all`] has read.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&Resolved, &mut [f32])) {
+        if let Some((values, _)) = &mut self.copied {
+            change(&self.resolved, values);
+        }
+    }
+
     /// Copies the next rows into the front of `out`, as many as fit, and returns the number of their values: 0 at the
     /// end, or where `out` is too short for the next row.
     pub fn read(&mut self, out: &mut [f32]) -> usize {

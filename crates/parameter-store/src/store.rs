@@ -2,6 +2,7 @@
 
 mod build;
 mod cut;
+mod previous;
 mod push;
 mod request;
 mod tables;
@@ -24,6 +25,7 @@ use crate::turn::Turn;
 use crate::{Error, Identity, Reading, Selection, Ticket, Update};
 use build::build_slices;
 pub use cut::SnapshotAt;
+use previous::Previous;
 pub use request::{
     Claim, FirstValues, Opened, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, State, Status,
     TensorSource,
@@ -66,7 +68,7 @@ struct Awaited {
 /// The slices, sessions and steps of one parameter server.
 ///
 /// A push is checked whole before anything of it is applied. Lock order: `control`, `cut`, a task's turn,
-/// `aggregation`, `step`, `awaited`, `ledger`, one stripe at a time.
+/// `aggregation`, `step`, `awaited`, `ledger`, `previous`, one stripe at a time.
 #[derive(Debug)]
 pub struct Store {
     ps: usize,
@@ -77,6 +79,8 @@ pub struct Store {
     ledger: Mutex<Ledger>,
     /// Parts of the synchronous step under way.
     aggregation: Mutex<Aggregation>,
+    /// What the latest synchronous step has replaced.
+    previous: Mutex<Previous>,
     /// Reads share it; a synchronous step takes it alone, so that each read is of one version.
     step: RwLock<()>,
     awaited: Mutex<Awaited>,
@@ -108,6 +112,7 @@ impl Store {
             turns: DashMap::new(),
             ledger: Mutex::new(Ledger::default()),
             aggregation: Mutex::default(),
+            previous: Mutex::default(),
             step: RwLock::new(()),
             awaited: Mutex::default(),
             variables: RwLock::new(Arc::from([])),
@@ -192,6 +197,7 @@ impl Store {
         self.tables.replace([]);
         *self.aggregation.lock() = Aggregation::default();
         *self.awaited.lock() = Awaited::default();
+        *self.previous.lock() = Previous::default();
         let now = self.moment(prepare.restore.as_ref().map_or(0, |restore| restore.version));
         let built = build_slices(&prepare, now)?;
         self.tables.replace(built.tables);
@@ -332,25 +338,40 @@ impl Store {
             ledger.sessions.check(identity)?;
             // A late copy of a pull whose step has been pushed: a ticket would be nobody's.
             let wanted = pull.reserve_step && !ledger.sessions.used(identity);
+            let before = one_version.is_some()
+                && pull.or_before
+                && ledger.version == pull.at_least.saturating_add(1)
+                && self.previous.lock().is_of(pull.at_least);
             let ticket = match wanted {
+                // Its part of the last step may be missing elsewhere, even where the job has come to its end here.
+                _ if before => Ticket::Granted,
                 _ if ledger.steps.has_ended() && wanted => Ticket::Finished,
                 _ if ledger.version < pull.at_least => Ticket::Wait,
                 true => ledger.steps.reserve(identity),
                 false => Ticket::Granted,
             };
-            let (version, global_step) = (ledger.version, ledger.steps.global_step());
+            let (reached, global_step) = (ledger.version, ledger.steps.global_step());
+            let version = if before { pull.at_least } else { reached };
             let lead = if wanted { ledger.steps.lead(identity) } else { 0 };
-            Pulled { version, global_step, ticket, lead, updates: Vec::new() }
+            Pulled { version, reached, global_step, ticket, lead, updates: Vec::new() }
         };
+        let before = pulled.version < pulled.reached;
         if pulled.ticket != Ticket::Granted {
             return Ok((pulled, Reading::default()));
         }
-        pulled.updates = resolved.whole.iter().map(|slice| slice.updates()).collect();
+        // Older values stand for no count: the next pull reads all again.
+        let count = |slice: &Arc<Slice>| if before { 0 } else { slice.updates() };
+        pulled.updates = resolved.whole.iter().map(count).collect();
         let known = pull.known.iter().zip(&pulled.updates).zip(0_u32..);
-        let unchanged = known.filter(|((known, updates), _)| known == updates).map(|(_, place)| place);
+        let unchanged =
+            known.filter(|((known, updates), _)| known == updates && !before).map(|(_, place)| place);
         let mut reading = Reading::new(Arc::clone(&resolved), unchanged.collect());
         if one_version.is_some() {
             reading.read_all();
+        }
+        if before {
+            let previous = self.previous.lock();
+            reading.change(|wanted, values| previous.lay_over(wanted, values));
         }
         drop(one_version);
         if identity.seq > 0 {

@@ -97,9 +97,10 @@ impl Service {
         let pull = request.pull.map(|pull| -> Result<_, Status> {
             encoding = convert::encoding_from_wire(pull.encoding).map_err(bad)?;
             let selection = pull.selection.as_ref().map(selection).transpose()?.unwrap_or_default();
-            let v1::Pull { known, reserve_step, at_least, .. } = pull;
+            let v1::Pull { known, reserve_step, at_least, or_before, .. } = pull;
             asked = reserve_step;
-            Ok((Identity { seq: pull.seq, ..identity }, Pull { selection, known, reserve_step, at_least }))
+            let pulled = Pull { selection, known, reserve_step, at_least, or_before };
+            Ok((Identity { seq: pull.seq, ..identity }, pulled))
         });
         let (push, pull) = (push.transpose()?, pull.transpose()?);
         let Stepped { pushed, pulled } = self.answer(self.shard.apply(push, pull).await)?;
@@ -142,6 +143,7 @@ impl Service {
             updates: pulled.updates,
             unchanged: reading.unchanged().to_vec(),
             lead: pulled.lead,
+            reached: pulled.reached,
         };
         let (pool, seconds) = (self.pool.clone(), self.telemetry.read_seconds.clone());
         let tensor = AnswerTensor::new(reading, encoding, pool, applied, seconds);

@@ -168,7 +168,12 @@ pub enum Grant {
     /// There is none now: all are in others' hands. One of them may come back.
     Wait,
     /// All batches have been applied, or none is left of the lane.
-    End,
+    End {
+        /// Synchronous step of the first batch asked for.
+        step: u64,
+        /// Synchronous steps of all the data; the largest number where it comes again for ever.
+        steps: u64,
+    },
 }
 
 /// A data shard to read.

@@ -152,6 +152,12 @@ impl<M: Model> Feed<M> {
         self.granting.as_ref().and_then(|granting| *granting.open.origin.lock()).unwrap_or(0)
     }
 
+    /// Returns the synchronous steps from where the session begins to the end of the data, which has been reached.
+    pub(crate) fn steps_in_all(&self) -> u64 {
+        let steps = self.granting.as_ref().map_or(0, |granting| *granting.open.steps.lock());
+        steps.saturating_sub(self.origin())
+    }
+
     /// Says that batches of earlier synchronous steps of the data are of no use.
     pub(crate) fn skip_to(&self, step: u64) {
         if let Some(granting) = &self.granting {
@@ -180,6 +186,8 @@ struct Open {
     news: Notify,
     /// Synchronous step of the data that the session begins at.
     origin: Mutex<Option<u64>>,
+    /// Synchronous steps of all the data, once the end is known.
+    steps: Mutex<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -254,7 +262,11 @@ impl<C: Coordinator> Asking<C> {
                         () = self.sender.closed() => return Ok(()),
                     }
                 }
-                Grant::End => return Ok(()),
+                Grant::End { step, steps } => {
+                    self.open.origin.lock().get_or_insert(step);
+                    *self.open.steps.lock() = steps;
+                    return Ok(());
+                }
             }
         }
     }

@@ -3,6 +3,10 @@
 //! A step takes one batch of each lane. The chief says which lanes a task computes; two tasks may compute the same one,
 //! and whoever is faster counts: the batches are the same, so are the gradients. A task that has fallen behind drops
 //! what it has and goes on at the step of the others.
+//!
+//! Who dies may have given its part to some servers only. The step is complete where all servers have applied it: until
+//! then its parts are of use, and are computed from the values before it. For the same reason nobody leaves before the
+//! last step is complete.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use trainyard_cluster_client::{Held, PulledStep, Push};
 use trainyard_model::Model;
 use trainyard_parameter_store::{Contribution, Ticket};
-use trainyard_variable::Gradients;
+use trainyard_variable::{Gradients, Read};
 
 use crate::compute::{Computing, reads};
 use crate::feed::{Feed, Prepared};
@@ -75,12 +79,17 @@ pub(crate) async fn train<M: Model, C: Coordinator>(
         steps.settle_lanes(config, model, coordinator)?;
         let Some(place) = steps.next_lane().await? else {
             steps.exchange(None).await?;
-            if !steps.lanes.is_empty() && steps.lanes.iter().all(|lane| lane.ended) {
-                return Ok(LeaveReason::InputExhausted);
-            }
-            tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
-                () = stop.cancelled() => {}
+            match steps.last_version() {
+                Some(last) if steps.version >= last => return Ok(LeaveReason::InputExhausted),
+                Some(last) => {
+                    if steps.wait_for_others(last, model.variables().len()).await? == Ticket::Finished {
+                        return Ok(LeaveReason::Finished);
+                    }
+                }
+                None => tokio::select! {
+                    () = tokio::time::sleep(LOOK) => {}
+                    () = stop.cancelled() => {}
+                },
             }
             continue;
         };
@@ -88,16 +97,15 @@ pub(crate) async fn train<M: Model, C: Coordinator>(
         let step = steps.session.parameters.plan(&reads(&**model, &part.batch)).at(part.version);
         let held = std::mem::take(&mut steps.held);
         let Some(pulled) = steps.exchange(Some((step, held))).await? else { continue };
-        let version = pulled.step.version();
         if pulled.ticket == Ticket::Finished {
             return Ok(LeaveReason::Finished);
         }
-        steps.version = steps.version.max(version);
-        if pulled.ticket == Ticket::Wait || version != part.version {
-            // Either the others are not there yet, or they are past this step.
+        steps.version = steps.version.max(pulled.reached);
+        if pulled.ticket == Ticket::Wait || pulled.reached > part.version {
+            // Either not all servers are there yet, or all are past this step.
             steps.session.parameters.take_back(&pulled.step);
             steps.held = pulled.held;
-            if version <= part.version {
+            if pulled.reached <= part.version {
                 steps.lanes[place].next = Some(part);
             }
             continue;
@@ -105,7 +113,7 @@ pub(crate) async fn train<M: Model, C: Coordinator>(
         let mut gradients = std::mem::take(&mut steps.spare);
         let sent = computing.step(part.batch, &pulled.held.values, &mut gradients, false, &steps.tally)?;
         steps.held = pulled.held;
-        steps.lanes[place].reached = version + 1;
+        steps.lanes[place].reached = part.version + 1;
         let contribution = Some(part.contribution);
         let push = Push {
             step: pulled.step,
@@ -124,7 +132,7 @@ struct Steps<'a, M: Model> {
     tally: Tally<'a>,
     session: &'a mut Session,
     lanes: Vec<Lane<M>>,
-    /// The step that all have reached, as far as is known here.
+    /// The step that all servers have reached, as far as is known here.
     version: u64,
     held: Held,
     spare: Gradients,
@@ -197,6 +205,25 @@ impl<M: Model> Steps<'_, M> {
             let version = opened + (step - lane.feed.origin().min(step));
             lane.next = Some(Part { version, contribution, batch });
         }
+    }
+
+    /// Returns the version behind the last step of the data, once no lane of this task has another batch.
+    fn last_version(&self) -> Option<u64> {
+        let ended = !self.lanes.is_empty() && self.lanes.iter().all(|lane| lane.ended);
+        let left = self.lanes.iter().map(|lane| lane.feed.steps_in_all()).max().filter(|_| ended)?;
+        Some(self.session.opened.version.saturating_add(left))
+    }
+
+    /// Waits for a version that others complete, for a while: meanwhile one of them may die, and its lane become this
+    /// task's.
+    async fn wait_for_others(&mut self, version: u64, variables: usize) -> Result<Ticket, Failure> {
+        let step = self.session.parameters.plan(&vec![Read::Nothing; variables]).at(version);
+        let Some(pulled) = self.exchange(Some((step, Held::default()))).await? else {
+            return Ok(Ticket::Wait);
+        };
+        self.session.parameters.take_back(&pulled.step);
+        self.version = self.version.max(pulled.reached);
+        Ok(pulled.ticket)
     }
 
     /// Sends what has been computed, and asks for values.

@@ -115,7 +115,7 @@ proptest! {
                                 continue;
                             }
                             Next::Wait => {}
-                            Next::End => {
+                            Next::End { .. } => {
                                 ended.insert(task);
                             }
                         }
@@ -175,7 +175,10 @@ proptest! {
                         indexer.advance(runs).expect("the file is there");
                     }
                     Next::Wait => prop_assert!(false, "lanes never wait"),
-                    Next::End => break,
+                    Next::End { steps, .. } => {
+                        prop_assert_eq!(steps, 2 * per_pass.div_ceil(u64::from(lanes)));
+                        break;
+                    }
                 }
             }
         }

@@ -69,7 +69,8 @@ pub(super) async fn watch<M: Model>(
         if let Some(failure) = lead.coordinator.data().and_then(|data| data.failure()) {
             return Seen::Failed(failure);
         }
-        let all = servers_at.elapsed() >= SERVERS || incarnations.contains(&None);
+        let all =
+            servers_at.elapsed() >= SERVERS || incarnations.contains(&None) || lead.is_at_last_step(run);
         if all {
             servers_at = Instant::now();
         }
@@ -157,6 +158,7 @@ fn look_at_server<M: Model>(
     }
     *incarnation = Some(status.incarnation);
     run.server_bytes[ps] = status.store.value_bytes;
+    run.versions[ps] = status.store.version;
     if ps == 0 {
         run.global_step = status.store.global_step;
         run.telemetry.global_step.set(run.global_step as f64);
@@ -262,11 +264,17 @@ impl<M: Model> Lead<M> {
         (by_steps || by_time) && run.saved_step != Some(run.global_step)
     }
 
+    fn is_at_last_step(&self, run: &Run) -> bool {
+        self.job.train.max_steps.is_some_and(|most| run.global_step >= most)
+    }
+
     /// Looks at who is here, and whether the last step, or all input, has been applied.
     async fn look_at_tasks(&self, run: &mut Run, told: &mut Vec<String>) -> Option<Seen> {
-        let reached = |run: &Run| self.job.train.max_steps.is_some_and(|most| run.global_step >= most);
-        if reached(run) {
-            return Some(Seen::Ended);
+        if self.is_at_last_step(run) {
+            // A synchronous step is over when all servers have applied it.
+            let together = self.plan.update == Update::Sync && !self.plan.hybrid;
+            let over = !together || run.versions.iter().all(|version| *version >= run.version);
+            return over.then_some(Seen::Ended);
         }
         let mut notice = |text: String| {
             if !told.contains(&text) {
@@ -286,7 +294,7 @@ impl<M: Model> Lead<M> {
             }
             Attendance::Finished => {
                 self.refresh(run).await;
-                if reached(run) || self.all_applied().await? {
+                if self.is_at_last_step(run) || self.all_applied().await? {
                     return Some(Seen::Ended);
                 }
                 warn!("those who had read to the end have left, and not all of it has been applied");

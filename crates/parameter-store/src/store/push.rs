@@ -125,14 +125,17 @@ impl Store {
             }
             pushed
         };
-        let parts = aggregation.take();
+        let mut parts = aggregation.take();
         // One part is its own mean.
-        let merged = (parts.len() > 1).then(|| mean(&parts));
-        let (resolved, values) = match &merged {
-            Some((resolved, values)) => (resolved, values),
-            None => (&*parts[0].resolved, &parts[0].values),
+        let (resolved, values) = match &mut parts[..] {
+            [part] => (Arc::clone(&part.resolved), std::mem::take(&mut part.values)),
+            parts => {
+                let (resolved, values) = mean(parts);
+                (Arc::new(resolved), values)
+            }
         };
         let alone = self.step.write();
+        self.previous.lock().keep(pushed.version, &resolved, &self.restless.read());
         let pushed = {
             let mut ledger = self.ledger.lock();
             parts.iter().for_each(|part| ledger.sessions.record(&part.batch, part.batches));
@@ -140,7 +143,7 @@ impl Store {
             ledger.steps.advance_all();
             Pushed { version: ledger.version, global_step: ledger.steps.global_step(), ..pushed }
         };
-        self.apply(pushed.version, resolved, values.as_slice());
+        self.apply(pushed.version, &resolved, values.as_slice());
         self.cut_if_awaited(pushed.version);
         drop(alone);
         Ok(pushed)

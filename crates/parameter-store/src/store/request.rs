@@ -179,13 +179,18 @@ pub struct Pull {
     pub reserve_step: bool,
     /// Version that the values must have at least; 0 = any will do.
     pub at_least: u64,
+    /// Whether the values of that very version are wanted, although the step after it has been applied here: of a
+    /// synchronous step that is not complete on all servers.
+    pub or_before: bool,
 }
 
 /// Answer to a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {
-    /// Pushes applied before the read.
+    /// Pushes that the values hold.
     pub version: u64,
+    /// Pushes applied: one more, where the values before the latest synchronous step were wanted.
+    pub reached: u64,
     /// Steps applied.
     pub global_step: u64,
     /// Answer to `reserve_step`; granted where none was asked for. Where it is not, nothing is read.

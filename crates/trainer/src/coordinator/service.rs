@@ -80,7 +80,7 @@ impl Coordinator for RemoteCoordinator {
         let reply = timed(&self.name, limits::CALL_TIMEOUT, client.next_shard(request)).await?.into_inner();
         match reply.outcome() {
             v1::ShardOutcome::Wait | v1::ShardOutcome::Unspecified => return Ok(Grant::Wait),
-            v1::ShardOutcome::End => return Ok(Grant::End),
+            v1::ShardOutcome::End => return Ok(Grant::End { step: reply.step, steps: reply.steps }),
             v1::ShardOutcome::Granted => {}
         }
         let shard = reply.shard.map(shard_from_wire).ok_or_else(|| Error::Protocol {

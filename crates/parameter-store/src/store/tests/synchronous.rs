@@ -173,6 +173,49 @@ fn nobody_waits_for_a_task_that_has_no_data() {
     assert_eq!(ahead(8).0, Ticket::Wait);
 }
 
+#[test]
+fn the_values_before_the_latest_step_can_be_read_for_a_part_that_others_miss() {
+    let store = open_with(Update::Sync, 0);
+    for task in 0..2 {
+        store.open_session(&worker(task, 1, 0), FINGERPRINT, 0).unwrap();
+    }
+    let pull = |at_least, or_before| Pull {
+        selection: select(&[2, 3]),
+        at_least,
+        or_before,
+        reserve_step: true,
+        ..Pull::default()
+    };
+    let values = |seq, pull: &Pull| {
+        let (pulled, mut reading) = store.pull(&worker(1, 1, seq), pull).unwrap();
+        let mut values = vec![0.0; reading.remaining()];
+        reading.read(&mut values);
+        (pulled.ticket, pulled.version, pulled.reached, values)
+    };
+    let mut before = values(1, &pull(0, true)).3;
+    for step in 0..3 {
+        let row = 2 + step as u32 % 2;
+        for slot in 0..2 {
+            let gradients = [1.0, 2.0, 3.0 + slot as f32, 4.0];
+            contribute(
+                &store,
+                &worker(0, 1, 2 * step + u64::from(slot) + 1),
+                (step, slot, 2),
+                &[row],
+                &gradients,
+            )
+            .unwrap();
+        }
+        let old = values(1, &pull(step, true));
+        assert_eq!(old, (Ticket::Granted, step, step + 1, before), "of step {step}");
+        let now = values(1, &pull(step, false));
+        assert_eq!((now.0, now.1, now.2), (Ticket::Granted, step + 1, step + 1));
+        assert_ne!(now.3, old.3);
+        before = now.3;
+    }
+    assert_eq!(values(1, &pull(1, true)).1, 3, "those before them are gone");
+}
+
 proptest! {
     /// Whoever computes what, however often and in whatever order it arrives: the same values, bit for bit.
     #[test]

@@ -1,0 +1,104 @@
+//! The values before the latest synchronous step, as far as it has changed them.
+//!
+//! A task may die when its part of a step has reached some servers and not the others. Those that have all parts are a
+//! step ahead then, and whoever computes the missing part once more must read what the others were computed from. No
+//! server is ever farther ahead: the parts of the next step are computed from values of all servers.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::Selection;
+use crate::reading::Reading;
+use crate::selection::Resolved;
+use crate::slice::Slice;
+
+/// What the latest step has replaced.
+#[derive(Debug, Default)]
+pub(super) struct Previous {
+    /// Version that the values are of; absent = no step has been applied since the store was prepared.
+    version: Option<u64>,
+    resolved: Arc<Resolved>,
+    /// In the order of the selection. The memory is used again at each step.
+    values: Vec<f32>,
+}
+
+impl Previous {
+    /// Keeps the values that a step is about to change: what it names, and `restless` slices, of which it changes all.
+    pub(super) fn keep(&mut self, version: u64, named: &Arc<Resolved>, restless: &[(u32, Arc<Slice>)]) {
+        self.version = Some(version);
+        self.resolved = if restless.is_empty() { Arc::clone(named) } else { with_all(named, restless) };
+        let mut reading = Reading::new(Arc::clone(&self.resolved), Vec::new());
+        self.values.resize(reading.remaining(), 0.0);
+        reading.read(&mut self.values);
+    }
+
+    /// Returns whether the values are those of `version`.
+    pub(super) fn is_of(&self, version: u64) -> bool {
+        self.version == Some(version)
+    }
+
+    /// Turns values that were read behind the step into those before it.
+    pub(super) fn lay_over(&self, wanted: &Resolved, values: &mut [f32]) {
+        let (theirs, own) = (places(wanted), places(&self.resolved));
+        let (asked, kept) = (&wanted.selection, &self.resolved.selection);
+        for (number, to) in asked.whole.iter().zip(&theirs) {
+            if let Some(place) = kept.whole.iter().position(|known| known == number) {
+                values[to.clone()].copy_from_slice(&self.values[own[place].clone()]);
+            }
+        }
+        let (to, from) = (&theirs[asked.whole.len()..], &own[kept.whole.len()..]);
+        for (((number, set), slice), to) in asked.rows.iter().zip(&wanted.rows).zip(to) {
+            if let Some(place) = kept.rows.iter().position(|(known, _)| known == number) {
+                let old = (kept.row_sets[kept.rows[place].1].as_slice(), &self.values[from[place].clone()]);
+                copy_shared(&asked.row_sets[*set], &mut values[to.clone()], old, slice.width);
+            }
+        }
+        let (to, from) = (&to[asked.rows.len()..], &from[kept.rows.len()..]);
+        for (((number, set), slice), to) in asked.ids.iter().zip(&wanted.ids).zip(to) {
+            if let Some(place) = kept.ids.iter().position(|(known, _)| known == number) {
+                let old = (kept.id_sets[kept.ids[place].1].as_slice(), &self.values[from[place].clone()]);
+                copy_shared(&asked.id_sets[*set], &mut values[to.clone()], old, slice.width);
+            }
+        }
+    }
+}
+
+/// Returns where the values of each slice are that is named.
+fn places(resolved: &Resolved) -> Vec<Range<usize>> {
+    let mut end = 0;
+    let place = |(_, length): (u32, usize)| {
+        end += length;
+        end - length..end
+    };
+    resolved.lengths().map(place).collect()
+}
+
+/// Copies the rows that both name. The keys ascend on both sides.
+fn copy_shared<K: Ord>(wanted: &[K], values: &mut [f32], (kept, old): (&[K], &[f32]), width: usize) {
+    let mut at = 0;
+    for (key, row) in wanted.iter().zip(values.chunks_exact_mut(width.max(1))) {
+        at += kept[at..].iter().take_while(|known| *known < key).count();
+        if kept.get(at) == Some(key) {
+            row.copy_from_slice(&old[at * width..(at + 1) * width]);
+        }
+    }
+}
+
+/// Returns a selection with all rows of some slices.
+fn with_all(named: &Resolved, restless: &[(u32, Arc<Slice>)]) -> Arc<Resolved> {
+    let mut selection = Selection::clone(&named.selection);
+    let mut rows = named.rows.clone();
+    for (number, slice) in restless {
+        selection.row_sets.push(slice.rows.clone().map(|row| row as u32).collect());
+        let all = (*number, selection.row_sets.len() - 1);
+        match selection.rows.iter().position(|(known, _)| known == number) {
+            Some(place) => selection.rows[place] = all,
+            None => {
+                selection.rows.push(all);
+                rows.push(Arc::clone(slice));
+            }
+        }
+    }
+    let (whole, ids) = (named.whole.clone(), named.ids.clone());
+    Arc::new(Resolved { selection: Arc::new(selection), whole, rows, ids })
+}
