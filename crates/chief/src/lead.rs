@@ -188,8 +188,10 @@ fn input_fingerprint<M: Model>(lead: &Lead<M>) -> String {
         // Handed out, a batch is the same whoever computes it: the number of tasks means nothing.
         Some(data) => {
             let (lanes, contents) = (data.lanes(), data.fingerprint());
+            // In synchronous training all servers have applied the same batches, whatever was applied before.
+            let sync = if lead.lanes > 0 { " sync" } else { "" };
             format!(
-                "Dynamic lanes={lanes} seed={seed} batch={batch} shuffle={shuffle} files={files:?} {contents:016x}"
+                "Dynamic{sync} lanes={lanes} seed={seed} batch={batch} shuffle={shuffle} files={files:?} {contents:016x}"
             )
         }
         None => {

@@ -15,7 +15,7 @@ use trainyard_checkpoint::{
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
     Claim, FirstValues, Gradients, Identity, Opened, Prepare, Pull, Pulled, Push, Pushed, Reading, Restore,
-    ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice, Store, TensorSource, Ticket,
+    ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice, Store, TensorSource, Ticket, Update,
 };
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_variable::{DynamicRows, Slice};
@@ -160,7 +160,7 @@ impl LocalShard {
         let mut restore = checkpoint
             .as_ref()
             .zip(source.as_ref())
-            .map(|(checkpoint, source)| self.restore(checkpoint, source));
+            .map(|(checkpoint, source)| self.restore(checkpoint, source, plan.update));
         if let Some(restore) = restore.as_mut().filter(|_| plan.forget_positions) {
             restore.positions.clear();
         }
@@ -194,7 +194,7 @@ impl LocalShard {
 
     /// What to count on from. Where the number of servers has changed, no server's own position holds for the rows it
     /// now has: the lowest of all is taken, so that no batch is lost.
-    fn restore<'a>(&self, checkpoint: &Checkpoint, source: &'a Source<'a>) -> Restore<'a> {
+    fn restore<'a>(&self, checkpoint: &Checkpoint, source: &'a Source<'a>, update: Update) -> Restore<'a> {
         let (manifest, (place, num_ps)) = (checkpoint.manifest(), *self.place.lock());
         let own = manifest.shards.iter().find(|shard| shard.ps == place && manifest.num_ps == num_ps);
         let mut positions: Vec<ShardPosition> = Vec::new();
@@ -211,6 +211,8 @@ impl LocalShard {
             }
         }
         let most = manifest.shards.iter().map(|shard| shard.version).max().unwrap_or(0);
+        // Synchronous steps are those of all servers, which therefore start from one version.
+        let own = own.filter(|_| update != Update::Sync);
         let version = own.map_or(most, |shard| shard.version);
         Restore { source, version, global_step: manifest.global_step, positions }
     }

@@ -457,7 +457,14 @@ mod tests {
     fn part(pulled: PulledStep, version: u64, slot: u32) -> Push {
         let batch = BatchId { pass: 0, shard: 0, batch: 2 * version + u64::from(slot) };
         let gradients = vec![(0..8).map(|place| -((slot + 1) as f32) - place as f32).collect()];
-        Push { step: pulled.step, batch, contribution: Some(Contribution { slot, of: 2 }), gradients }
+        Push {
+            step: pulled.step,
+            batch,
+            batches: 1,
+            contribution: Some(Contribution { slot, of: 2 }),
+            stores: None,
+            gradients,
+        }
     }
 
     #[tokio::test]
@@ -481,7 +488,8 @@ mod tests {
                 let gradients = Arc::new(ShardGradients::new(Arc::clone(&gradients), plan));
                 let (pulled_version, contribution) = (push.step.versions[ps], push.contribution);
                 let (batch, selection) = (push.batch, None);
-                let push = ShardPush { seq, batch, pulled_version, contribution, selection, gradients };
+                let push =
+                    ShardPush { seq, batch, batches: 1, pulled_version, contribution, selection, gradients };
                 let call = ShardCall { push: Some(push), pull: None };
                 shards[ps].step(second.identity, &call).await.expect("pushed");
             }
