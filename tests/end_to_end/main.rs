@@ -6,6 +6,7 @@ mod faults;
 mod jobs;
 mod messages;
 mod mirrored;
+mod modes;
 mod takeover;
 
 use std::time::Duration;

@@ -85,6 +85,24 @@ impl Program {
         }
     }
 
+    /// Waits until a line that was not read before holds `text`, and returns the line.
+    ///
+    /// # Panics
+    /// No such line came in time.
+    pub fn wait_for_next(&mut self, text: &str, limit: Duration) -> String {
+        let until = Instant::now() + limit;
+        let mut old = std::mem::take(&mut self.seen);
+        old.extend(self.lines.try_iter());
+        let line = self.wait_for(text, until.saturating_duration_since(Instant::now()));
+        self.seen.splice(..0, old);
+        line
+    }
+
+    /// Returns whether it still runs.
+    pub fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {

@@ -1,0 +1,10 @@
+//! Ways to train: whoever dies, pauses or comes back, each batch counts once and each job ends by itself.
+
+mod in_graph;
+mod ledger;
+mod restarts;
+mod stale_synchronous;
+mod synchronous;
+mod trial;
+
+use trial::Trial;

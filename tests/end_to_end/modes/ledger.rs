@@ -1,0 +1,154 @@
+//! Data that the chief hands out: each batch counts once, whoever dies.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::Trial;
+use super::trial::{kill, side_by_side, wait_until_it_trains};
+use crate::LIMIT;
+
+/// Draws numbers below `bound`.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 20) % bound
+    }
+}
+
+#[test]
+fn an_epoch_is_every_row_once_however_many_tasks_train_and_with_none_once_for_each() {
+    // 650 rows of batches of 16 are 41.
+    let told = |sharding: &str| {
+        let sharding = format!("input.train.sharding={sharding}");
+        let trial = Trial::new(2, 4, 650, &[&sharding, "input.train.epochs=1"]);
+        let output = trial.start_all().end();
+        let line = output.lines().find(|line| line.contains("one epoch is")).expect("it says what one is");
+        (trial.global_step(), line.to_owned())
+    };
+    let (steps, line) = told("dynamic");
+    assert_eq!(steps, 41);
+    assert!(line.contains("one epoch is 650 rows once, 41 steps, however many tasks train"), "{line}");
+    let (steps, line) = told("none");
+    assert_eq!(steps, 5 * 41);
+    let meaning = "each of 5 tasks reads all 650 rows: one epoch is 5 passes over the data, 205 steps";
+    assert!(line.contains(meaning), "{line}");
+}
+
+#[test]
+fn each_batch_counts_once_while_workers_die_and_come_back_at_any_moment() {
+    let seed = u64::from(std::process::id());
+    println!("seed {seed}");
+    let one = |seed: u64| {
+        let mut draw = Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let trial = Trial::new(2, 3, 10_000, &["input.train.epochs=3"]);
+        let mut tasks = trial.start_all();
+        tasks.chief.wait_for("training is open", LIMIT);
+        for _ in 0..5 {
+            std::thread::sleep(Duration::from_millis(draw.below(400)));
+            let victim = draw.below(3) as usize;
+            let fresh = trial.start("worker", victim);
+            let old = std::mem::replace(&mut tasks.workers[victim], fresh);
+            old.signal(Signal::KILL);
+            let ended = old.wait(LIMIT);
+            assert!([0, 137].contains(&ended.code), "{}", ended.output);
+        }
+        tasks.end();
+        assert_eq!(trial.global_step(), 3 * 625);
+        trial.assert_applied(3 * 625);
+    };
+    side_by_side(&[&|| one(seed), &|| one(seed + 1), &|| one(seed + 2)]);
+}
+
+#[test]
+fn the_data_of_a_worker_that_is_gone_for_good_is_read_by_the_others() {
+    let trial = Trial::new(2, 3, 10_000, &["input.train.epochs=3"]);
+    let mut tasks = trial.start_all();
+    wait_until_it_trains(&mut tasks.workers[1]);
+    kill(tasks.workers.remove(1));
+    tasks.end();
+    assert_eq!(trial.global_step(), 3 * 625);
+    trial.assert_applied(3 * 625);
+}
+
+#[test]
+fn the_others_take_over_the_data_of_a_worker_that_stands_still_and_it_comes_back() {
+    let trial = Trial::new(2, 2, 8000, &["input.train.epochs=40"]);
+    let mut tasks = trial.start_all();
+    tasks.workers.iter_mut().for_each(wait_until_it_trains);
+    tasks.workers[0].signal(Signal::STOP);
+    tasks.chief.wait_for_next("has fallen silent", LIMIT);
+    tasks.chief.wait_for_next("training step=", LIMIT);
+    tasks.workers[0].signal(Signal::CONT);
+    tasks.workers[0].wait_for_next("joined", LIMIT);
+    tasks.end();
+    assert_eq!(trial.global_step(), 40 * 500);
+    trial.assert_applied(40 * 500);
+}
+
+#[test]
+fn every_way_to_train_stops_by_itself_at_the_last_step_and_at_the_end_of_the_data() {
+    let ways: [&[&str]; 4] = [
+        &["strategy.update=async"],
+        &["strategy.update=sync"],
+        &["strategy.update=ssp", "strategy.staleness_steps_max=2"],
+        &["strategy.replication=in_graph"],
+    ];
+    let one = |way: &[&str], end: &str, lanes: u64| {
+        let trial = Trial::new(2, 2, 2000, &[way, &[end]].concat());
+        trial.start_all().end();
+        // Two passes of 125 batches.
+        let steps = if end.contains("max_steps") { 41 } else { 2 * 125_u64.div_ceil(lanes) };
+        assert_eq!(trial.global_step(), steps, "{way:?} {end}");
+    };
+    for way in ways {
+        let lanes = if way[0].ends_with("=sync") { 3 } else { 1 };
+        side_by_side(&[&|| one(way, "train.max_steps=41", lanes), &|| {
+            one(way, "input.train.epochs=2", lanes)
+        }]);
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused_with_a_reason() {
+    let cases: [(&str, &[&str], i32, &[&str]); 6] = [
+        (
+            "more batches than tasks",
+            &["strategy.update=sync", "strategy.replicas_to_aggregate=4"],
+            78,
+            &["replicas_to_aggregate must be at most 2", "given 4"],
+        ),
+        ("an unknown update", &["strategy.update=eventual"], 78, &["eventual", "async", "sync", "ssp"]),
+        (
+            "a negative bound",
+            &["strategy.update=ssp", "strategy.staleness_steps_max=-1"],
+            78,
+            &["staleness_steps_max", "-1"],
+        ),
+        ("no bound", &["strategy.update=ssp"], 78, &["staleness_steps_max"]),
+        (
+            "rows divided under sync",
+            &["strategy.update=sync", "input.train.sharding=row"],
+            78,
+            &["input.train.sharding must be \"dynamic\"", "given \"row\""],
+        ),
+        (
+            "in-graph without its file",
+            &["strategy.replication=in_graph", "input.train.files=[\"absent.csv\"]"],
+            66,
+            &["absent.csv"],
+        ),
+    ];
+    for (what, settings, code, words) in cases {
+        let trial = Trial::new(1, 1, 50, settings);
+        let ended = trial.start("chief", 0).wait(LIMIT);
+        assert_eq!(ended.code, code, "{what}: {}", ended.output);
+        for word in words {
+            assert!(ended.output.contains(word), "{what}: `{word}` in {}", ended.output);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A job that is tried: its tasks, started with the same settings, and what it leaves behind.
+
+use std::collections::BTreeMap;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use trainyard_checkpoint::{Checkpoint, latest_good};
+use trainyard_tests::{Program, TestCluster};
+
+use crate::LIMIT;
+
+/// A job on a cluster of its own.
+pub(super) struct Trial {
+    pub(super) cluster: TestCluster,
+    settings: Vec<String>,
+    ps: usize,
+    workers: usize,
+}
+
+/// The processes of a job.
+pub(super) struct Tasks {
+    pub(super) servers: Vec<Program>,
+    pub(super) chief: Program,
+    pub(super) workers: Vec<Program>,
+}
+
+impl Trial {
+    pub(super) fn new(ps: usize, workers: usize, rows: usize, settings: &[&str]) -> Self {
+        let cluster = TestCluster::new(ps, workers, rows, "");
+        let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        Self { cluster, settings, ps, workers }
+    }
+
+    pub(super) fn start_with(&self, role: &str, index: usize, more: &[&str]) -> Program {
+        let mut arguments = vec!["--set", "run.log_step_count_steps=10"];
+        arguments.extend(self.settings.iter().flat_map(|setting| ["--set", setting]));
+        arguments.extend(more);
+        self.cluster.start(role, index, &arguments)
+    }
+
+    pub(super) fn start(&self, role: &str, index: usize) -> Program {
+        self.start_with(role, index, &[])
+    }
+
+    pub(super) fn start_all(&self) -> Tasks {
+        Tasks {
+            servers: (0..self.ps).map(|index| self.start("ps", index)).collect(),
+            chief: self.start("chief", 0),
+            workers: (0..self.workers).map(|index| self.start("worker", index)).collect(),
+        }
+    }
+
+    pub(super) fn global_step(&self) -> u64 {
+        let state = self.cluster.job_state();
+        assert_eq!(state["phase"], "done", "{state}");
+        state["global_step"].as_u64().expect("a step")
+    }
+
+    pub(super) fn checkpoint(&self) -> Checkpoint {
+        let found = latest_good(&self.cluster.model_dir(), &mut |warning| panic!("{}", warning.render()));
+        found.expect("the folder can be read").expect("a checkpoint")
+    }
+
+    /// Of each variable and slot, the bits of all values of the last checkpoint.
+    pub(super) fn bits(&self) -> BTreeMap<String, Vec<u32>> {
+        let checkpoint = self.checkpoint();
+        let manifest = checkpoint.manifest();
+        let mut bits = BTreeMap::new();
+        for spec in &manifest.variables {
+            let slots = manifest.optimizers[&spec.optimizer_group].slots();
+            for slot in std::iter::once(None).chain(slots.iter().map(|slot| Some(slot.name))) {
+                let mut values = vec![0.0; spec.len()];
+                checkpoint
+                    .read_rows(&spec.name, slot, 0..spec.rows(), &mut values)
+                    .expect("the checkpoint holds it");
+                let name = format!("{} {}", spec.name, slot.unwrap_or("values"));
+                bits.insert(name, values.iter().map(|value| value.to_bits()).collect());
+            }
+        }
+        bits
+    }
+
+    /// Checks that every server has applied exactly this much of what the chief hands out.
+    pub(super) fn assert_applied(&self, batches: u64) {
+        let checkpoint = self.checkpoint();
+        for shard in &checkpoint.manifest().shards {
+            let known: Vec<_> =
+                shard.positions.iter().map(|known| (known.shard, known.batch, known.ahead.clone())).collect();
+            assert_eq!(known, [(0, batches, Vec::new())], "ps:{}", shard.ps);
+        }
+    }
+}
+
+impl Tasks {
+    /// Waits until all have ended well, by themselves. Returns the output of the chief.
+    pub(super) fn end(self) -> String {
+        let output = end(self.chief);
+        self.workers.into_iter().chain(self.servers).for_each(|program| drop(end(program)));
+        output
+    }
+}
+
+/// Waits until a program has ended well.
+pub(super) fn end(program: Program) -> String {
+    let ended = program.wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let odd = |line: &&str| {
+        ["WARN", "training is open", "the job is done", "joined"].iter().any(|word| line.contains(word))
+    };
+    ended.output.lines().filter(odd).for_each(|line| println!("{line}"));
+    ended.output
+}
+
+/// Kills a program.
+pub(super) fn kill(program: Program) {
+    program.signal(Signal::KILL);
+    assert_eq!(program.wait(LIMIT).code, 137);
+}
+
+/// Waits until a task has trained for a while.
+pub(super) fn wait_until_it_trains(program: &mut Program) {
+    program.wait_for("training step=", LIMIT);
+}
+
+/// Stops a process for a moment, again and again, while it runs.
+pub(super) fn slow_down(mut program: Program, stopped: Duration, going: Duration) -> JoinHandle<Program> {
+    std::thread::spawn(move || {
+        while program.runs() {
+            program.signal(Signal::STOP);
+            std::thread::sleep(stopped);
+            program.signal(Signal::CONT);
+            std::thread::sleep(going);
+        }
+        program
+    })
+}
+
+/// Runs trials side by side: they wait more than they compute.
+pub(super) fn side_by_side(trials: &[&(dyn Fn() + Sync)]) {
+    std::thread::scope(|scope| {
+        let running: Vec<_> = trials.iter().map(|trial| scope.spawn(trial)).collect();
+        for trial in running {
+            if let Err(panic) = trial.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+}
