@@ -70,12 +70,11 @@ fn up_runs_a_whole_cluster_and_reports_it() {
     assert_eq!(ended.code, 0, "{}", ended.output);
     let report: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&report).expect("the report")).expect("the report is JSON");
-    assert_eq!(
-        (report["global_step"].as_u64(), report["examples"].as_u64()),
-        // Three passes of 1000 rows are 63 steps each, the last of 8 rows.
-        (Some(200), Some(3000 + 11 * 16)),
-        "{report}"
-    );
+    assert_eq!(report["global_step"].as_u64(), Some(200), "{report}");
+    // Three passes of 1000 rows are 63 steps each, the last of 8 rows; whoever has that of the third may be behind the
+    // others when step 200 is applied.
+    let examples = report["examples"].as_u64();
+    assert!([3000 + 11 * 16, 3000 + 11 * 16 + 8].map(Some).contains(&examples), "{report}");
     assert!(report["eval"]["auc"].as_f64().is_some_and(|auc| auc > 0.8), "{report}");
     let exit = report["exit"].as_object().expect("exit codes");
     assert_eq!(exit.len(), 5, "{report}");
