@@ -83,7 +83,7 @@ pub(crate) fn free_ports(count: usize) -> Option<Vec<u16>> {
 /// until somebody listens at it.
 fn first_port(process_id: u32) -> u16 {
     let hash = u64::from(process_id.wrapping_mul(0x9e37_79b9));
-    PORTS.start + (hash * u64::from(PORTS.end - PORTS.start) >> 32) as u16
+    PORTS.start + ((hash * u64::from(PORTS.end - PORTS.start)) >> 32) as u16
 }
 
 /// As [`free_ports`], and none of those that belong to somebody who does not listen yet.
