@@ -199,3 +199,22 @@ proptest! {
         prop_assert_eq!(given, one.intersection(&other).copied().collect());
     }
 }
+
+#[test]
+fn the_data_is_applied_when_every_server_has_had_every_batch_of_every_pass() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // 4 batches a pass, two passes.
+    let mut indexer = indexer(folder.path(), 10);
+    let shards = DataShards::new(deal(1, 2), Some(2));
+    let (all, most) = (position(&(0..8).collect()), position(&(0..7).collect()));
+    assert!(
+        shards.is_applied(indexer.index(), std::slice::from_ref(&most)),
+        "as far as is known: the end of a pass is not"
+    );
+    while !indexer.index().is_complete() {
+        let runs = indexer.index().runs();
+        indexer.advance(runs + 1).expect("the file is read");
+    }
+    assert!(shards.is_applied(indexer.index(), &[all.clone(), all.clone()]));
+    assert!(!shards.is_applied(indexer.index(), &[all, most]), "one server misses the last batch");
+}
