@@ -14,7 +14,7 @@ use trainyard_model::{Error, Model};
 use trainyard_protocol::limits;
 use trainyard_protocol::v1::session_service_server::SessionServiceServer;
 use trainyard_run_config::{Job, Sharding, UpdateConfig};
-use trainyard_trainer::{Meeting, Mirror, OnStanding, OnStep, check_cluster, plan};
+use trainyard_trainer::{Meeting, Mirror, OnStanding, OnStep, check_cluster, plan, scale_learning_rates};
 
 use crate::service::Service;
 use crate::{Admission, Data, Lead, LocalCoordinator, Roster, RosterConfig, lead};
@@ -43,7 +43,7 @@ impl<M: Model> Lead<M> {
         let job = Arc::clone(&context.job);
         let servers = shards.iter().filter(|shard| matches!(shard, Shard::Remote(_))).count();
         // A store in this process stands for a server.
-        let plan = plan(&job, &model, servers.max(1));
+        let mut plan = plan(&job, &model, servers.max(1));
         let fingerprint = plan.fingerprint;
         let id = cluster_id(&job.model_dir, uuid::Uuid::new_v4().as_u128())?;
         let trains = |task: &Task| match task.role {
@@ -62,6 +62,7 @@ impl<M: Model> Lead<M> {
         }
         let tasks = expected.len();
         let lanes = lanes(&job, tasks)?;
+        scale_learning_rates(&job, &mut plan, if lanes > 0 { lanes } else { tasks });
         let handed_out = job.input.train.sharding == Sharding::Dynamic;
         let data = handed_out.then(|| Data::of(&job, lanes)).transpose()?;
         let (coordinator, closed) = LocalCoordinator::new(

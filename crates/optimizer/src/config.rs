@@ -121,6 +121,27 @@ impl OptimizerConfig {
         }
     }
 
+    /// Returns the same rule with a learning rate `factor` times as high at every step (P. Goyal et al., "Accurate, Large
+    /// Minibatch SGD", 2017: the linear scaling rule).
+    pub fn with_learning_rate_times(mut self, factor: f32) -> Self {
+        let rate = match &mut self {
+            Self::Sgd(rule) => &mut rule.learning_rate,
+            Self::Momentum(rule) => &mut rule.learning_rate,
+            Self::KerasMomentum(rule) => &mut rule.learning_rate,
+            Self::Adagrad(rule) => &mut rule.learning_rate,
+            Self::AdagradDa(rule) => &mut rule.learning_rate,
+            Self::Adadelta(rule) => &mut rule.learning_rate,
+            Self::Adam(rule) => &mut rule.learning_rate,
+            Self::RmsProp(rule) => &mut rule.learning_rate,
+            Self::KerasRmsProp(rule) => &mut rule.learning_rate,
+            Self::Ftrl(rule) => &mut rule.learning_rate,
+            Self::ProximalSgd(rule) => &mut rule.learning_rate,
+            Self::ProximalAdagrad(rule) => &mut rule.learning_rate,
+        };
+        *rate = rate.times(factor);
+        self
+    }
+
     /// Returns whether a step changes rows of a table that its batch does not name. Such a table must be updated by
     /// [`OptimizerConfig::apply_rows`] at every step, even if no row of it is named.
     pub fn moves_all_rows(&self) -> bool {

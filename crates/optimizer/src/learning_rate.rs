@@ -24,6 +24,14 @@ impl LearningRate {
         }
     }
 
+    /// Returns the same rate, `factor` times as high at every step.
+    pub(crate) fn times(&self, factor: f32) -> Self {
+        match self {
+            Self::Constant(rate) => Self::Constant(rate * factor),
+            Self::Scheduled(schedule) => Self::Scheduled(schedule.clone().times(factor)),
+        }
+    }
+
     pub(crate) fn validate(&self) -> Result<(), Error> {
         match self {
             Self::Constant(rate) => positive("learning_rate", *rate),
@@ -40,5 +48,28 @@ impl LearningRate {
 impl From<f32> for LearningRate {
     fn from(rate: f32) -> Self {
         Self::Constant(rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_times_a_number_is_as_many_times_as_high_at_every_step() {
+        for text in [
+            "0.5",
+            r#"{"kind": "exponential_decay", "learning_rate": 0.5, "decay_steps": 10, "decay_rate": 0.5}"#,
+            r#"{"kind": "polynomial_decay", "learning_rate": 0.5, "decay_steps": 10, "end_learning_rate": 0.25}"#,
+            r#"{"kind": "cosine_decay", "learning_rate": 0.5, "decay_steps": 10, "alpha": 0.125}"#,
+            r#"{"kind": "piecewise_constant", "boundaries": [5], "values": [0.5, 0.25]}"#,
+        ] {
+            let rate: LearningRate = serde_json::from_str(text).expect("a rate");
+            let scaled = rate.times(4.0);
+            for step in 1..30 {
+                let (once, four) = (rate.at(step), scaled.at(step));
+                assert!((four - 4.0 * once).abs() <= 1e-6, "{text} at {step}: {once} and {four}");
+            }
+        }
     }
 }

@@ -136,6 +136,26 @@ fn thousandth() -> f64 {
 }
 
 impl Schedule {
+    /// Returns the same schedule, `factor` times as high.
+    pub(crate) fn times(mut self, factor: f32) -> Self {
+        match &mut self {
+            Self::ExponentialDecay { learning_rate, .. }
+            | Self::NaturalExpDecay { learning_rate, .. }
+            | Self::InverseTimeDecay { learning_rate, .. }
+            | Self::CosineDecay { learning_rate, .. }
+            | Self::CosineDecayRestarts { learning_rate, .. }
+            | Self::LinearCosineDecay { learning_rate, .. } => *learning_rate *= factor,
+            Self::PolynomialDecay { learning_rate, end_learning_rate, .. } => {
+                *learning_rate *= factor;
+                *end_learning_rate *= f64::from(factor);
+            }
+            Self::PiecewiseConstant { values, .. } => {
+                values.iter_mut().for_each(|value| *value *= f64::from(factor));
+            }
+        }
+        self
+    }
+
     /// Returns the learning rate at global step `step`, from 0.
     pub fn rate(&self, step: u64) -> f32 {
         let s = step as f64;

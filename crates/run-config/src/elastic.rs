@@ -9,12 +9,8 @@ impl Job {
     /// Why they may not, as the rest of a sentence.
     pub fn elastic(&self) -> Result<(), &'static str> {
         match self.strategy.kind {
-            StrategyKind::ParameterServer => {}
-            StrategyKind::MultiWorkerMirrored | StrategyKind::Hybrid => {
-                return Err(
-                    "under this strategy.kind every worker keeps a copy of the model, in step with the others",
-                );
-            }
+            // A newcomer takes the parameters over from the others.
+            StrategyKind::ParameterServer | StrategyKind::MultiWorkerMirrored | StrategyKind::Hybrid => {}
             StrategyKind::Mirrored | StrategyKind::CentralStorage | StrategyKind::OneDevice => {
                 return Err("under this strategy.kind everything runs in one process");
             }

@@ -491,8 +491,6 @@ fn ways_to_train_are_read_and_what_does_not_go_together_is_told() {
         ("kind = \"multi_worker_mirrored\"\nupdate = \"async\"", "E1006 update = \"async\""),
         ("kind = \"mirrored\"\nreplication = \"in_graph\"", "E1006 replication = \"in_graph\""),
         ("replicas = 2", "E1006 replicas = 2"),
-        ("update = \"bsp\"", "E1101 update = \"bsp\""),
-        ("kind = \"allreduce\"", "E1101 kind = \"allreduce\""),
     ] {
         assert_eq!(strategy(lines), [expected], "{lines}");
     }

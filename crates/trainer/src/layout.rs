@@ -5,7 +5,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Model;
 use trainyard_parameter_store::Update;
 use trainyard_run_config::{Job, PartitionerConfig, PlacementConfig, StrategyKind, UpdateConfig};
-use trainyard_variable::{Layout, Partitioner, Placement, VariableSpec};
+use trainyard_variable::{Layout, MOVING_AVERAGE, Partitioner, Placement, VariableSpec};
 
 /// Returns the layout that a job's strategy calls for, on so many parameter servers.
 pub fn plan_layout(job: &Job, variables: &[VariableSpec], num_ps: usize) -> Layout {
@@ -43,6 +43,19 @@ pub fn plan<M: Model>(job: &Job, model: &M, num_ps: usize) -> Plan {
         checkpoint: None,
         warm_start: None,
         forget_positions: false,
+    }
+}
+
+/// Multiplies the learning rates of a plan by the batches that are under way at once, where the job says so.
+pub fn scale_learning_rates(job: &Job, plan: &mut Plan, batches: usize) {
+    if !job.strategy.scale_learning_rate {
+        return;
+    }
+    for (group, rule) in &mut plan.optimizers {
+        // Moving averages have no learning rate: theirs says how far they move.
+        if group != MOVING_AVERAGE {
+            *rule = rule.clone().with_learning_rate_times(batches as f32);
+        }
     }
 }
 

@@ -39,7 +39,7 @@ pub use coordinator::{
     Pulse, RemoteCoordinator, Start,
 };
 use feed::Feed;
-pub use layout::{check_cluster, plan, plan_layout};
+pub use layout::{check_cluster, plan, plan_layout, scale_learning_rates};
 pub use meeting::{LocalMeeting, Meeting};
 pub use outcome::{Outcome, Progress, into_diagnostic};
 pub use pipeline::{Ahead, Call, Pipeline};

@@ -86,7 +86,7 @@ pub(crate) async fn train<M: Model, C: Coordinator>(
         generation = formed.generation;
         let joined = &session.joined;
         let control = Identity { session: 0, ..session.identity };
-        replica.ready(config, control, &formed.start).await?;
+        replica.ready(config, control, &formed).await?;
         let ended = match member.meeting.join(joined.cluster_id, joined.epoch, &formed).await {
             Err(problem) => Ended::Broken(problem),
             Ok(collective) => {

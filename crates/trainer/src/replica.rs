@@ -9,7 +9,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Identity, Opened, State};
 
 use crate::outcome::into_diagnostic;
-use crate::{Config, Start};
+use crate::{Config, Formed, scale_learning_rates};
 
 /// Folder below the model folder in which members hand parameters to each other.
 const HANDOVER: &str = "handover";
@@ -19,11 +19,13 @@ const HANDOVER: &str = "handover";
 pub(crate) struct Replica {
     shard: LocalShard,
     plan: Plan,
+    /// Whether the plan's learning rates are those of the group.
+    scaled: bool,
 }
 
 impl Replica {
     pub(crate) fn new(shard: LocalShard, plan: Plan) -> Self {
-        Self { shard, plan }
+        Self { shard, plan, scaled: false }
     }
 
     pub(crate) fn shard(&self) -> &LocalShard {
@@ -54,8 +56,13 @@ impl Replica {
         &mut self,
         config: &Config,
         identity: Identity,
-        start: &Start,
+        formed: &Formed,
     ) -> Result<(), Error> {
+        if !self.scaled {
+            scale_learning_rates(&config.job, &mut self.plan, formed.lanes as usize);
+            self.scaled = true;
+        }
+        let start = &formed.start;
         let folder = &config.job.model_dir;
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
         self.shard.claim(identity, config.servers.fingerprint(), &folder).await?;
