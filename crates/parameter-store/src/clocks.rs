@@ -92,7 +92,8 @@ mod tests {
                     }
                     1 => {
                         clocks.leave(task(index));
-                        (here.remove(&index), resting.remove(&index));
+                        here.remove(&index);
+                        resting.remove(&index);
                     }
                     2 => {
                         let Some((begun, finished)) = here.get_mut(&index) else { continue };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustix::process::Signal;
 
 use super::Trial;
-use super::trial::{Tasks, end, kill, side_by_side, wait_until_it_trains};
+use super::trial::{Tasks, kill, side_by_side, wait_until_it_trains};
 use crate::LIMIT;
 
 const SYNC: [&str; 3] = ["strategy.update=sync", "strategy.replicas_to_aggregate=3", "input.train.epochs=3"];
@@ -72,12 +72,7 @@ fn steps_go_on_while_a_synchronous_worker_stands_still_and_it_comes_back() {
     tasks.workers[0].signal(Signal::CONT);
     tasks.workers[0].wait_for_next("joined", LIMIT);
     tasks.workers[0].wait_for_next("training step=", LIMIT);
-    for program in tasks.workers.iter().chain([&tasks.chief]).chain(&tasks.servers) {
-        program.signal(Signal::TERM);
-    }
-    for program in tasks.workers.into_iter().chain([tasks.chief]).chain(tasks.servers) {
-        end(program);
-    }
+    tasks.stop();
     let checkpoint = trial.checkpoint();
     let manifest = checkpoint.manifest();
     assert!(manifest.shards.iter().all(|shard| shard.version == manifest.global_step), "one step everywhere");

@@ -93,6 +93,14 @@ impl Trial {
 }
 
 impl Tasks {
+    /// Tells all to stop, and waits until they have.
+    pub(super) fn stop(self) {
+        for program in self.workers.iter().chain([&self.chief]).chain(&self.servers) {
+            program.signal(Signal::TERM);
+        }
+        self.end();
+    }
+
     /// Waits until all have ended well, by themselves. Returns the output of the chief.
     pub(super) fn end(self) -> String {
         let output = end(self.chief);
