@@ -25,6 +25,8 @@ use crate::{Data, LocalCoordinator, Report};
 
 /// Longest time in which the tasks take leave at the end, and the servers hear of it.
 const FAREWELL: Duration = Duration::from_secs(3);
+/// Time in which a chief that was told to stop sees whether the others were too.
+const GLANCE: Duration = Duration::from_millis(300);
 
 /// How a job ended for its chief.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -280,8 +282,9 @@ impl<M: Model> Lead<M> {
         if run.opened.is_none() {
             return Ok(ending);
         }
-        if ending == Ending::Done {
-            self.wait_for_leave(stop).await;
+        match ending {
+            Ending::Done => self.wait_for_leave(stop).await,
+            Ending::Stopped => self.wait_for_stop().await,
         }
         self.refresh(run).await;
         if let Err(problem) = self.save(run).await {
@@ -317,6 +320,19 @@ impl<M: Model> Lead<M> {
             && !stop.is_cancelled()
             && self.coordinator.with(|roster, _| roster.active()) > 0
         {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Waits until the others have stopped, if they do: their last steps belong to the last checkpoint. If the chief alone
+    /// was told to stop, they go on, and are not waited for.
+    async fn wait_for_stop(&self) {
+        let started = Instant::now();
+        while self.coordinator.with(|roster, _| roster.active()) > 0 {
+            let stops = self.coordinator.with(|roster, _| roster.others_stop(self.task));
+            if started.elapsed() > if stops { FAREWELL } else { GLANCE } {
+                return;
+            }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

@@ -451,6 +451,11 @@ impl Roster {
             _ => None,
         })
     }
+
+    /// Returns whether another task than `own` was told to stop, and has left.
+    pub fn others_stop(&self, own: Task) -> bool {
+        self.members.iter().any(|(task, member)| *task != own && member.left == Some(LeaveReason::Shutdown))
+    }
 }
 
 #[cfg(test)]
