@@ -483,7 +483,7 @@ mod tests {
             let pulled = pull_at(&mut second, version).await;
             let push = part(pulled, version, 1);
             let (seq, gradients) = (push.step.seq, Arc::new(push.gradients));
-            for ps in 1..3 {
+            for (ps, shard) in shards.iter().enumerate().skip(1) {
                 let plan = Arc::clone(&push.step.plans[ps]);
                 let gradients = Arc::new(ShardGradients::new(Arc::clone(&gradients), plan));
                 let (pulled_version, contribution) = (push.step.versions[ps], push.contribution);
@@ -491,7 +491,7 @@ mod tests {
                 let push =
                     ShardPush { seq, batch, batches: 1, pulled_version, contribution, selection, gradients };
                 let call = ShardCall { push: Some(push), pull: None };
-                shards[ps].step(second.identity, &call).await.expect("pushed");
+                shard.step(second.identity, &call).await.expect("pushed");
             }
             let waits = pull_at(&mut first, version + 1).await;
             assert_eq!((waits.ticket, waits.reached), (Ticket::Wait, version));

@@ -98,7 +98,13 @@ impl Tasks {
         for program in self.workers.iter().chain([&self.chief]).chain(&self.servers) {
             program.signal(Signal::TERM);
         }
-        self.end();
+        for program in self.workers.into_iter().chain([self.chief]) {
+            end(program);
+        }
+        for program in self.servers {
+            let output = end(program);
+            assert!(output.contains("the latest checkpoint holds every update"), "{output}");
+        }
     }
 
     /// Waits until all have ended well, by themselves. Returns the output of the chief.
