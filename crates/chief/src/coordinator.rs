@@ -43,7 +43,12 @@ impl LocalCoordinator {
     }
 
     pub(crate) fn register_now(&self, join: Join) -> Result<Joined, Refusal> {
-        self.with(|roster, now| roster.register(now, join))
+        let task = join.task;
+        let joined = self.with(|roster, now| roster.register(now, join))?;
+        if let Some(data) = &self.data {
+            data.release_before((task, joined.session));
+        }
+        Ok(joined)
     }
 
     pub(crate) fn heartbeat_now(&self, pulse: &Pulse) -> Result<Beat, Refusal> {

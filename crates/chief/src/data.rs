@@ -81,6 +81,11 @@ impl Data {
         self.shards.lock().release(holder);
     }
 
+    /// Takes back what earlier sessions of a task read.
+    pub(crate) fn release_before(&self, holder: Holder) {
+        self.shards.lock().release_before(holder);
+    }
+
     /// Returns why the data cannot be handed out any more, once.
     pub(crate) fn failure(&self) -> Option<Diagnostic> {
         self.failure.lock().take()

@@ -172,9 +172,19 @@ impl DataShards {
 
     /// Takes back what a session reads.
     pub(crate) fn release(&mut self, holder: Holder) {
+        self.release_if(|known| known == holder);
+    }
+
+    /// Takes back what earlier sessions of a task read: one that comes back soon after its death leaves nothing to a
+    /// lease that ends.
+    pub(crate) fn release_before(&mut self, (task, session): Holder) {
+        self.release_if(|(other, earlier)| other == task && earlier < session);
+    }
+
+    fn release_if(&mut self, gone: impl Fn(Holder) -> bool) {
         let returned = &mut self.returned;
         self.leases.retain(|first, lease| {
-            lease.holders.retain(|known| *known != holder);
+            lease.holders.retain(|known| !gone(*known));
             if lease.holders.is_empty() {
                 returned.insert(*first, (lease.pass, lease.hand));
             }

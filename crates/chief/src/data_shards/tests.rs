@@ -201,6 +201,7 @@ proptest! {
 }
 
 #[test]
+<<<<<<< HEAD
 fn the_data_is_applied_when_every_server_has_had_every_batch_of_every_pass() {
     let folder = tempfile::tempdir().expect("a folder");
     // 4 batches a pass, two passes.
@@ -217,4 +218,22 @@ fn the_data_is_applied_when_every_server_has_had_every_batch_of_every_pass() {
     }
     assert!(shards.is_applied(indexer.index(), &[all.clone(), all.clone()]));
     assert!(!shards.is_applied(indexer.index(), &[all, most]), "one server misses the last batch");
+=======
+fn the_data_of_tasks_that_came_back_is_read_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut indexer = indexer(folder.path(), 2 * BATCH as usize);
+    indexer.advance(u64::MAX).expect("the file is there");
+    let mut shards = DataShards::new(deal(1, 2), Some(1));
+    let granted =
+        |shards: &mut DataShards, holder| matches!(shards.next(indexer.index(), holder), Next::Shard { .. });
+    // Two read the only data shard, and a third finds no place; both die, and come back at once.
+    assert!(granted(&mut shards, holder(0, 1)) && granted(&mut shards, holder(1, 2)));
+    assert!(!granted(&mut shards, holder(2, 3)));
+    shards.release_before(holder(0, 4));
+    shards.release_before(holder(1, 5));
+    assert!(granted(&mut shards, holder(0, 4)));
+    // What a task reads now is not taken from it.
+    shards.release_before(holder(0, 4));
+    assert!(granted(&mut shards, holder(1, 5)) && !granted(&mut shards, holder(2, 3)));
+>>>>>>> aadd50d (chief: a task that comes back soon gives back what it read)
 }

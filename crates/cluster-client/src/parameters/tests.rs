@@ -1,0 +1,158 @@
+//! Steps over several stores in one process.
+
+use trainyard_cluster_spec::{Role, Task};
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_parameter_store::Update;
+use trainyard_variable::{Access, Initializer, Partitioner, Placement, VariableSpec};
+
+use super::*;
+use crate::{LocalShard, Plan};
+
+fn identity(role: Role, session: u64) -> Identity {
+    let task = Task { role, index: 0 };
+    Identity { cluster_id: 7, epoch: 1, task, incarnation: 1, session, seq: 0 }
+}
+
+/// Three servers; one table of two columns lies on the first two, the third holds nothing at all.
+async fn serve(folder: &std::path::Path, update: Update) -> (Vec<Shard>, Plan) {
+    std::fs::write(folder.join("cluster_id"), format!("{:032x}", 7)).expect("a cluster id");
+    let spec = VariableSpec {
+        name: "table".into(),
+        shape: vec![4, 2],
+        access: Access::Rows,
+        initializer: Initializer::Zeros,
+        optimizer_group: "all".into(),
+    };
+    let variables = vec![spec];
+    let partitioner = Partitioner::Fixed { num_shards: 2 };
+    let layout = Layout::new(&variables, partitioner, Placement::RoundRobin, 3);
+    let plan = Plan {
+        fingerprint: layout.fingerprint(&variables),
+        variables,
+        layout,
+        optimizers: [("all".to_owned(), OptimizerConfig::sgd(1.0))].into(),
+        seed: 0,
+        global_step_max: 0,
+        update,
+        hybrid: false,
+        checkpoint: None,
+        warm_start: None,
+        forget_positions: false,
+    };
+    let mut shards = Vec::new();
+    for ps in 0..3 {
+        let shard = Shard::Local(LocalShard::new(ps, 3, 1, 0));
+        let chief = identity(Role::Chief, 0);
+        shard.claim(chief, 0, folder).await.expect("claimed");
+        shard.prepare(chief, &plan).await.expect("prepared");
+        shard.open(chief).await.expect("open");
+        shards.push(shard);
+    }
+    (shards, plan)
+}
+
+async fn join(shards: &[Shard], plan: &Plan, worker: Identity) -> (Parameters, Opened) {
+    let (layout, deadline) = (Arc::new(plan.layout.clone()), Duration::from_secs(5));
+    let opened = Parameters::open(shards.to_vec(), layout, worker, plan.fingerprint, 0, deadline).await;
+    opened.expect("a session")
+}
+
+async fn open(folder: &std::path::Path) -> Parameters {
+    let (shards, plan) = serve(folder, Update::Async).await;
+    join(&shards, &plan, identity(Role::Worker, 1)).await.0
+}
+
+/// Pulls all rows as of a version.
+async fn pull_at(parameters: &mut Parameters, version: u64) -> PulledStep {
+    let step = parameters.plan(&vec![Read::Rows((0..4).collect::<Vec<u32>>().into())]).at(version);
+    let returned = parameters.call(None, Some((step, Held::default()))).await.expect("an answer");
+    returned.pulled.expect("a pull")
+}
+
+fn part(pulled: PulledStep, version: u64, slot: u32) -> Push {
+    let batch = BatchId { pass: 0, shard: 0, batch: 2 * version + u64::from(slot) };
+    let gradients = vec![(0..8).map(|place| -((slot + 1) as f32) - place as f32).collect()];
+    Push {
+        step: pulled.step,
+        batch,
+        batches: 1,
+        contribution: Some(Contribution { slot, of: 2 }),
+        stores: None,
+        gradients,
+    }
+}
+
+#[tokio::test]
+async fn a_part_that_only_some_servers_were_given_is_computed_again_from_the_same_values() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (shards, plan) = serve(folder.path(), Update::Sync).await;
+    let other = Identity { task: Task { role: Role::Worker, index: 1 }, ..identity(Role::Worker, 1) };
+    let (mut first, _) = join(&shards, &plan, identity(Role::Worker, 1)).await;
+    let (mut second, _) = join(&shards, &plan, other).await;
+    for version in 0..3 {
+        let pulled = pull_at(&mut first, version).await;
+        assert_eq!((pulled.ticket, pulled.reached), (Ticket::Granted, version));
+        let values = pulled.held.values.clone();
+        first.call(Some(part(pulled, version, 0)), None).await.expect("pushed");
+        // The other one dies when all servers but the first have its part.
+        let pulled = pull_at(&mut second, version).await;
+        let push = part(pulled, version, 1);
+        let (seq, gradients) = (push.step.seq, Arc::new(push.gradients));
+        for (ps, shard) in shards.iter().enumerate().skip(1) {
+            let plan = Arc::clone(&push.step.plans[ps]);
+            let gradients = Arc::new(ShardGradients::new(Arc::clone(&gradients), plan));
+            let (pulled_version, contribution) = (push.step.versions[ps], push.contribution);
+            let (batch, selection) = (push.batch, None);
+            let push =
+                ShardPush { seq, batch, batches: 1, pulled_version, contribution, selection, gradients };
+            let call = ShardCall { push: Some(push), pull: None };
+            shard.step(second.identity, &call).await.expect("pushed");
+        }
+        let waits = pull_at(&mut first, version + 1).await;
+        assert_eq!((waits.ticket, waits.reached), (Ticket::Wait, version));
+        first.take_back(&waits.step);
+        let back = Identity { session: version + 2, ..other };
+        let (joined, opened) = join(&shards, &plan, back).await;
+        second = joined;
+        assert_eq!((opened.version, opened.batches_applied), (version, 2 * version));
+        let again = pull_at(&mut second, version).await;
+        assert_eq!((again.ticket, again.reached), (Ticket::Granted, version));
+        assert_eq!(again.held.values, values, "what the step was begun with, everywhere");
+        let pushed = second.call(Some(part(again, version, 1)), None).await.expect("pushed");
+        assert_eq!(pushed.pushed.expect("a push").0.version, version + 1);
+    }
+    let sum = |place: usize| 3.0 * (1.5 + place as f32);
+    let pulled = pull_at(&mut first, 3).await;
+    assert_eq!(pulled.held.values[0], (0..8).map(sum).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn servers_that_have_nothing_to_read_or_update_take_part_in_every_step() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut parameters = open(folder.path()).await;
+    let (mut push, mut held) = (None, Held::default());
+    // No row at all, rows of the first server only, of both, and no gradient.
+    let cases: [(&[u32], bool); 5] =
+        [(&[], true), (&[0], true), (&[1, 3], true), (&[0, 2], false), (&[0, 1, 2, 3], true)];
+    for (batch, (rows, gradient)) in (0_u64..).zip(cases) {
+        let step = parameters.plan(&vec![Read::Rows(rows.into())]);
+        let returned = parameters.call(push.take(), Some((step, held))).await.expect("an answer");
+        if batch > 0 {
+            let (pushed, _) = returned.pushed.expect("a push");
+            assert_eq!((pushed.duplicate, pushed.global_step), (false, batch));
+        }
+        let pulled = returned.pulled.expect("a pull");
+        assert_eq!(pulled.ticket, Ticket::Granted);
+        assert_eq!(pulled.held.values[0].len(), rows.len() * 2);
+        if rows.len() == 4 {
+            assert_eq!(pulled.held.values[0], [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]);
+        }
+        let gradients = vec![if gradient { vec![-1.0; rows.len() * 2] } else { Vec::new() }];
+        let batch = BatchId { pass: 0, shard: 0, batch };
+        push =
+            Some(Push { step: pulled.step, batch, batches: 1, contribution: None, stores: None, gradients });
+        held = pulled.held;
+    }
+    let returned = parameters.call(push, None).await.expect("an answer");
+    assert_eq!(returned.pushed.expect("a push").0.global_step, 5);
+}
