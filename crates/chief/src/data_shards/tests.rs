@@ -201,7 +201,6 @@ proptest! {
 }
 
 #[test]
-<<<<<<< HEAD
 fn the_data_is_applied_when_every_server_has_had_every_batch_of_every_pass() {
     let folder = tempfile::tempdir().expect("a folder");
     // 4 batches a pass, two passes.
@@ -218,7 +217,9 @@ fn the_data_is_applied_when_every_server_has_had_every_batch_of_every_pass() {
     }
     assert!(shards.is_applied(indexer.index(), &[all.clone(), all.clone()]));
     assert!(!shards.is_applied(indexer.index(), &[all, most]), "one server misses the last batch");
-=======
+}
+
+#[test]
 fn the_data_of_tasks_that_came_back_is_read_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut indexer = indexer(folder.path(), 2 * BATCH as usize);
@@ -235,5 +236,4 @@ fn the_data_of_tasks_that_came_back_is_read_again() {
     // What a task reads now is not taken from it.
     shards.release_before(holder(0, 4));
     assert!(granted(&mut shards, holder(1, 5)) && !granted(&mut shards, holder(2, 3)));
->>>>>>> aadd50d (chief: a task that comes back soon gives back what it read)
 }
