@@ -60,7 +60,7 @@ fn write_files(folder: &Path, num_ps: usize) -> Vec<ShardRecord> {
                 source,
             })
             .collect();
-        let positions = vec![PositionRecord { shard: 3, pass: 1, batch: 40, ahead: vec![42..43] }];
+        let positions = vec![PositionRecord { shard: 3, pass: 1, batch: 40, ahead: vec![42..43, 45..47] }];
         let state = ShardState { ps, num_ps, version: 9, positions };
         write_shard(folder, &state, &views, &[]).expect("a shard is written")
     };

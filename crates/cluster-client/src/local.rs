@@ -186,6 +186,7 @@ impl LocalShard {
             counts_steps: place == 0,
             global_step_max: plan.global_step_max,
             update: plan.update,
+            stores: if plan.hybrid { 1 } else { plan.layout.num_ps },
             restore,
             first_values,
         };

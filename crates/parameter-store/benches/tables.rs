@@ -39,6 +39,7 @@ fn open(access: Access) -> Store {
         counts_steps: true,
         global_step_max: 0,
         update: Update::Async,
+        stores: 2,
         restore: None,
         first_values: None,
     };

@@ -90,6 +90,8 @@ pub struct Store {
     restless: RwLock<Vec<(u32, Arc<Slice>)>>,
     tables: Tables,
     snapshot_taken: Arc<AtomicBool>,
+    /// Whether others take the same synchronous steps: one of them may be a step behind.
+    has_company: AtomicBool,
     /// Seconds of training, as told.
     clock_secs: AtomicU64,
 }
@@ -120,6 +122,7 @@ impl Store {
             restless: RwLock::new(Vec::new()),
             tables: Tables::default(),
             snapshot_taken: Arc::default(),
+            has_company: AtomicBool::new(false),
             clock_secs: AtomicU64::new(0),
         }
     }
@@ -198,6 +201,7 @@ impl Store {
         *self.aggregation.lock() = Aggregation::default();
         *self.awaited.lock() = Awaited::default();
         *self.previous.lock() = Previous::default();
+        self.has_company.store(prepare.stores > 1, Ordering::Relaxed);
         let now = self.moment(prepare.restore.as_ref().map_or(0, |restore| restore.version));
         let built = build_slices(&prepare, now)?;
         self.tables.replace(built.tables);

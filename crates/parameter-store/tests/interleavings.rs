@@ -47,6 +47,7 @@ fn open(dense: usize, global_step_max: u64) -> Arc<Store> {
         counts_steps: true,
         global_step_max,
         update: Update::Async,
+        stores: 2,
         restore: None,
         first_values: None,
     };

@@ -34,11 +34,13 @@ pub(crate) fn encode(parts: &[SparsePart]) -> Bytes {
             put(&mut out, variable);
             match read {
                 Read::Rows(rows) => {
-                    (put(&mut out, ROWS as usize), put(&mut out, rows.len()));
+                    put(&mut out, ROWS as usize);
+                    put(&mut out, rows.len());
                     rows.iter().for_each(|row| out.extend_from_slice(&row.to_le_bytes()));
                 }
                 Read::Ids(ids) => {
-                    (put(&mut out, IDS as usize), put(&mut out, ids.len()));
+                    put(&mut out, IDS as usize);
+                    put(&mut out, ids.len());
                     ids.iter().for_each(|id| out.extend_from_slice(&id.to_le_bytes()));
                 }
                 Read::Nothing | Read::Whole => {}

@@ -1,6 +1,7 @@
 //! Pushes: each an update of its own, or part of a synchronous step.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{Store, check_worker};
 use crate::aggregation::{Part, Put, mean};
@@ -135,7 +136,9 @@ impl Store {
             }
         };
         let alone = self.step.write();
-        self.previous.lock().keep(pushed.version, &resolved, &self.restless.read());
+        if self.has_company.load(Ordering::Relaxed) {
+            self.previous.lock().keep(pushed.version, &resolved, &self.restless.read());
+        }
         let pushed = {
             let mut ledger = self.ledger.lock();
             parts.iter().for_each(|part| ledger.sessions.record(&part.batch, part.batches));

@@ -144,6 +144,8 @@ pub struct Prepare<'a> {
     pub global_step_max: u64,
     /// When pushes take effect.
     pub update: Update,
+    /// Stores that take a synchronous step together; an only one is never behind another.
+    pub stores: usize,
     /// Values to start from; absent = first values.
     pub restore: Option<Restore<'a>>,
     /// First values of some variables; the others' are drawn.

@@ -56,6 +56,7 @@ fn prepare(global_step_max: u64) -> Prepare<'static> {
         counts_steps: true,
         global_step_max,
         update: Update::Async,
+        stores: 2,
         restore: None,
         first_values: None,
     }
