@@ -1,7 +1,7 @@
 //! Why a call did not do what was asked.
 
 use trainyard_parameter_store as store;
-use trainyard_protocol::{Reason, Refusal};
+use trainyard_protocol::{Reason, Refusal, root_cause};
 
 /// A failed call to a peer.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -69,23 +69,6 @@ impl Error {
             _ => Self::Protocol { peer: peer.to_owned(), message },
         }
     }
-}
-
-/// Returns the innermost cause that says something: `connection refused` rather than `transport error`.
-fn root_cause(status: &tonic::Status) -> String {
-    let mut text = status.message().to_owned();
-    let mut source = std::error::Error::source(status);
-    while let Some(error) = source {
-        if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            return match io.kind() {
-                std::io::ErrorKind::Other => io.to_string(),
-                kind => kind.to_string(),
-            };
-        }
-        text = error.to_string();
-        source = error.source();
-    }
-    if text.is_empty() { format!("{:?}", status.code()) } else { text }
 }
 
 /// Returns what the wire says of a store's refusal.

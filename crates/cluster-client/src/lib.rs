@@ -17,7 +17,6 @@ mod remote;
 mod rounding;
 mod shard;
 mod split;
-mod tensor_call;
 
 pub use answer::Answer;
 pub use backoff::Backoff;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tonic::body::Body;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 use trainyard_cluster_spec::Task;
@@ -12,14 +13,17 @@ use trainyard_parameter_store as store;
 use trainyard_parameter_store::{
     BatchId, Identity, Opened, Pulled, Pushed, Selection, ShardPosition, Ticket, Update,
 };
+use trainyard_protocol::framing::Outgoing;
 use trainyard_protocol::payload::Payload;
 use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
-use trainyard_protocol::{Pool, convert, limits, payload, v1};
+use trainyard_protocol::{Pool, convert, limits, own_body, payload, v1};
 
 use crate::call::{ShardAnswer, ShardCall};
 use crate::gradients::GradientTensor;
-use crate::tensor_call;
 use crate::{Answer, Error, Plan, Saved, ShardStatus};
+
+/// The method whose messages carry tensors.
+const STEP: &str = "/trainyard.v1.ParameterService/Step";
 
 /// A parameter server and the channel to it.
 #[derive(Debug, Clone)]
@@ -154,7 +158,9 @@ impl RemoteShard {
         let identity = Some(identity_to_wire(&identity));
         let request = v1::StepRequest { identity, push, pull, payload: Bytes::new() };
         let outgoing = call.push.as_ref().map(|push| GradientTensor::new(&push.gradients, &self.pool));
-        let reply = tensor_call::call::<v1::StepReply>(&self.channel, "Step", &request, outgoing);
+        let body = Body::new(Outgoing::request(&request, outgoing));
+        let reply =
+            own_body::call::<v1::StepReply>(&self.channel, STEP, body, limits::TENSOR_MESSAGE_BYTES_MAX);
         let (reply, payload) = timed(&self.name, limits::CALL_TIMEOUT, reply).await?;
         let missing = |what: &str| Error::Protocol {
             peer: self.name.clone(),

@@ -4,7 +4,6 @@
 //! of which answers once it has formed the same generation; then it opens one stream to each of them, on which all
 //! deposits travel. A stream that breaks says at once that its peer is lost, and a connection that is idle is pinged.
 
-mod call;
 mod outbox;
 mod service;
 
@@ -17,7 +16,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::transport::Channel;
 use trainyard_protocol::limits::GREETINGS_WAITING_MAX;
-use trainyard_protocol::{Reason, Refusal};
+use trainyard_protocol::{Reason, Refusal, root_cause};
 
 use crate::collective::Collective;
 use crate::error::{Cause, Error, THIS_MEMBER};
@@ -208,7 +207,7 @@ async fn greet(
             // It has waited for its own member long enough; ours is more patient.
             Some(refusal) if refusal.reason == Reason::NotReady => last = refusal.message,
             Some(refusal) => return Err(Cause::refused(peer.name.clone(), refusal)),
-            None => last = call::root_cause(&status),
+            None => last = root_cause(&status),
         }
         if Instant::now() + GREET_AGAIN >= until {
             break;

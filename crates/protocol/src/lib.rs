@@ -7,12 +7,13 @@ pub mod convert;
 pub mod framing;
 pub mod limits;
 pub mod message_stream;
+pub mod own_body;
 pub mod payload;
 mod pool;
 mod status;
 
 pub use pool::{Pool, Pooled};
-pub use status::{Reason, Refusal};
+pub use status::{Reason, Refusal, root_cause};
 
 /// Generated messages, clients and servers of package `trainyard.v1`.
 #[allow(missing_docs, unreachable_pub, clippy::all)]

@@ -95,6 +95,20 @@ impl From<Refusal> for Status {
     }
 }
 
+/// Returns the innermost cause that says something: `connection refused` rather than `transport error`.
+pub fn root_cause(status: &Status) -> String {
+    let mut text = status.message().to_owned();
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        text = match error.downcast_ref::<std::io::Error>() {
+            Some(io) if io.kind() != std::io::ErrorKind::Other => return io.kind().to_string(),
+            _ => error.to_string(),
+        };
+        source = error.source();
+    }
+    if text.is_empty() { format!("{:?}", status.code()) } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

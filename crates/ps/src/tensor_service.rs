@@ -10,6 +10,7 @@ use tonic::codegen::{BoxFuture, Service as TowerService, http};
 use tonic::server::NamedService;
 use trainyard_protocol::framing::{Outgoing, read};
 use trainyard_protocol::limits::TENSOR_MESSAGE_BYTES_MAX;
+use trainyard_protocol::own_body::answer;
 use trainyard_protocol::v1::parameter_service_server::{ParameterServiceServer, SERVICE_NAME};
 
 use crate::service::Service;
@@ -57,16 +58,4 @@ async fn step(service: &Service, body: Body) -> Result<Outgoing, Status> {
     let (request, payload) = read(body, TENSOR_MESSAGE_BYTES_MAX).await?;
     let (reply, tensor) = service.apply(request, payload).await?;
     Ok(Outgoing::reply(&reply, tensor))
-}
-
-fn answer(outcome: Result<Outgoing, Status>) -> http::Response<Body> {
-    match outcome {
-        Ok(body) => {
-            let mut response = http::Response::new(Body::new(body));
-            let grpc = http::HeaderValue::from_static("application/grpc");
-            response.headers_mut().insert(http::header::CONTENT_TYPE, grpc);
-            response
-        }
-        Err(status) => status.into_http(),
-    }
 }

@@ -15,14 +15,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tonic::Status;
 use tonic::transport::Channel;
-use trainyard_protocol::Refusal;
 use trainyard_protocol::limits::OUTBOX_MESSAGES_MAX;
+use trainyard_protocol::{Refusal, root_cause};
 
 use crate::deposit::{Deposit, Key};
 use crate::error::Cause;
 use crate::group::Membership;
 use crate::mailbox::Mailbox;
-use crate::remote::call::root_cause;
 use crate::remote::{Peer, service};
 use crate::transport::{Sent, Transport};
 

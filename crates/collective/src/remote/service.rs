@@ -17,13 +17,13 @@ use trainyard_diagnostic::escape;
 use trainyard_protocol::framing::{Outgoing, read};
 use trainyard_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, DEPOSIT_BYTES_MAX, PEER_TEXT_BYTES_MAX};
 use trainyard_protocol::message_stream::{self, Messages};
+use trainyard_protocol::own_body::{self, answer};
 use trainyard_protocol::v1::collective_service_server::SERVICE_NAME;
-use trainyard_protocol::{Reason, Refusal, v1};
+use trainyard_protocol::{Reason, Refusal, root_cause, v1};
 
 use crate::deposit::{Deposit, Key, Operation};
 use crate::error::Cause;
 use crate::group::{Group, Membership};
-use crate::remote::call::{call, root_cause};
 use crate::remote::{Seat, Shared};
 
 /// Time before a peer hears from this member what another should have told it.
@@ -66,18 +66,6 @@ impl TowerService<http::Request<Body>> for CollectiveService {
             };
             Ok(answer(outcome))
         })
-    }
-}
-
-fn answer(outcome: Result<Outgoing, Status>) -> http::Response<Body> {
-    match outcome {
-        Ok(body) => {
-            let mut response = http::Response::new(Body::new(body));
-            let grpc = http::HeaderValue::from_static("application/grpc");
-            response.headers_mut().insert(http::header::CONTENT_TYPE, grpc);
-            response
-        }
-        Err(status) => status.into_http(),
     }
 }
 
@@ -304,16 +292,22 @@ pub(crate) fn message(key: Key, deposit: Deposit) -> VecDeque<Bytes> {
     message_stream::message(&fields, deposit.payload)
 }
 
+/// Calls a peer's method.
+async fn call<R: Message + Default>(channel: &Channel, method: &str, body: Body) -> Result<(), Status> {
+    let path = format!("/{SERVICE_NAME}/{method}");
+    own_body::call::<R>(channel, &path, body, CONTROL_MESSAGE_BYTES_MAX).await.map(drop)
+}
+
 /// Greets a peer; returns when it has formed the same group.
 pub(crate) async fn greet(channel: &Channel, membership: &Membership) -> Result<(), Status> {
     let fields = v1::GreetRequest { membership: Some(membership_to_wire(membership)) };
     let body = Body::new(Outgoing::request(&fields, VecDeque::new()));
-    call::<v1::GreetReply>(channel, "Greet", body).await.map(drop)
+    call::<v1::GreetReply>(channel, "Greet", body).await
 }
 
 /// Sends a stream; returns when the peer has taken all of it, or takes no more.
 pub(crate) async fn exchange(channel: &Channel, body: Body) -> Result<(), Status> {
-    call::<v1::ExchangeReply>(channel, "Exchange", body).await.map(drop)
+    call::<v1::ExchangeReply>(channel, "Exchange", body).await
 }
 
 /// Tells a peer that the generation has ended.
@@ -321,5 +315,5 @@ pub(crate) async fn abort(channel: &Channel, membership: &Membership, reason: &s
     let reason = shown(reason);
     let fields = v1::AbortRequest { membership: Some(membership_to_wire(membership)), reason };
     let body = Body::new(Outgoing::request(&fields, VecDeque::new()));
-    call::<v1::AbortReply>(channel, "Abort", body).await.map(drop)
+    call::<v1::AbortReply>(channel, "Abort", body).await
 }
