@@ -82,7 +82,7 @@ fn time(bencher: Bencher<'_, '_>, bytes: usize, runtime: &Runtime, members: Vec<
         runtime.spawn(async move {
             let mut values = vec![1.0_f32; bytes / 4];
             while let Some(step) = told.recv().await {
-                member.all_reduce(step, 0, &mut values).await.expect("a sum");
+                member.all_reduce(step, 0, &mut values, &[]).await.expect("a sum");
                 values.fill(1.0);
                 done.send(()).await.expect("somebody waits");
             }

@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use trainyard_protocol::Pool;
-use trainyard_protocol::limits::{BUCKETS_AT_ONCE, GATHER_BYTES_MAX};
+use trainyard_protocol::limits::GATHER_BYTES_MAX;
 
 use crate::deposit::{Awaited, Deposit, Key, Misfit, Outgoing};
 use crate::error::{Cause, Error, THIS_MEMBER, Wait};
 use crate::gather::Gather;
 use crate::group::{Deadlines, Group};
 use crate::mailbox::{Mailbox, Visit};
-use crate::plan::Plan;
 use crate::reduction::Reduction;
+use crate::sum::Own;
 use crate::transport::Transport;
 
 /// One member of one generation of a group.
@@ -32,7 +31,7 @@ use crate::transport::Transport;
 ///
 /// let members = local(1, 2, Deadlines::default());
 /// let (mut left, mut right) = (vec![1.0, 2.0], vec![10.0, 20.0]);
-/// tokio::try_join!(members[0].all_reduce(7, 0, &mut left), members[1].all_reduce(7, 0, &mut right))?;
+/// tokio::try_join!(members[0].all_reduce(7, 0, &mut left, &[]), members[1].all_reduce(7, 0, &mut right, &[]))?;
 /// assert_eq!((left, right), (vec![11.0, 22.0], vec![11.0, 22.0]));
 /// # Ok(())
 /// # }
@@ -43,6 +42,8 @@ pub struct Collective {
     mailbox: Arc<Mailbox>,
     transport: Box<dyn Transport>,
     deadlines: Deadlines,
+    /// Most buffers that a member adds to a sum.
+    buffers: usize,
     pool: Pool,
 }
 
@@ -57,17 +58,17 @@ trait Machine {
 /// A sum and its values.
 struct Summing<'a> {
     reduction: Reduction,
-    values: &'a mut [f32],
+    own: Own<'a>,
     pool: &'a Pool,
 }
 
 impl Machine for Summing<'_> {
     fn begin(&mut self) -> Option<Outgoing> {
-        self.reduction.begin(self.values, self.pool)
+        self.reduction.begin(&self.own, self.pool)
     }
 
     fn take(&mut self, from: usize, deposit: Deposit, out: &mut VecDeque<Outgoing>) -> Result<(), Misfit> {
-        self.reduction.take(from, deposit, self.values, self.pool, out)
+        self.reduction.take(from, deposit, &mut self.own, self.pool, out)
     }
 
     fn is_complete(&self) -> bool {
@@ -104,7 +105,13 @@ impl Collective {
         transport: Box<dyn Transport>,
         deadlines: Deadlines,
     ) -> Self {
-        Self { group, mailbox, transport, deadlines, pool: Pool::default() }
+        Self { group, mailbox, transport, deadlines, buffers: 1, pool: Pool::default() }
+    }
+
+    /// Returns the same member, in a group whose members add up to `buffers` buffers each to a sum, 1 if nothing is said.
+    /// All members must say the same: it decides how they sum.
+    pub fn with_buffers(self, buffers: usize) -> Self {
+        Self { buffers: buffers.max(1), ..self }
     }
 
     /// Returns this member's place.
@@ -112,54 +119,42 @@ impl Collective {
         self.group
     }
 
-    /// Replaces `values` by their sum over all members, value by value. All members hold the same bits then, and the
-    /// same inputs give the same bits again in a group of the same size. Large buffers are summed along a ring, those
-    /// up to 16 KiB along a tree.
+    /// Replaces `values` by the sum over all members, value by value. What a member has `more` of is added behind its
+    /// values, each buffer as long as they are.
+    ///
+    /// Everything is added in the order of ranks, in float32: all members hold the same bits then, and whoever adds the
+    /// same buffers in the same order gets them too, among however many members they are divided. Large buffers are
+    /// summed by shares, in large groups along a ring, those up to 16 KiB along a tree.
     ///
     /// # Errors
-    /// The generation has ended, by this call or before; `values` are then neither the old ones nor the sum.
-    pub async fn all_reduce(&self, step: u64, bucket: u32, values: &mut [f32]) -> Result<(), Error> {
-        if self.group.size == 1 {
-            return self.alone();
-        }
-        let Group { rank, size, .. } = self.group;
-        let reduction = Reduction::new(rank, size, values.len());
-        let mut summing = Summing { reduction, values, pool: &self.pool };
-        self.operate(Key { step, bucket, gathers: false }, &mut summing).await
-    }
-
-    /// Replaces gradients, one buffer a variable, by their sums over all members; a few buckets of the plan at a time.
-    /// Bucket numbers of the step from 0 to [`Plan::buckets`] are used.
-    ///
-    /// # Errors
-    /// As [`Collective::all_reduce`]; or the gradients are not those of the plan.
-    pub async fn all_reduce_planned(
+    /// The generation has ended, by this call or before; `values` are then neither the old ones nor the sum. Or a buffer
+    /// is of another length, or there are more than were said.
+    pub async fn all_reduce(
         &self,
         step: u64,
-        plan: &Plan,
-        gradients: &mut [Vec<f32>],
+        bucket: u32,
+        values: &mut [f32],
+        more: &[Vec<f32>],
     ) -> Result<(), Error> {
-        plan.check(gradients).map_err(|problem| self.error(Cause::Misuse(problem)))?;
-        let buckets = plan.slices(gradients);
-        stream::iter(buckets)
-            .map(|(bucket, mut pieces)| async move {
-                // One piece alone is summed where it lies.
-                if let [piece] = &mut pieces[..] {
-                    return self.all_reduce(step, bucket, piece).await;
-                }
-                let mut values = pieces.concat();
-                self.all_reduce(step, bucket, &mut values).await?;
-                let mut rest = &values[..];
-                for piece in pieces {
-                    let (here, later) = rest.split_at(piece.len());
-                    piece.copy_from_slice(here);
-                    rest = later;
-                }
-                Ok(())
-            })
-            .buffer_unordered(BUCKETS_AT_ONCE)
-            .try_collect()
-            .await
+        if let Some(wrong) = more.iter().find(|more| more.len() != values.len()) {
+            let (expected, given) = (values.len(), wrong.len());
+            let message = format!("every buffer of a sum must hold {expected} values, given {given}");
+            return Err(self.error(Cause::Misuse(message)));
+        }
+        if more.len() >= self.buffers {
+            let (most, given) = (self.buffers, more.len() + 1);
+            let message = format!("a member must add at most {most} buffers to a sum, given {given}");
+            return Err(self.error(Cause::Misuse(message)));
+        }
+        let Group { rank, size, .. } = self.group;
+        let reduction = Reduction::new(rank, size, self.buffers, values.len());
+        let mut own = Own { values, more };
+        if size == 1 {
+            own.add_more(&(0..own.values.len()));
+            return self.alone();
+        }
+        let mut summing = Summing { reduction, own, pool: &self.pool };
+        self.operate(Key { step, bucket, gathers: false }, &mut summing).await
     }
 
     /// Returns the bytes of every member, by rank. Lengths may differ; at most 256 MiB each.

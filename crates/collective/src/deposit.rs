@@ -7,6 +7,7 @@ use bytes::Bytes;
 /// How a buffer goes through the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
+    Shares,
     Ring,
     Tree,
     Gather,

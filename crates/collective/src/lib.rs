@@ -20,6 +20,7 @@ mod reduction;
 mod remote;
 mod ring;
 mod share;
+mod shares;
 mod sum;
 mod transport;
 mod tree;

@@ -3,33 +3,45 @@
 use std::collections::VecDeque;
 
 use trainyard_protocol::Pool;
-use trainyard_protocol::limits::{RING_PART_VALUES, RING_PARTS_AT_ONCE, TREE_BYTES_MAX};
+use trainyard_protocol::limits::{
+    PART_VALUES, RING_PARTS_AT_ONCE, SHARES_SIZE_MAX, TREE_BYTES_MAX, TREE_BYTES_TOGETHER_MAX,
+};
 
 use crate::deposit::{Awaited, Deposit, Misfit, Outgoing};
 use crate::ring::{Cut, Ring};
+use crate::shares::Shares;
+use crate::sum::Own;
 use crate::tree::Tree;
 
-/// One member's sum of one buffer.
+/// One member's sum of one buffer. All add the same values in the same order.
 #[derive(Debug)]
 pub(crate) enum Reduction {
+    Shares(Shares),
     Ring(Ring),
     Tree(Tree),
 }
 
 impl Reduction {
-    pub(crate) fn new(rank: usize, size: usize, length: usize) -> Self {
-        if length * size_of::<f32>() <= TREE_BYTES_MAX {
+    /// Chooses a way for `length` values; every member adds up to `buffers` of them.
+    pub(crate) fn new(rank: usize, size: usize, buffers: usize, length: usize) -> Self {
+        let bytes = length * size_of::<f32>();
+        if bytes <= TREE_BYTES_MAX && bytes * size * buffers <= TREE_BYTES_TOGETHER_MAX {
             return Self::Tree(Tree::new(rank, size, length));
         }
-        let cut = Cut { part_values: RING_PART_VALUES, at_once: RING_PARTS_AT_ONCE };
+        // By shares, buffers of one member would travel each for itself.
+        if buffers == 1 && size <= SHARES_SIZE_MAX {
+            return Self::Shares(Shares::new(rank, size, length, PART_VALUES));
+        }
+        let cut = Cut { part_values: PART_VALUES, at_once: RING_PARTS_AT_ONCE };
         Self::Ring(Ring::new(rank, size, length, cut))
     }
 
     /// Returns the next deposit that waits for nothing, if there is one.
-    pub(crate) fn begin(&mut self, values: &[f32], pool: &Pool) -> Option<Outgoing> {
+    pub(crate) fn begin(&mut self, own: &Own<'_>, pool: &Pool) -> Option<Outgoing> {
         match self {
-            Self::Ring(ring) => ring.begin(values, pool),
-            Self::Tree(tree) => tree.begin(values, pool),
+            Self::Shares(shares) => shares.begin(own, pool),
+            Self::Ring(ring) => ring.begin(own, pool),
+            Self::Tree(tree) => tree.begin(own),
         }
     }
 
@@ -38,23 +50,25 @@ impl Reduction {
         &mut self,
         from: usize,
         deposit: Deposit,
-        values: &mut [f32],
+        own: &mut Own<'_>,
         pool: &Pool,
         out: &mut VecDeque<Outgoing>,
     ) -> Result<(), Misfit> {
-        if deposit.total != values.len() as u64 {
-            let (given, expected) = (deposit.total, values.len());
+        if deposit.total != own.values.len() as u64 {
+            let (given, expected) = (deposit.total, own.values.len());
             return Err(Misfit(format!("the sum must be of {expected} values, given {given}")));
         }
         match self {
-            Self::Ring(ring) => ring.take(from, deposit, values, pool, out),
-            Self::Tree(tree) => tree.take(from, deposit, values, pool, out),
+            Self::Shares(shares) => shares.take(from, deposit, own, pool, out),
+            Self::Ring(ring) => ring.take(from, deposit, own, pool, out),
+            Self::Tree(tree) => tree.take(from, deposit, own, pool, out),
         }
     }
 
     /// Returns whether the sum is there, and nothing is left to begin.
     pub(crate) fn is_complete(&self) -> bool {
         match self {
+            Self::Shares(shares) => shares.is_complete(),
             Self::Ring(ring) => ring.is_complete(),
             Self::Tree(tree) => tree.is_complete(),
         }
@@ -63,6 +77,7 @@ impl Reduction {
     /// Returns what is waited for next.
     pub(crate) fn awaited(&self) -> Option<Awaited> {
         match self {
+            Self::Shares(shares) => shares.awaited(),
             Self::Ring(ring) => ring.awaited(),
             Self::Tree(tree) => tree.awaited(),
         }
@@ -91,24 +106,29 @@ mod tests {
         Reduction::Ring(Ring::new(rank, size, length, Cut { part_values: 7, at_once: 2 }))
     }
 
+    fn shares(rank: usize, size: usize, length: usize) -> Reduction {
+        Reduction::Shares(Shares::new(rank, size, length, 7))
+    }
+
     fn inputs(size: usize, length: usize, seed: u64) -> Vec<Vec<f32>> {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let values = |_| (0..length).map(|_| random.random_range(-1e3_f32..1e3)).collect();
         (0..size).map(values).collect()
     }
 
-    /// Runs all members; which message is delivered next is chance.
-    fn run(make: Make, inputs: &[Vec<f32>], order: u64) -> Vec<Vec<f32>> {
-        let (size, length, pool) = (inputs.len(), inputs[0].len(), Pool::default());
+    /// Runs all members, each of which adds several buffers; which message is delivered next is chance.
+    fn run(make: Make, inputs: &[Vec<Vec<f32>>], order: u64) -> Vec<Vec<f32>> {
+        let (size, length, pool) = (inputs.len(), inputs[0][0].len(), Pool::default());
         let mut random = ChaCha8Rng::seed_from_u64(order);
-        let mut values = inputs.to_vec();
+        let mut values: Vec<Vec<f32>> = inputs.iter().map(|buffers| buffers[0].clone()).collect();
         let mut members: Vec<Reduction> = (0..size).map(|rank| make(rank, size, length)).collect();
         let mut under_way: Vec<(usize, Outgoing)> = Vec::new();
         loop {
             // Each member is either ahead of the others, or late.
             for (rank, member) in members.iter_mut().enumerate() {
                 while random.random_range(0..3) > 0 {
-                    let Some(sent) = member.begin(&values[rank], &pool) else { break };
+                    let own = Own { values: &mut values[rank], more: &inputs[rank][1..] };
+                    let Some(sent) = member.begin(&own, &pool) else { break };
                     under_way.push((rank, sent));
                 }
             }
@@ -120,9 +140,8 @@ mod tests {
             }
             let (from, sent) = under_way.swap_remove(random.random_range(0..under_way.len()));
             let mut out = VecDeque::new();
-            members[sent.to]
-                .take(from, sent.deposit, &mut values[sent.to], &pool, &mut out)
-                .expect("it fits");
+            let mut own = Own { values: &mut values[sent.to], more: &inputs[sent.to][1..] };
+            members[sent.to].take(from, sent.deposit, &mut own, &pool, &mut out).expect("it fits");
             under_way.extend(out.into_iter().map(|next| (sent.to, next)));
         }
         assert!(members.iter().all(|member| member.awaited().is_none()));
@@ -136,76 +155,79 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
         #[test]
-        fn all_members_hold_the_bits_of_one_sum_whatever_arrives_first(
-            size in 1_usize..=9, length in prop_oneof![0_usize..12, 0_usize..=1000], seed in any::<u64>(),
+        fn every_value_is_added_in_the_order_of_ranks_whatever_arrives_first(
+            buffers in prop::collection::vec(1_usize..4, 2..=9), length in prop_oneof![0_usize..12, 0_usize..=1000],
+            seed in any::<u64>(),
         ) {
-            let inputs = inputs(size, length, seed);
+            let all = inputs(buffers.iter().sum(), length, seed);
+            let mut rest = all.iter().cloned();
+            let inputs: Vec<Vec<Vec<f32>>> =
+                buffers.iter().map(|count| rest.by_ref().take(*count).collect()).collect();
+            let sum = |place: usize| all[1..].iter().fold(all[0][place], |sum, values| sum + values[place]);
+            let expected: Vec<f32> = (0..length).map(sum).collect();
             for make in [ring as Make, ring_of_parts, tree] {
-                let first = run(make, &inputs, seed);
-                for values in &first {
-                    prop_assert_eq!(bits(values), bits(&first[0]));
+                for order in 0..2 {
+                    for values in run(make, &inputs, seed.wrapping_add(order)) {
+                        prop_assert_eq!(bits(&values), bits(&expected));
+                    }
                 }
-                for order in 1..3 {
-                    let again = run(make, &inputs, seed.wrapping_add(order));
-                    prop_assert_eq!(bits(&again[size - 1]), bits(&first[0]));
-                }
-                for place in 0..length {
-                    let exact: f64 = inputs.iter().map(|values| f64::from(values[place])).sum();
-                    let scale: f64 = inputs.iter().map(|values| f64::from(values[place].abs())).sum();
-                    let error = (f64::from(first[0][place]) - exact).abs();
-                    prop_assert!(error <= scale * f64::from(f32::EPSILON) * size as f64, "{error} at {place}");
-                }
+            }
+            let single: Vec<Vec<Vec<f32>>> = all.iter().map(|values| vec![values.clone()]).collect();
+            for values in run(shares, &single, seed) {
+                prop_assert_eq!(bits(&values), bits(&expected));
             }
         }
 
         #[test]
         fn any_deposit_is_taken_or_refused_without_a_panic(
             size in 2_usize..=5, rank in 0_usize..5, from in 0_usize..6, part in 0_u32..4, round in 0_u32..9,
-            bytes in 0_usize..60, total in 0_u64..40, operation in 0_usize..3, twice in any::<bool>(),
+            bytes in 0_usize..60, total in 0_u64..40, operation in 0_usize..4, twice in any::<bool>(),
         ) {
             use crate::deposit::Operation;
-            for make in [ring as Make, ring_of_parts, tree] {
+            for make in [ring as Make, ring_of_parts, tree, shares] {
                 let mut values = vec![1.0; 20];
                 let mut member = make(rank % size, size, values.len());
                 let total = if twice { 20 } else { total };
                 let bytes = if twice { bytes / 4 * 4 } else { bytes };
-                let operation = [Operation::Ring, Operation::Tree, Operation::Gather][operation];
+                let operation = [Operation::Ring, Operation::Tree, Operation::Gather, Operation::Shares][operation];
                 let deposit = Deposit { operation, part, round, total, payload: vec![vec![0; bytes].into()] };
                 let (mut out, pool) = (VecDeque::new(), Pool::default());
-                let first = member.take(from, deposit.clone(), &mut values, &pool, &mut out);
-                let second = member.take(from, deposit, &mut values, &pool, &mut out);
+                let mut own = Own { values: &mut values, more: &[] };
+                let first = member.take(from, deposit.clone(), &mut own, &pool, &mut out);
+                let second = member.take(from, deposit, &mut own, &pool, &mut out);
                 prop_assert!(first.is_err() || second.is_err(), "the same deposit was taken twice");
             }
         }
     }
 
     #[test]
-    fn each_member_of_a_ring_sends_the_least_there_is() {
+    fn a_member_of_a_ring_sends_no_buffer_more_than_twice() {
         let (size, length, pool) = (4, 1000, Pool::default());
-        let inputs = inputs(size, length, 1);
-        let mut values = inputs.clone();
+        let mut values = inputs(size, length, 1);
         let mut members: Vec<Reduction> = (0..size).map(|rank| ring(rank, size, length)).collect();
         let mut sent_bytes = vec![0; size];
         let mut under_way: VecDeque<(usize, Outgoing)> = VecDeque::new();
-        for (rank, member) in members.iter_mut().enumerate() {
-            under_way.extend(member.begin(&values[rank], &pool).map(|sent| (rank, sent)));
-        }
+        let own = Own { values: &mut values[0], more: &[] };
+        under_way.extend(members[0].begin(&own, &pool).map(|sent| (0, sent)));
         while let Some((from, sent)) = under_way.pop_front() {
             sent_bytes[from] += sent.deposit.bytes();
             let mut out = VecDeque::new();
-            members[sent.to].take(from, sent.deposit, &mut values[sent.to], &pool, &mut out).unwrap();
+            let mut own = Own { values: &mut values[sent.to], more: &[] };
+            members[sent.to].take(from, sent.deposit, &mut own, &pool, &mut out).unwrap();
             under_way.extend(out.into_iter().map(|next| (sent.to, next)));
         }
-        assert_eq!(sent_bytes, vec![2 * (size - 1) * length * 4 / size; size]);
+        assert_eq!(sent_bytes, [8000, 8000, 4000, 4000]);
     }
 
     #[test]
     fn the_one_that_has_not_begun_is_blamed_first() {
-        let member = ring(2, 3, 999);
-        assert_eq!(member.awaited().map(|awaited| (awaited.from, awaited.behind)), Some((1, 0)));
+        let awaited = |rank| ring(rank, 3, 999).awaited().map(|awaited| (awaited.from, awaited.behind));
+        assert_eq!([awaited(0), awaited(1), awaited(2)], [Some((2, 2)), Some((0, 0)), Some((1, 1))]);
         let leader = tree(0, 5, 10);
         assert_eq!(leader.awaited().map(|awaited| (awaited.from, awaited.behind)), Some((1, 0)));
-        let leaf = tree(3, 5, 10).awaited().unwrap();
+        let mut leaf = tree(3, 5, 10);
+        leaf.begin(&Own { values: &mut [0.0; 10], more: &[] }, &Pool::default());
+        let leaf = leaf.awaited().unwrap();
         assert!(leaf.from == 2 && leaf.behind > 3, "{leaf:?}");
     }
 }

@@ -1,27 +1,28 @@
-//! The sum along a ring, as a machine without network: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
-//! clusters of workstations", 2009.
+//! The sum along a ring that begins at rank 0, as a machine without network.
 //!
-//! Each part of the buffer is cut into one chunk a member. In rounds 0 to size-2 a chunk travels once around, and each
-//! member adds its own values to what passes; the last one holds the sum. In rounds size-1 to 2*size-3 the sum travels
-//! around once more, and is copied. So each member sends and takes 2*(size-1)/size of the buffer, the least there is.
+//! The buffer is cut into parts, of which a few are under way at a time. A part travels from rank 0 to the last one, and
+//! each member adds its own values to what passes; the last one holds the sum, which travels around once more and is
+//! copied. So every value is added in the order of ranks, whatever arrives first and however the buffer is cut: the bits
+//! of the sum are those that a server gets which adds its workers' gradients in order.
 //!
-//! Chunk `c` begins at member `c` and is added in the order of ranks from there on, whatever arrives first: the bits of
-//! the sum depend on size and length alone. A chunk comes by a second time only after this member has added to it, so
-//! that deposits can be taken in any order, and only values that are final are written.
+//! A ring whose parts begin at different members (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
+//! clusters of workstations", 2009) sends `2*(size-1)/size` of the buffer a member, this one up to 2: as much of two
+//! members, half as much again of three, and ever less of more. That is the price of one order.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use bytes::Bytes;
 use trainyard_protocol::Pool;
 
 use crate::deposit::{Awaited, Deposit, Misfit, Operation, Outgoing, check_bytes};
 use crate::share::share;
-use crate::sum::{add_and_copy, add_apart, copy, overwrite};
+use crate::sum::Own;
 
 /// Cuts of a buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cut {
-    /// Values of a part that one member sends at once.
+    /// Values of a part, at most.
     pub(crate) part_values: usize,
     /// Parts under way at a time.
     pub(crate) at_once: usize,
@@ -33,84 +34,64 @@ pub(crate) struct Ring {
     rank: usize,
     size: usize,
     length: usize,
-    parts: usize,
     at_once: usize,
-    /// Parts of which the first chunk was sent.
+    /// Parts that rank 0 has sent.
     begun: usize,
     /// Parts of which everything has come.
     ended: usize,
-    /// By part: which rounds have not come yet.
+    /// By part: what has not come yet.
     missing: Vec<Missing>,
 }
 
-/// Rounds of a part that have not come yet.
-#[derive(Debug)]
+/// What of a part has not come yet.
+#[derive(Debug, Clone, Copy)]
 struct Missing {
-    rounds: Vec<bool>,
-    count: usize,
+    /// The sum of all members before this one.
+    partial: bool,
+    /// The sum of all.
+    sum: bool,
+}
+
+impl Missing {
+    fn anything(self) -> bool {
+        self.partial || self.sum
+    }
 }
 
 impl Ring {
     pub(crate) fn new(rank: usize, size: usize, length: usize, cut: Cut) -> Self {
-        let parts = length.div_ceil(size * cut.part_values);
-        let mut ring = Self {
-            rank,
-            size,
-            length,
-            parts,
-            at_once: cut.at_once,
-            begun: 0,
-            ended: 0,
-            missing: Vec::with_capacity(parts),
-        };
-        for part in 0..parts {
-            // Chunks without values are not sent.
-            let rounds: Vec<bool> =
-                (0..ring.rounds()).map(|round| !ring.arriving(part, round).is_empty()).collect();
-            let count = rounds.iter().filter(|missing| **missing).count();
-            ring.missing.push(Missing { rounds, count });
+        let parts = if size > 1 { length.div_ceil(cut.part_values) } else { 0 };
+        let missing = Missing { partial: rank > 0, sum: rank + 1 < size };
+        Self { rank, size, length, at_once: cut.at_once, begun: 0, ended: 0, missing: vec![missing; parts] }
+    }
+
+    fn place(&self, part: usize) -> Range<usize> {
+        share(0..self.length, self.missing.len(), part)
+    }
+
+    /// Round of what comes from the members before this one.
+    fn partial_round(&self) -> Option<u32> {
+        self.rank.checked_sub(1).map(|round| round as u32)
+    }
+
+    /// Round in which the sum comes.
+    fn sum_round(&self) -> u32 {
+        (self.size - 1 + self.rank) as u32
+    }
+
+    fn outgoing(&self, part: u32, round: u32, payload: Vec<Bytes>) -> Outgoing {
+        let (to, total) = ((self.rank + 1) % self.size, self.length as u64);
+        Outgoing { to, deposit: Deposit { operation: Operation::Ring, part, round, total, payload } }
+    }
+
+    /// Returns the first deposit of the next part, if this member is the one that begins it, and it may begin.
+    pub(crate) fn begin(&mut self, own: &Own<'_>, pool: &Pool) -> Option<Outgoing> {
+        let next = self.begun;
+        if self.rank > 0 || next == self.missing.len() || next >= self.ended + self.at_once {
+            return None;
         }
-        ring.ended = ring.missing.iter().filter(|missing| missing.count == 0).count();
-        ring
-    }
-
-    fn rounds(&self) -> usize {
-        2 * (self.size - 1)
-    }
-
-    /// The place of a chunk of a part.
-    fn chunk(&self, part: usize, chunk: usize) -> Range<usize> {
-        share(share(0..self.length, self.parts, part), self.size, chunk)
-    }
-
-    /// The place of what arrives in a round: in the first half chunks `rank-1, rank-2, ...`, in the second `rank, rank-1,
-    /// ...`.
-    fn arriving(&self, part: usize, round: usize) -> Range<usize> {
-        // In both halves it is `rank - 1 - round`, as the second begins at round size-1.
-        self.chunk(part, (self.rank + 2 * self.size - 1 - round) % self.size)
-    }
-
-    fn outgoing(&self, part: usize, round: usize, payload: Vec<bytes::Bytes>) -> Outgoing {
-        let deposit = Deposit {
-            operation: Operation::Ring,
-            part: part as u32,
-            round: round as u32,
-            total: self.length as u64,
-            payload,
-        };
-        Outgoing { to: (self.rank + 1) % self.size, deposit }
-    }
-
-    /// Returns the first deposit of the next part, if one may begin.
-    pub(crate) fn begin(&mut self, values: &[f32], pool: &Pool) -> Option<Outgoing> {
-        while self.size > 1 && self.begun < self.parts && self.begun < self.ended + self.at_once {
-            let (part, own) = (self.begun, self.chunk(self.begun, self.rank));
-            self.begun += 1;
-            if !own.is_empty() {
-                return Some(self.outgoing(part, 0, vec![copy(&values[own], pool)]));
-            }
-        }
-        None
+        self.begun += 1;
+        Some(self.outgoing(next as u32, 0, vec![own.copy(self.place(next), pool)]))
     }
 
     /// Takes a deposit of the member before this one.
@@ -118,11 +99,11 @@ impl Ring {
         &mut self,
         from: usize,
         deposit: Deposit,
-        values: &mut [f32],
+        own: &mut Own<'_>,
         pool: &Pool,
         out: &mut VecDeque<Outgoing>,
     ) -> Result<(), Misfit> {
-        let (part, round) = (deposit.part as usize, deposit.round as usize);
+        let Deposit { part, round, .. } = deposit;
         let before = (self.rank + self.size - 1) % self.size;
         if from != before || deposit.operation != Operation::Ring {
             return Err(Misfit(format!(
@@ -130,45 +111,51 @@ impl Ring {
                 deposit.operation
             )));
         }
-        let missing = self.missing.get(part).is_some_and(|part| part.rounds.get(round) == Some(&true));
-        if !missing {
+        let missing = self.missing.get(part as usize).copied();
+        let missing = missing.unwrap_or(Missing { partial: false, sum: false });
+        let partial = missing.partial && Some(round) == self.partial_round();
+        // Nobody has the sum before this member has added to it.
+        let added = if self.rank == 0 { (part as usize) < self.begun } else { !missing.partial };
+        let sum = missing.sum && added && round == self.sum_round();
+        if !partial && !sum {
             return Err(Misfit(format!("round {round} of part {part} is none that is missing")));
         }
-        let place = self.arriving(part, round);
+        let place = self.place(part as usize);
         check_bytes(&deposit, place.len() * size_of::<f32>())?;
-        let chunk = &mut values[place];
-        let last_sum = self.size - 2;
-        let onward = if round < last_sum {
-            vec![add_apart(&deposit.payload, chunk, pool)]
-        } else if round == last_sum {
-            vec![add_and_copy(&deposit.payload, chunk, pool)]
+        let last = self.rank + 1 == self.size;
+        if partial {
+            let onward = match last {
+                true => own.add_and_copy(&deposit.payload, place, pool),
+                false => own.add_apart(&deposit.payload, place, pool),
+            };
+            out.push_back(self.outgoing(part, round + 1, vec![onward]));
         } else {
-            overwrite(&deposit.payload, chunk);
-            deposit.payload
-        };
-        if round + 1 < self.rounds() {
-            out.push_back(self.outgoing(part, round + 1, onward));
+            own.overwrite(&deposit.payload, place);
+            if self.rank + 2 < self.size {
+                out.push_back(self.outgoing(part, round + 1, deposit.payload));
+            }
         }
-        let missing = &mut self.missing[part];
-        missing.rounds[round] = false;
-        missing.count -= 1;
-        self.ended += usize::from(missing.count == 0);
+        let missing = &mut self.missing[part as usize];
+        *missing = Missing { partial: false, sum: missing.sum && partial };
+        self.ended += usize::from(!missing.anything());
         Ok(())
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        self.ended == self.parts && self.begun == self.parts || self.size == 1
+        self.ended == self.missing.len()
     }
 
     pub(crate) fn awaited(&self) -> Option<Awaited> {
-        let (part, missing) = self.missing.iter().enumerate().find(|(_, missing)| missing.count > 0)?;
-        let round = missing.rounds.iter().position(|missing| *missing)?;
-        // A member that has sent its first chunk is there; what it waits for itself is behind it.
-        let behind = u32::from(round > 0 || part > 0);
+        let part = self.missing.iter().position(|missing| missing.anything())?;
+        let round = match self.partial_round().filter(|_| self.missing[part].partial) {
+            Some(round) => round,
+            None => self.sum_round(),
+        };
+        // Whoever comes before this one waits for everybody before it.
         Some(Awaited {
             from: (self.rank + self.size - 1) % self.size,
             what: format!("round {round} of part {part}"),
-            behind,
+            behind: round,
         })
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Every function takes exactly as many values as the pieces hold; callers have checked that.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use trainyard_protocol::payload::float_bytes;
 use trainyard_protocol::{Pool, Pooled};
@@ -16,57 +18,130 @@ fn buffer(pool: &Pool, bytes: usize) -> Pooled {
     buffer
 }
 
-/// Returns a copy of `values` that can be sent.
-pub(crate) fn copy(values: &[f32], pool: &Pool) -> Bytes {
-    let mut out = buffer(pool, values.len() * WIDTH);
-    out.bytes.copy_from_slice(float_bytes(values));
-    out.into_bytes()
+/// What one member adds: its values, which take the sum, and then more of it, each in turn.
+#[derive(Debug)]
+pub(crate) struct Own<'a> {
+    pub(crate) values: &'a mut [f32],
+    pub(crate) more: &'a [Vec<f32>],
 }
 
-/// Copies what has arrived over `values`.
-pub(crate) fn overwrite(pieces: &[Bytes], values: &mut [f32]) {
-    each_run(pieces, |at, bytes| {
-        let values = &mut values[at..at + bytes.len() / WIDTH];
-        values.iter_mut().zip(bytes.chunks_exact(WIDTH)).for_each(|(value, bytes)| *value = float(bytes));
-    });
-}
+impl Own<'_> {
+    fn more(&self, place: &Range<usize>) -> impl Iterator<Item = &[f32]> {
+        self.more.iter().map(|values| &values[place.clone()])
+    }
 
-/// Returns the sum of what has arrived and `values`, which stay as they are, to be sent on.
-pub(crate) fn add_apart(pieces: &[Bytes], values: &[f32], pool: &Pool) -> Bytes {
-    let mut out = buffer(pool, values.len() * WIDTH);
-    each_run(pieces, |at, bytes| {
-        let count = bytes.len() / WIDTH;
-        let out = out.bytes[at * WIDTH..][..bytes.len()].chunks_exact_mut(WIDTH);
-        let values = &values[at..at + count];
-        for ((out, bytes), value) in out.zip(bytes.chunks_exact(WIDTH)).zip(values) {
-            out.copy_from_slice(&(float(bytes) + value).to_le_bytes());
+    /// Returns the sum of what is this member's own, to be sent.
+    pub(crate) fn copy(&self, place: Range<usize>, pool: &Pool) -> Bytes {
+        let mut out = buffer(pool, place.len() * WIDTH);
+        out.bytes.copy_from_slice(float_bytes(&self.values[place.clone()]));
+        self.more(&place).for_each(|values| add_to_bytes(&mut out.bytes, values));
+        out.into_bytes()
+    }
+
+    /// Returns the sum of what has arrived and what is this member's own, which stays as it is, to be sent on.
+    pub(crate) fn add_apart(&self, pieces: &[Bytes], place: Range<usize>, pool: &Pool) -> Bytes {
+        let mut out = buffer(pool, place.len() * WIDTH);
+        let own = &self.values[place.clone()];
+        each_run(pieces, |at, bytes| {
+            let out = out.bytes[at * WIDTH..][..bytes.len()].chunks_exact_mut(WIDTH);
+            let own = &own[at..at + bytes.len() / WIDTH];
+            for ((out, bytes), value) in out.zip(bytes.chunks_exact(WIDTH)).zip(own) {
+                out.copy_from_slice(&(float(bytes) + value).to_le_bytes());
+            }
+        });
+        self.more(&place).for_each(|values| add_to_bytes(&mut out.bytes, values));
+        out.into_bytes()
+    }
+
+    /// Replaces the values by the sum of what has arrived and what is this member's own, and returns a copy to be sent.
+    pub(crate) fn add_and_copy(&mut self, pieces: &[Bytes], place: Range<usize>, pool: &Pool) -> Bytes {
+        let values = &mut self.values[place.clone()];
+        each_run(pieces, |at, bytes| {
+            let values = &mut values[at..at + bytes.len() / WIDTH];
+            let bytes = bytes.chunks_exact(WIDTH);
+            values.iter_mut().zip(bytes).for_each(|(value, bytes)| *value += float(bytes));
+        });
+        self.add_more(&place);
+        let mut out = buffer(pool, place.len() * WIDTH);
+        out.bytes.copy_from_slice(float_bytes(&self.values[place]));
+        out.into_bytes()
+    }
+
+    /// Returns everything that is this member's own, end to end.
+    pub(crate) fn buffers(&self) -> Vec<Bytes> {
+        let all = std::iter::once(&*self.values).chain(self.more.iter().map(Vec::as_slice));
+        all.map(|values| Bytes::copy_from_slice(float_bytes(values))).collect()
+    }
+
+    /// Returns a copy of the values, to be sent.
+    pub(crate) fn copy_values(&self, pool: &Pool) -> Bytes {
+        let mut out = buffer(pool, self.values.len() * WIDTH);
+        out.bytes.copy_from_slice(float_bytes(self.values));
+        out.into_bytes()
+    }
+
+    /// Adds everything else that is this member's own to its values.
+    pub(crate) fn add_more(&mut self, place: &Range<usize>) {
+        for more in self.more {
+            add(&mut self.values[place.clone()], more[place.clone()].iter().copied());
         }
-    });
-    out.into_bytes()
-}
+    }
 
-/// Adds what has arrived to `values`.
-pub(crate) fn add(pieces: &[Bytes], values: &mut [f32]) {
-    each_run(pieces, |at, bytes| {
-        let values = &mut values[at..at + bytes.len() / WIDTH];
-        let bytes = bytes.chunks_exact(WIDTH);
-        values.iter_mut().zip(bytes).for_each(|(value, bytes)| *value += float(bytes));
-    });
-}
+    /// Copies what has arrived over the values.
+    pub(crate) fn overwrite(&mut self, pieces: &[Bytes], place: Range<usize>) {
+        let values = &mut self.values[place];
+        each_run(pieces, |at, bytes| {
+            let values = &mut values[at..at + bytes.len() / WIDTH];
+            values.iter_mut().zip(bytes.chunks_exact(WIDTH)).for_each(|(value, bytes)| *value = float(bytes));
+        });
+    }
 
-/// Adds what has arrived to `values`, and returns a copy of the sum that can be sent.
-pub(crate) fn add_and_copy(pieces: &[Bytes], values: &mut [f32], pool: &Pool) -> Bytes {
-    let mut out = buffer(pool, values.len() * WIDTH);
-    each_run(pieces, |at, bytes| {
-        let count = bytes.len() / WIDTH;
-        let out = out.bytes[at * WIDTH..][..bytes.len()].chunks_exact_mut(WIDTH);
-        let values = &mut values[at..at + count];
-        for ((out, bytes), value) in out.zip(bytes.chunks_exact(WIDTH)).zip(values) {
-            *value += float(bytes);
-            out.copy_from_slice(&value.to_le_bytes());
+    /// Adds buffers that have arrived end to end, one after the other.
+    pub(crate) fn add_buffers(&mut self, buffers: &[u8]) {
+        for buffer in buffers.chunks_exact((self.values.len() * WIDTH).max(1)) {
+            add(self.values, buffer.chunks_exact(WIDTH).map(float));
         }
-    });
-    out.into_bytes()
+    }
+}
+
+/// Adds what has come of another member, or else what is this one's own, to a sum; nothing yet is the first of it.
+pub(crate) fn add_in_order(
+    sum: Option<Pooled>,
+    given: Option<&[Bytes]>,
+    own: &Own<'_>,
+    place: &Range<usize>,
+    pool: &Pool,
+) -> Pooled {
+    let first = sum.is_none();
+    let mut sum = sum.unwrap_or_else(|| buffer(pool, place.len() * WIDTH));
+    match given {
+        None if first => sum.bytes.copy_from_slice(float_bytes(&own.values[place.clone()])),
+        None => add_to_bytes(&mut sum.bytes, &own.values[place.clone()]),
+        Some(pieces) => each_run(pieces, |at, bytes| {
+            let sum = &mut sum.bytes[at * WIDTH..][..bytes.len()];
+            match first {
+                true => sum.copy_from_slice(bytes),
+                false => {
+                    sum.chunks_exact_mut(WIDTH).zip(bytes.chunks_exact(WIDTH)).for_each(|(sum, value)| {
+                        let added = float(sum) + float(value);
+                        sum.copy_from_slice(&added.to_le_bytes());
+                    })
+                }
+            }
+        }),
+    }
+    sum
+}
+
+fn add(sum: &mut [f32], values: impl Iterator<Item = f32>) {
+    sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+}
+
+fn add_to_bytes(sum: &mut [u8], values: &[f32]) {
+    for (sum, value) in sum.chunks_exact_mut(WIDTH).zip(values) {
+        let added = float(sum) + value;
+        sum.copy_from_slice(&added.to_le_bytes());
+    }
 }
 
 fn float(bytes: &[u8]) -> f32 {
@@ -117,21 +192,23 @@ mod tests {
                 }
                 pieces.push(rest.split_to((*size).min(rest.len())));
             }
-            let own: Vec<f32> = (0..values.len()).map(|place| place as f32).collect();
-            let expected: Vec<f32> = own.iter().zip(&values).map(|(own, value)| value + own).collect();
-            let pool = Pool::default();
+            let mine: Vec<f32> = (0..values.len()).map(|place| place as f32).collect();
+            let more = [vec![0.25; values.len()], mine.iter().map(|value| value * 1e-4).collect()];
+            let with = |first: f32, place: usize| (first + more[0][place]) + more[1][place];
+            let places = || mine.iter().enumerate();
+            let alone: Vec<f32> = places().map(|(place, own)| with(*own, place)).collect();
+            let expected: Vec<f32> = places().map(|(place, own)| with(values[place] + own, place)).collect();
+            let (pool, whole) = (Pool::default(), 0..values.len());
+            let mut held = mine.clone();
+            let mut own = Own { values: &mut held, more: &more };
             for _ in 0..2 {
-                prop_assert_eq!(&add_apart(&pieces, &own, &pool)[..], float_bytes(&expected));
+                prop_assert_eq!(&own.add_apart(&pieces, whole.clone(), &pool)[..], float_bytes(&expected));
+                prop_assert_eq!(&own.copy(whole.clone(), &pool)[..], float_bytes(&alone));
             }
-            let mut sum = own.clone();
-            add(&pieces, &mut sum);
-            prop_assert_eq!(&sum, &expected);
-            sum.clone_from(&own);
-            prop_assert_eq!(&add_and_copy(&pieces, &mut sum, &pool)[..], float_bytes(&expected));
-            prop_assert_eq!(&sum, &expected);
-            overwrite(&pieces, &mut sum);
-            prop_assert_eq!(&sum, &values);
-            prop_assert_eq!(&copy(&own, &pool)[..], float_bytes(&own));
+            prop_assert_eq!(&own.add_and_copy(&pieces, whole.clone(), &pool)[..], float_bytes(&expected));
+            prop_assert_eq!(&*own.values, &expected[..]);
+            own.overwrite(&pieces, whole);
+            prop_assert_eq!(&*own.values, &values[..]);
         }
     }
 }

@@ -1,17 +1,19 @@
 //! The sum along a binomial tree, as a machine without network: for small buffers, whose time is that of their rounds.
 //!
-//! Member `r` adds what comes from `r+1`, `r+2`, `r+4`, ... (as far as they are, and below the lowest bit of `r`), in
-//! this order whatever arrives first, and passes it on to `r` without its lowest bit. Rank 0 holds the sum, which goes
-//! the same way back and is copied.
+//! Member `r` gets what `r+1`, `r+2`, `r+4`, ... have (as far as they are, and below the lowest bit of `r`), each of them
+//! with all that is below it, and passes it on with its own to `r` without its lowest bit: end to end, in the order of
+//! ranks, and not added up. Rank 0 adds everything in that order, as a ring does, and the sum goes the same way back.
 
 use std::collections::VecDeque;
 
+use bytes::{Bytes, BytesMut};
 use trainyard_protocol::Pool;
+use trainyard_protocol::limits::DEPOSIT_BYTES_MAX;
 
 use crate::deposit::{Awaited, Deposit, Misfit, Operation, Outgoing, check_bytes};
-use crate::sum::{add, copy, overwrite};
+use crate::sum::Own;
 
-/// Round of a partial sum.
+/// Round of what is to be added.
 const UP: u32 = 0;
 /// Round of the sum.
 const DOWN: u32 = 1;
@@ -20,10 +22,8 @@ const DOWN: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct Tree {
     parent: Option<usize>,
-    /// In the order in which they are added.
+    /// By rank.
     children: Vec<Child>,
-    /// Children that have been added.
-    added: usize,
     length: usize,
     sent_up: bool,
     complete: bool,
@@ -32,8 +32,8 @@ pub(crate) struct Tree {
 #[derive(Debug)]
 struct Child {
     rank: usize,
-    /// Came before its turn.
-    held: Option<Deposit>,
+    /// What it has sent.
+    given: Option<Vec<Bytes>>,
 }
 
 impl Tree {
@@ -41,21 +41,21 @@ impl Tree {
         let lowest = if rank == 0 { usize::MAX } else { rank & rank.wrapping_neg() };
         let bits = (0..usize::BITS - 1).map(|bit| 1_usize << bit);
         let children = bits.take_while(|bit| *bit < lowest && rank + bit < size);
-        let children = children.map(|bit| Child { rank: rank + bit, held: None }).collect();
+        let children = children.map(|bit| Child { rank: rank + bit, given: None }).collect();
         let parent = (rank > 0).then(|| rank - lowest);
-        Self { parent, children, added: 0, length, sent_up: false, complete: size == 1 }
+        Self { parent, children, length, sent_up: false, complete: size == 1 }
     }
 
-    fn outgoing(&self, to: usize, round: u32, payload: Vec<bytes::Bytes>) -> Outgoing {
+    fn outgoing(&self, to: usize, round: u32, payload: Vec<Bytes>) -> Outgoing {
         let total = self.length as u64;
         Outgoing { to, deposit: Deposit { operation: Operation::Tree, part: 0, round, total, payload } }
     }
 
     /// Returns the deposit of a member without children.
-    pub(crate) fn begin(&mut self, values: &[f32], pool: &Pool) -> Option<Outgoing> {
+    pub(crate) fn begin(&mut self, own: &Own<'_>) -> Option<Outgoing> {
         let parent = self.parent.filter(|_| self.children.is_empty() && !self.sent_up)?;
         self.sent_up = true;
-        Some(self.outgoing(parent, UP, vec![copy(values, pool)]))
+        Some(self.outgoing(parent, UP, own.buffers()))
     }
 
     /// Takes a deposit of a child or of the parent.
@@ -63,46 +63,50 @@ impl Tree {
         &mut self,
         from: usize,
         deposit: Deposit,
-        values: &mut [f32],
+        own: &mut Own<'_>,
         pool: &Pool,
         out: &mut VecDeque<Outgoing>,
     ) -> Result<(), Misfit> {
-        check_bytes(&deposit, self.length * size_of::<f32>())?;
         let round = deposit.round;
         let unexpected =
             || Misfit(format!("round {round} of a tree is not to come, or not again, from rank {from}"));
         if deposit.operation != Operation::Tree || deposit.part != 0 || self.complete {
             return Err(unexpected());
         }
+        let buffer = self.length * size_of::<f32>();
         if round == DOWN && Some(from) == self.parent && self.sent_up {
-            overwrite(&deposit.payload, values);
+            check_bytes(&deposit, buffer)?;
+            own.overwrite(&deposit.payload, 0..self.length);
             self.spread(deposit.payload, out);
             return Ok(());
         }
-        let place = self.children.iter().position(|child| child.rank == from && round == UP);
-        let place = place.filter(|place| *place >= self.added).ok_or_else(unexpected)?;
-        if self.children[place].held.replace(deposit).is_some() {
-            return Err(unexpected());
+        let child = self.children.iter_mut().find(|child| child.rank == from && round == UP);
+        let child = child.filter(|child| child.given.is_none()).ok_or_else(unexpected)?;
+        check_buffers(&deposit, buffer)?;
+        child.given = Some(deposit.payload);
+        if self.children.iter().any(|child| child.given.is_none()) {
+            return Ok(());
         }
-        while let Some(next) = self.children.get_mut(self.added).and_then(|child| child.held.take()) {
-            add(&next.payload, values);
-            self.added += 1;
-        }
-        if self.added == self.children.len() {
-            let sum = vec![copy(values, pool)];
-            match self.parent {
-                Some(parent) => {
-                    self.sent_up = true;
-                    out.push_back(self.outgoing(parent, UP, sum));
-                }
-                None => self.spread(sum, out),
+        let given = self.children.iter_mut().filter_map(|child| child.given.take());
+        match self.parent {
+            Some(parent) => {
+                let all = own.buffers().into_iter().chain(given.flatten()).collect();
+                self.sent_up = true;
+                out.push_back(self.outgoing(parent, UP, all));
+            }
+            None => {
+                own.add_more(&(0..self.length));
+                let given: BytesMut = given.flatten().flatten().collect();
+                own.add_buffers(&given);
+                let sum = vec![own.copy_values(pool)];
+                self.spread(sum, out);
             }
         }
         Ok(())
     }
 
     /// Sends the sum down, first to the child with the most below it.
-    fn spread(&mut self, sum: Vec<bytes::Bytes>, out: &mut VecDeque<Outgoing>) {
+    fn spread(&mut self, sum: Vec<Bytes>, out: &mut VecDeque<Outgoing>) {
         for child in self.children.iter().rev() {
             out.push_back(self.outgoing(child.rank, DOWN, sum.clone()));
         }
@@ -117,18 +121,30 @@ impl Tree {
         if self.complete {
             return None;
         }
-        let next = self.children.iter().enumerate().skip(self.added).find(|(_, child)| child.held.is_none());
-        match (next, self.parent) {
+        let next = self.children.iter().enumerate().find(|(_, child)| child.given.is_none());
+        match (next, self.parent.filter(|_| self.sent_up)) {
             // Child `2^n` has a tree of height `n` below it.
-            (Some((height, child)), _) => {
-                let what = format!("the partial sum of rank {}", child.rank);
+            (Some((height, child)), _) if !self.sent_up => {
+                let what = format!("what rank {} and those below it add", child.rank);
                 Some(Awaited { from: child.rank, what, behind: height as u32 })
             }
             // It may wait for anybody.
-            (None, Some(parent)) => {
+            (_, Some(parent)) => {
                 Some(Awaited { from: parent, what: "the sum".to_owned(), behind: usize::BITS / 4 })
             }
-            (None, None) => None,
+            _ => None,
         }
     }
+}
+
+/// Returns whether a deposit holds whole buffers of so many bytes, and not too many.
+fn check_buffers(deposit: &Deposit, buffer: usize) -> Result<(), Misfit> {
+    let given = deposit.bytes();
+    let whole = given.checked_rem(buffer).map_or(given == 0, |rest| rest == 0 && given > 0);
+    if whole && given <= DEPOSIT_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Misfit(format!(
+        "what goes up a tree must be buffers of {buffer} bytes, at most {DEPOSIT_BYTES_MAX} together, given {given}"
+    )))
 }

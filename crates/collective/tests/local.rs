@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
-use trainyard_collective::{Cause, Collective, Deadlines, Plan, local};
+use trainyard_collective::{Cause, Collective, Deadlines, local};
 
 fn deadlines(silence: Duration) -> Deadlines {
     Deadlines { silence, ..Deadlines::default() }
@@ -26,7 +26,7 @@ async fn every_member_holds_the_same_sum_for_every_size_of_buffer() {
             let inputs: Vec<Vec<f32>> = (0..size).map(|rank| input(rank, length)).collect();
             let summed = join_all(members.iter().enumerate().map(|(rank, member)| async move {
                 let mut values = input(rank, length);
-                member.all_reduce(1, 0, &mut values).await.expect("a sum");
+                member.all_reduce(1, 0, &mut values, &[]).await.expect("a sum");
                 values
             }));
             let summed = summed.await;
@@ -42,34 +42,37 @@ async fn every_member_holds_the_same_sum_for_every_size_of_buffer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn planned_gradients_are_summed_a_few_buckets_at_a_time() {
-    let lengths = [10_000, 3, 70_000, 0, 500];
-    let plan = Plan::new(&lengths, &[4, 3, 2, 1, 0], 80_000).unwrap();
-    assert!(plan.buckets().len() > 4);
-    let members = group(3);
-    let summed = join_all(members.iter().enumerate().map(|(rank, member)| {
-        let plan = &plan;
-        async move {
-            let mut gradients: Vec<Vec<f32>> = lengths.iter().map(|length| input(rank, *length)).collect();
-            for step in 0..3 {
-                member.all_reduce_planned(step, plan, &mut gradients).await.expect("sums");
-            }
-            gradients
+async fn the_same_buffers_have_the_same_sum_among_any_number_of_members() {
+    for length in [100, 5000, 400_000] {
+        let buffers: Vec<Vec<f32>> = (0..6).map(|buffer| input(buffer, length)).collect();
+        let mut sums = Vec::new();
+        for size in [1, 2, 3, 6] {
+            let members: Vec<Collective> =
+                group(size).into_iter().map(|member| member.with_buffers(6 / size)).collect();
+            let summed = join_all(members.iter().enumerate().map(|(rank, member)| {
+                let own = &buffers[rank * 6 / size..(rank + 1) * 6 / size];
+                async move {
+                    let mut values = own[0].clone();
+                    member.all_reduce(1, 0, &mut values, &own[1..]).await.expect("a sum");
+                    values
+                }
+            }));
+            sums.extend(summed.await);
         }
-    }));
-    let summed = summed.await;
-    assert_eq!(summed[0], summed[1]);
-    assert_eq!(summed[0], summed[2]);
-    for (variable, length) in lengths.iter().enumerate() {
-        let inputs: Vec<Vec<f32>> = (0..3).map(|rank| input(rank, *length)).collect();
-        for place in 0..*length {
-            let sum: f32 = inputs.iter().map(|values| values[place]).sum();
-            assert!((summed[0][variable][place] - 9.0 * sum).abs() < 1e-3);
+        for values in &sums {
+            assert!(values.iter().zip(&sums[0]).all(|(one, other)| one.to_bits() == other.to_bits()));
         }
     }
-    let error = members[0].all_reduce_planned(9, &plan, &mut [vec![0.0]]).await.unwrap_err();
-    assert!(matches!(error.cause, Cause::Misuse(_)), "{error}");
-    assert!(members[1].failure().is_none(), "a call that was never begun harms nobody");
+}
+
+#[tokio::test]
+async fn buffers_of_another_length_are_refused_and_harm_nobody() {
+    let members: Vec<Collective> = group(2).into_iter().map(|member| member.with_buffers(2)).collect();
+    let error = members[0].all_reduce(9, 0, &mut [0.0; 3], &[vec![0.0; 2]]).await.unwrap_err();
+    assert!(error.to_string().contains("must hold 3 values, given 2"), "{error}");
+    let error = members[0].all_reduce(9, 0, &mut [0.0], &[vec![0.0], vec![0.0]]).await.unwrap_err();
+    assert!(error.to_string().contains("at most 2 buffers to a sum, given 3"), "{error}");
+    assert!(members[1].failure().is_none());
 }
 
 #[tokio::test]
@@ -79,7 +82,7 @@ async fn gathered_bytes_come_by_rank_beside_a_sum_of_the_same_numbers() {
         let mut values = [1.0];
         let given = Bytes::from(vec![rank as u8; rank * 2_000_000]);
         let (gathered, _) =
-            tokio::try_join!(member.all_gather(1, 0, given), member.all_reduce(1, 0, &mut values))?;
+            tokio::try_join!(member.all_gather(1, 0, given), member.all_reduce(1, 0, &mut values, &[]))?;
         assert_eq!(values, [3.0]);
         Ok::<_, trainyard_collective::Error>(gathered)
     }));
@@ -97,16 +100,19 @@ async fn a_member_that_never_comes_is_named_and_ends_the_generation_for_all() {
     let mut buffers = [vec![0.0; 50_000], vec![0.0; 50_000]];
     let [first, second] = &mut buffers;
     let (first, second) =
-        tokio::join!(members[0].all_reduce(5, 2, first), members[2].all_reduce(5, 2, second));
+        tokio::join!(members[0].all_reduce(5, 2, first, &[]), members[2].all_reduce(5, 2, second, &[]));
     assert!(begun.elapsed() < Duration::from_secs(5));
-    // Rank 2 takes from rank 1; rank 0 hears of it and blames nobody else.
+    // Both wait for the same one. Whoever says so first, the other hears of it and blames nobody else.
+    for error in [first.as_ref().unwrap_err(), second.as_ref().unwrap_err()] {
+        let text = error.to_string();
+        assert!(text.contains("replica 1 was silent for 0.2 s"), "{text}");
+        assert!(
+            text.contains("round 0 of part") && text.contains("of the sum of bucket 2 in step 5"),
+            "{text}"
+        );
+        assert!(text.contains("generation 3"), "{text}");
+    }
     let error = second.unwrap_err();
-    let text = error.to_string();
-    assert!(text.contains("replica 1 was silent for 0.2 s"), "{text}");
-    assert!(text.contains("round 0 of part 0 of the sum of bucket 2 in step 5"), "{text}");
-    assert!(text.contains("generation 3"), "{text}");
-    let text = first.unwrap_err().to_string();
-    assert!(text.contains("replica 2 ended the generation: replica 1 was silent"), "{text}");
     let late = members[1].all_gather(6, 0, Bytes::new()).await.unwrap_err();
     assert!(matches!(late.cause, Cause::Aborted { .. }), "{late}");
     assert_eq!(error.diagnostic().exit_code(), 69);
@@ -116,9 +122,10 @@ async fn a_member_that_never_comes_is_named_and_ends_the_generation_for_all() {
 async fn an_operation_that_is_dropped_ends_the_generation_for_all() {
     let members = group(2);
     let mut values = [0.0; 10];
-    let given_up = tokio::time::timeout(Duration::from_millis(20), members[0].all_reduce(1, 0, &mut values));
+    let given_up =
+        tokio::time::timeout(Duration::from_millis(20), members[0].all_reduce(1, 0, &mut values, &[]));
     assert!(given_up.await.is_err());
-    let text = members[1].all_reduce(1, 0, &mut [0.0; 10]).await.unwrap_err().to_string();
+    let text = members[1].all_reduce(1, 0, &mut [0.0; 10], &[]).await.unwrap_err().to_string();
     assert!(
         text.contains("replica 0 ended the generation: the sum of bucket 0 in step 1 was given up"),
         "{text}"
@@ -129,21 +136,26 @@ async fn an_operation_that_is_dropped_ends_the_generation_for_all() {
 async fn a_member_that_leaves_is_missed_only_by_those_who_still_need_it() {
     let mut members = group(2);
     let (mut left, mut right) = ([1.0], [2.0]);
-    tokio::try_join!(members[0].all_reduce(1, 0, &mut left), members[1].all_reduce(1, 0, &mut right))
-        .unwrap();
+    tokio::try_join!(
+        members[0].all_reduce(1, 0, &mut left, &[]),
+        members[1].all_reduce(1, 0, &mut right, &[])
+    )
+    .unwrap();
     members.remove(1).leave().await;
     assert!(members[0].failure().is_none());
-    let error = members[0].all_reduce(2, 0, &mut left).await.unwrap_err();
+    let error = members[0].all_reduce(2, 0, &mut left, &[]).await.unwrap_err();
     assert_eq!(error.cause, Cause::Left { peer: "replica 1".to_owned() });
 }
 
 #[tokio::test]
 async fn members_that_compute_something_else_are_told_so() {
-    for (one, other) in [(10, 11), (10, 50_000), (50_000, 50_001)] {
+    for (one, other) in [(10, 11), (50_000, 10), (50_000, 50_001)] {
         let members = group(2);
         let (mut left, mut right) = (vec![0.0; one], vec![0.0; other]);
-        let (left, right) =
-            tokio::join!(members[0].all_reduce(1, 0, &mut left), members[1].all_reduce(1, 0, &mut right));
+        let (left, right) = tokio::join!(
+            members[0].all_reduce(1, 0, &mut left, &[]),
+            members[1].all_reduce(1, 0, &mut right, &[])
+        );
         let misfits = [&left, &right].into_iter().filter_map(|outcome| outcome.as_ref().err());
         let misfits = misfits.filter(|error| matches!(error.cause, Cause::Misfit { .. })).count();
         assert!(left.is_err() && right.is_err() && misfits == 1, "{left:?} {right:?}");
@@ -154,7 +166,7 @@ async fn members_that_compute_something_else_are_told_so() {
 async fn an_abort_from_outside_ends_what_is_pending() {
     let members = group(3);
     let mut values = vec![0.0; 100_000];
-    let pending = members[0].all_reduce(1, 0, &mut values);
+    let pending = members[0].all_reduce(1, 0, &mut values, &[]);
     let (outcome, ended, ()) = tokio::join!(pending, members[2].ended(), async {
         tokio::task::yield_now().await;
         members[1].abort("worker:7 has joined");

@@ -74,7 +74,7 @@ async fn sum(members: &[Collective], step: u64, length: usize) -> Vec<Result<Vec
     let summed = members.iter().enumerate().map(|(rank, member)| async move {
         let mut values: Vec<f32> =
             (0..length).map(|place| ((rank * 37 + place * 11) % 89) as f32 * 0.31 - 7.0).collect();
-        member.all_reduce(step, 0, &mut values).await.map(|()| values)
+        member.all_reduce(step, 0, &mut values, &[]).await.map(|()| values)
     });
     join_all(summed).await
 }
@@ -116,7 +116,7 @@ async fn last_words_arrive_though_the_speaker_leaves_at_once() {
         let outcomes = joined.into_iter().enumerate().map(|(rank, member)| {
             tokio::spawn(async move {
                 let mut values = vec![rank as f32; 500_000];
-                let outcome = member.all_reduce(1, 0, &mut values).await;
+                let outcome = member.all_reduce(1, 0, &mut values, &[]).await;
                 member.leave().await;
                 outcome.map(|()| values[499_999])
             })
@@ -159,7 +159,7 @@ async fn a_member_that_dies_in_the_middle_is_named_at_once_and_the_rest_go_on_wi
     mortal.runtime.spawn(async move {
         let mut values = vec![0.0; 200_000];
         for step in 0.. {
-            third.all_reduce(step, 0, &mut values).await?;
+            third.all_reduce(step, 0, &mut values, &[]).await?;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Ok::<_, Error>(())
@@ -175,7 +175,7 @@ async fn a_member_that_dies_in_the_middle_is_named_at_once_and_the_rest_go_on_wi
         let mut values = vec![0.0; 200_000];
         {
             for step in 0.. {
-                if let Err(error) = member.all_reduce(step, 0, &mut values).await {
+                if let Err(error) = member.all_reduce(step, 0, &mut values, &[]).await {
                     return (step, error, Instant::now());
                 }
             }
@@ -203,7 +203,7 @@ async fn an_abort_reaches_all_within_moments() {
     let members = form(&[&hosts[0], &hosts[1], &hosts[2]], 1).await;
     let mut values = vec![0.0; 100_000];
     let begun = Instant::now();
-    let pending = members[0].all_reduce(1, 0, &mut values);
+    let pending = members[0].all_reduce(1, 0, &mut values, &[]);
     let (outcome, ()) = tokio::join!(pending, async {
         tokio::time::sleep(Duration::from_millis(20)).await;
         members[2].abort("worker:3 has joined\nerror: forged");
@@ -298,7 +298,7 @@ async fn buckets_in_any_number_are_under_way_at_once() {
         let buckets = futures_util::stream::iter(0..40_u32).map(|bucket| async move {
             let mut values = vec![bucket as f32; 30_000];
             member
-                .all_reduce(1, bucket, &mut values)
+                .all_reduce(1, bucket, &mut values, &[])
                 .await
                 .map(|()| assert_eq!(values, vec![2.0 * bucket as f32; 30_000]))
         });

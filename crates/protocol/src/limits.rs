@@ -39,13 +39,17 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 pub const CHECKPOINT_CALL_TIMEOUT: Duration = Duration::from_secs(600);
 /// Largest message between members of a group, in bytes: a part of a buffer.
 pub const DEPOSIT_BYTES_MAX: usize = 1 << 20;
-/// Values of a part of a large buffer that one member sends at once: 512 KiB of them. Smaller parts overlap adding and
+/// Values of a part of a large buffer that one member sends at once: 256 KiB of them. Smaller parts overlap adding and
 /// sending better, larger ones cost fewer messages.
-pub const RING_PART_VALUES: usize = 128 << 10;
-/// Parts of one buffer that are under way at a time.
+pub const PART_VALUES: usize = 64 << 10;
+/// Parts of one buffer that are under way along a ring at a time.
 pub const RING_PARTS_AT_ONCE: usize = 4;
+/// Most members that sum by shares, each sending to each; more sum along a ring.
+pub const SHARES_SIZE_MAX: usize = 16;
 /// Largest buffer, in bytes, that is summed along a tree, whole, in fewer rounds than a ring has.
 pub const TREE_BYTES_MAX: usize = 16 << 10;
+/// Most bytes that go up a tree, where they are added no earlier than at its root.
+pub const TREE_BYTES_TOGETHER_MAX: usize = 256 << 10;
 /// Most bytes that one member gives to a gathering.
 pub const GATHER_BYTES_MAX: usize = 256 << 20;
 /// Most bytes of one peer that wait in a member's mailbox for operations it has not begun. Then the peer waits.

@@ -254,6 +254,7 @@ fn membership_from_wire(membership: Option<v1::Membership>) -> Result<Membership
 
 fn deposit_from_wire(fields: &v1::Deposit, payload: Vec<Bytes>) -> Result<(Key, Deposit), Refusal> {
     let operation = match fields.operation() {
+        v1::Operation::Shares => Operation::Shares,
         v1::Operation::Ring => Operation::Ring,
         v1::Operation::Tree => Operation::Tree,
         v1::Operation::Gather => Operation::Gather,
@@ -276,6 +277,7 @@ pub(crate) fn opening(membership: &Membership) -> VecDeque<Bytes> {
 /// Returns a deposit as it travels.
 pub(crate) fn message(key: Key, deposit: Deposit) -> VecDeque<Bytes> {
     let operation = match deposit.operation {
+        Operation::Shares => v1::Operation::Shares,
         Operation::Ring => v1::Operation::Ring,
         Operation::Tree => v1::Operation::Tree,
         Operation::Gather => v1::Operation::Gather,
