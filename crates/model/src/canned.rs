@@ -14,7 +14,9 @@ use crate::cross_layer::{self, CrossLayers};
 use crate::factorization::Factorization;
 use crate::onnx::{self, GraphRow, HashedColumns, OnnxModel};
 use crate::tower::{self, Tower};
-use crate::{Error, Head, HeadMetrics, InputLayer, LinearModel, Model, Outcome, Prediction, Scores, table};
+use crate::{
+    Error, Head, HeadMetrics, InputLayer, LinearModel, Model, OnGradient, Outcome, Prediction, Scores, table,
+};
 
 /// Optimizer group of the linear part.
 const LINEAR: &str = "linear";
@@ -185,6 +187,7 @@ impl Canned {
         values: &Values,
         gradients: &mut Gradients,
         scratch: &mut Scratch,
+        tell: &mut OnGradient<'_>,
     ) {
         let Scratch { delta, input, input_delta, tower: tower_work, cross: cross_work, .. } = scratch;
         if let Some(linear) = &self.linear {
@@ -202,7 +205,7 @@ impl Canned {
         if let Some(tower) = &deep.tower {
             let read = if deep.cross.is_some() { cross_work.output() } else { input.as_slice() };
             let of_input = (!wanted.is_empty()).then_some((wanted, input_delta.as_mut_slice()));
-            tower.backward(rows, read, values, delta, gradients, of_input, tower_work);
+            tower.backward(read, values, delta, gradients, of_input, tower_work, tell);
         }
         if let Some(cross) = &deep.cross {
             cross.backward(rows, input, values, input_delta, gradients, cross_work);
@@ -348,6 +351,17 @@ impl Model for Canned {
         gradients: &mut Gradients,
         scratch: &mut Scratch,
     ) -> Result<Outcome, Error> {
+        self.train_telling(features, values, gradients, scratch, &mut |_, _| {})
+    }
+
+    fn train_telling(
+        &self,
+        features: &Example,
+        values: &Values,
+        gradients: &mut Gradients,
+        scratch: &mut Scratch,
+        tell: &mut OnGradient<'_>,
+    ) -> Result<Outcome, Error> {
         let labels = features.labels.as_ref().ok_or(Error::NoLabel)?;
         gradients.resize_with(values.len(), Vec::new);
         for ((gradient, value), written) in gradients.iter_mut().zip(values).zip(&self.written) {
@@ -359,7 +373,7 @@ impl Model for Canned {
         }
         self.forward(features, values, Some(gradients), scratch);
         let loss = self.head.loss(&scratch.logits, labels, features.weights.as_deref(), &mut scratch.delta);
-        self.backward(&features.columns, values, gradients, scratch);
+        self.backward(&features.columns, values, gradients, scratch, tell);
         Ok(Outcome { loss, examples: features.columns.rows })
     }
 

@@ -26,5 +26,5 @@ pub use head::{Head, HeadMetrics};
 pub use input_fn::{Part, Shard, input_options, parcel_options};
 pub use input_layer::InputLayer;
 pub use linear::LinearModel;
-pub use model::{Model, Outcome, Prediction, Scores};
+pub use model::{Model, OnGradient, Outcome, Prediction, Scores};
 pub use onnx::{GraphInput, GraphRow, HashedColumns, OnnxModel, Source};

@@ -31,6 +31,9 @@ pub struct Outcome {
     pub examples: usize,
 }
 
+/// Told of the number of a variable and its gradient, once that is final.
+pub type OnGradient<'a> = dyn FnMut(usize, &[f32]) + Send + 'a;
+
 /// A model. The canned estimators use nothing else, so a model of the user's own loses nothing.
 ///
 /// Data flows one way: [`Model::features`] runs on an input thread, [`Model::reads`] names the parameters, then
@@ -75,6 +78,23 @@ pub trait Model: Send + Sync + 'static {
         gradients: &mut Gradients,
         scratch: &mut Self::Scratch,
     ) -> Result<Outcome, Error>;
+
+    /// As [`Model::train`], and tells of each variable, by number, as soon as its gradient is final, so that it can travel
+    /// while the rest is computed. Nobody need tell of all, or (so without an implementation) of any: the others' gradients
+    /// are taken at the end.
+    ///
+    /// # Errors
+    /// As [`Model::train`].
+    fn train_telling(
+        &self,
+        features: &Self::Features,
+        values: &Values,
+        gradients: &mut Gradients,
+        scratch: &mut Self::Scratch,
+        _tell: &mut OnGradient<'_>,
+    ) -> Result<Outcome, Error> {
+        self.train(features, values, gradients, scratch)
+    }
 
     /// Returns empty metrics.
     fn metrics(&self) -> Self::Metrics;

@@ -13,6 +13,7 @@ use trainyard_tensor::{
 };
 use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
 
+use crate::OnGradient;
 use crate::activation;
 use crate::batch_norm::{BatchNorm, Kept};
 
@@ -153,17 +154,19 @@ impl Tower {
     }
 
     /// Writes the gradients, given that of the logits and what the way there left. With `of_input`, that of these
-    /// columns of the input is written there; what stands in the others stays.
+    /// columns of the input is written there; what stands in the others stays. Tells of each layer's gradients when they
+    /// are there, the last layer's first.
     pub(crate) fn backward(
         &self,
-        rows: usize,
         input: &[f32],
         values: &Values,
         delta: &[f32],
         gradients: &mut Gradients,
         mut of_input: Option<(Range<usize>, &mut [f32])>,
         work: &mut Workspace,
+        tell: &mut OnGradient<'_>,
     ) {
+        let rows = delta.len() / self.layers.last().map_or(1, |layer| layer.outputs);
         work.delta.clear();
         work.delta.extend_from_slice(delta);
         for (index, layer) in self.layers.iter().enumerate().rev() {
@@ -208,6 +211,7 @@ impl Tower {
                 },
             );
             gradients[layer.kernel] = of_kernel;
+            [layer.bias, layer.kernel].into_iter().for_each(|variable| tell(variable, &gradients[variable]));
             std::mem::swap(&mut work.delta, &mut work.below);
         }
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Position;
-use trainyard_model::Model;
+use trainyard_model::{Model, OnGradient};
 use trainyard_optimizer::Clipping;
 use trainyard_parameter_store::BatchId;
 use trainyard_run_config::OptimizerSection;
@@ -47,7 +47,7 @@ impl<'a, M: Model> Computing<'a, M> {
     }
 
     /// Computes the gradients of a batch. `busy` says that calls are under way, which this thread does not serve
-    /// meanwhile.
+    /// meanwhile. Those that are final while others are still computed are told of, but for what is clipped together.
     pub(crate) fn step(
         &mut self,
         prepared: Prepared<M::Features>,
@@ -55,6 +55,7 @@ impl<'a, M: Model> Computing<'a, M> {
         gradients: &mut Gradients,
         busy: bool,
         tally: &Tally<'_>,
+        tell: &mut OnGradient<'_>,
     ) -> Result<Sent, Diagnostic> {
         let position = prepared.position;
         let Some(features) = prepared.features else {
@@ -65,7 +66,11 @@ impl<'a, M: Model> Computing<'a, M> {
         let began = Instant::now();
         let (model, scratch, out) = (self.model, &mut self.scratch, &mut *gradients);
         // The features move along: they may be another thread's, but not two threads'.
-        let compute = move || model.train(&features, values, out, scratch);
+        let clips = self.clipping.is_some();
+        let compute = move || match clips {
+            true => model.train(&features, values, out, scratch),
+            false => model.train_telling(&features, values, out, scratch, tell),
+        };
         let done = beside(busy, || self.threads.run(compute))?;
         if let Some(clipping) = &self.clipping {
             // Moving averages have no gradients: what is pushed for them is how far they move.

@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 use trainyard_cluster_client::{Error, retry};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_input::{Batch, Batches, Dataset, Position, Prefetch, PrefetchError, ShardReader};
+use trainyard_input::{Batch, Batches, Dataset, Position, Prefetch, ShardReader};
 use trainyard_model::{Model, Part, Shard, input_options, parcel_options};
 use trainyard_parameter_store::{Contribution, Identity};
 use trainyard_run_config::Replication;
@@ -115,7 +115,7 @@ impl<M: Model> Feed<M> {
     pub(crate) async fn next(&mut self) -> Result<Option<Prepared<M::Features>>, Failure> {
         match self.queue.next().await {
             Some(Ok((_, prepared))) => Ok(Some(prepared)),
-            Some(Err(error)) => Err(Failure::Local(input_failure(error))),
+            Some(Err(error)) => Err(Failure::Local(error.into())),
             None => match self.granting.as_mut() {
                 // The thread ends when nothing more is granted: the question is why.
                 Some(granting) => match (&mut granting.asking).await {
@@ -148,7 +148,7 @@ impl<M: Model> Feed<M> {
     }
 
     /// Returns the synchronous step of the data that the session begins at, once there is a batch.
-    pub(crate) fn origin(&self) -> u64 {
+    fn origin(&self) -> u64 {
         self.granting.as_ref().and_then(|granting| *granting.open.origin.lock()).unwrap_or(0)
     }
 
@@ -158,9 +158,16 @@ impl<M: Model> Feed<M> {
         steps.saturating_sub(self.origin())
     }
 
-    /// Says that batches of earlier synchronous steps of the data are of no use.
-    pub(crate) fn skip_to(&self, step: u64) {
+    /// Returns the version of the parameters at a synchronous step of the data. `opened` is the version that the session
+    /// was opened at: that of the step that it begins at.
+    pub(crate) fn version_of(&self, step: u64, opened: u64) -> u64 {
+        opened + step.saturating_sub(self.origin())
+    }
+
+    /// Says that batches of steps below a version are of no use.
+    pub(crate) fn skip_to(&self, version: u64, opened: u64) {
         if let Some(granting) = &self.granting {
+            let step = self.origin() + version.saturating_sub(opened);
             granting.floor.fetch_max(step, Ordering::Relaxed);
         }
     }
@@ -173,10 +180,6 @@ fn dead_letter(config: &Config) -> std::path::PathBuf {
 
 fn no_thread(error: &std::io::Error) -> Diagnostic {
     Diagnostic::error(Code::E9002, format!("the input thread cannot start: {error}"))
-}
-
-fn input_failure(error: PrefetchError<trainyard_model::Error>) -> Diagnostic {
-    error.into()
 }
 
 /// Data shards that were granted and are not applied whole; and those that are, which the chief has not been told of.

@@ -95,7 +95,14 @@ pub(crate) async fn train<M: Model>(
         }
         let mut gradients = steps.pipeline.spare_gradients();
         let busy = !steps.pipeline.is_empty();
-        let sent = computing.step(prepared, &pulled.held.values, &mut gradients, busy, &steps.tally)?;
+        let sent = computing.step(
+            prepared,
+            &pulled.held.values,
+            &mut gradients,
+            busy,
+            &steps.tally,
+            &mut |_, _| {},
+        )?;
         steps.pipeline.keep(pulled.held);
         let push = Push {
             step: pulled.step,

@@ -111,7 +111,14 @@ pub(crate) async fn train<M: Model, C: Coordinator>(
             continue;
         }
         let mut gradients = std::mem::take(&mut steps.spare);
-        let sent = computing.step(part.batch, &pulled.held.values, &mut gradients, false, &steps.tally)?;
+        let sent = computing.step(
+            part.batch,
+            &pulled.held.values,
+            &mut gradients,
+            false,
+            &steps.tally,
+            &mut |_, _| {},
+        )?;
         steps.held = pulled.held;
         steps.lanes[place].reached = part.version + 1;
         let contribution = Some(part.contribution);
@@ -156,7 +163,6 @@ impl<M: Model> Steps<'_, M> {
             }
             let feed = Feed::granted(config, model, self.session, coordinator, Some(number))?;
             let reached = self.session.opened.version;
-            feed.skip_to(self.version - reached.min(self.version));
             self.lanes.push(Lane { number, feed, next: None, reached, ended: false });
         }
         Ok(())
@@ -186,9 +192,8 @@ impl<M: Model> Steps<'_, M> {
             if lane.next.is_some() || lane.ended {
                 return Ok(());
             }
-            // The session's first version is that of the step of the data that it begins at.
-            let (opened, origin) = (self.session.opened.version, lane.feed.origin());
-            lane.feed.skip_to(origin + (useful - opened.min(useful)));
+            let opened = self.session.opened.version;
+            lane.feed.skip_to(useful, opened);
             if !lane.feed.is_ready() && self.computed.is_some() {
                 // Others wait for it.
                 self.exchange(None).await?;
@@ -202,7 +207,7 @@ impl<M: Model> Steps<'_, M> {
                 return Ok(());
             };
             let Some((step, contribution)) = batch.place else { continue };
-            let version = opened + (step - lane.feed.origin().min(step));
+            let version = lane.feed.version_of(step, opened);
             lane.next = Some(Part { version, contribution, batch });
         }
     }
