@@ -106,11 +106,7 @@ fn take<T, const N: usize>(
 }
 
 /// Adds up parts in the order of their lanes, and multiplies the sums by `share`. Returns what is named, and the gradients.
-pub(crate) fn merge(
-    mut parts: Vec<SparsePart>,
-    variables: &[VariableSpec],
-    share: f32,
-) -> (Reads, Gradients) {
+pub(crate) fn merge(parts: &mut [&SparsePart], variables: &[VariableSpec], share: f32) -> (Reads, Gradients) {
     parts.sort_by_key(|part| part.lane);
     let (mut reads, mut gradients) =
         (Vec::with_capacity(variables.len()), Vec::with_capacity(variables.len()));
@@ -255,8 +251,8 @@ mod tests {
         #[test]
         fn the_sum_has_the_same_bits_in_any_order(parts in (part(0), part(1), part(2)).prop_map(|(a, b, c)| [a, b, c])) {
             let [a, b, c] = parts;
-            let one = merge(vec![a.clone(), b.clone(), c.clone()], &variables(), 1.0 / 3.0);
-            let other = merge(vec![c.clone(), a.clone(), b.clone()], &variables(), 1.0 / 3.0);
+            let one = merge(&mut [&a, &b, &c], &variables(), 1.0 / 3.0);
+            let other = merge(&mut [&c, &a, &b], &variables(), 1.0 / 3.0);
             prop_assert_eq!(&one, &other);
             let Read::Rows(rows) = &one.0[1] else { return Ok(()) };
             for (place, row) in rows.iter().enumerate() {

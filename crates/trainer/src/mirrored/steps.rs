@@ -8,7 +8,6 @@ use trainyard_cluster_client::{Held, Parameters, Push, Shard};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Model;
 use trainyard_parameter_store::{BatchId, Contribution, Identity};
-use trainyard_variable::Gradients;
 
 use super::sum::Sum;
 use super::{Circle, Ended, Member};
@@ -118,7 +117,7 @@ pub(super) async fn steps<M: Model, C: Coordinator>(
             let step = session.parameters.plan(&named);
             let returned = session.parameters.call(None, Some((step, held))).await?;
             let Some(pulled) = returned.pulled else { return Ok(Ended::Leave(LeaveReason::Finished)) };
-            let mut gradients = Gradients::new();
+            let mut gradients = sum.memory();
             let mut tell = |variable: usize, gradient: &[f32]| sum.take(place, variable, gradient);
             let values = &pulled.held.values;
             let sent = computing.step(batch, values, &mut gradients, true, &tally, &mut tell)?;

@@ -15,7 +15,7 @@ use trainyard_variable::{Access, Gradients, Read, Reads, VariableSpec};
 use crate::sparse::{SparsePart, decode, encode, merge};
 
 /// Buckets of a model whose gradients would fit fewer: the first ones travel while the last are computed.
-const BUCKETS_WANTED: usize = 4;
+const BUCKETS_WANTED: usize = 2;
 /// Smallest bucket that such a model is cut into, in bytes: a message has its price.
 const BUCKET_BYTES_MIN: usize = 128 << 10;
 /// Numbers that travel behind the gradients: parts of the step, and wishes to form the group anew. Before them, for each
@@ -44,6 +44,8 @@ pub(super) struct Sum<'a> {
     sparse: Vec<SparsePart>,
     under_way: Option<UnderWay>,
     spare: Gradients,
+    /// Memory in which lanes are computed.
+    computed: Vec<Gradients>,
 }
 
 struct Bucket {
@@ -99,6 +101,7 @@ impl<'a> Sum<'a> {
             sparse: Vec::new(),
             under_way: None,
             spare: Gradients::new(),
+            computed: Vec::new(),
         })
     }
 
@@ -114,10 +117,15 @@ impl<'a> Sum<'a> {
         }
         self.control.clear();
         self.control.resize(self.variables.len() + CONTROL, 0.0);
-        self.sparse.clear();
+        self.computed.extend(self.sparse.drain(..).map(|part| part.gradients));
         let (sender, receiver) = mpsc::unbounded_channel();
         let sums = tokio::spawn(sum_all(Arc::clone(self.collective), step, receiver));
         self.under_way = Some(UnderWay { sender, sums: AbortOnDropHandle::new(sums) });
+    }
+
+    /// Returns memory to compute a lane in.
+    pub(super) fn memory(&mut self) -> Gradients {
+        self.computed.pop().unwrap_or_default()
     }
 
     /// Takes a gradient of the lane that is computed, the `place`-th of this member.
@@ -214,16 +222,16 @@ impl<'a> Sum<'a> {
 
     /// Returns the mean over the parts of the step: what it updates, and the gradients.
     pub(super) fn mean(&mut self, summed: Summed) -> Result<(Reads, Gradients), String> {
-        let mut parts = Vec::new();
-        for gift in summed.gifts {
-            parts.extend(decode(&gift, self.variables)?);
-        }
+        let rank = self.collective.group().rank;
+        let others = summed.gifts.iter().enumerate().filter(|(member, _)| *member != rank);
+        let others = others.map(|(_, gift)| decode(gift, self.variables)).collect::<Result<Vec<_>, _>>()?;
+        let mut parts: Vec<&SparsePart> = self.sparse.iter().chain(others.iter().flatten()).collect();
         let distinct: BTreeSet<u32> = parts.iter().map(|part| part.lane).collect();
         if distinct.len() != parts.len() {
             return Err(format!("a lane was computed twice: {distinct:?} of {} parts", parts.len()));
         }
         let share = 1.0 / summed.count.max(1) as f32;
-        let (mut reads, mut gradients) = merge(parts, self.variables, share);
+        let (mut reads, mut gradients) = merge(&mut parts, self.variables, share);
         for (variable, spec) in self.variables.iter().enumerate() {
             // What no part has a gradient of does not move.
             if spec.access != Access::Whole || self.control[variable] == 0.0 {
