@@ -5,16 +5,15 @@ use std::time::{Duration, Instant};
 
 use tonic::service::Routes;
 use trainyard_checkpoint::cluster_id;
-use trainyard_cluster_client::{LocalShard, RemoteShard, Shard, channel};
+use trainyard_cluster_client::{RemoteShard, Shard, channel};
 use trainyard_cluster_spec::{Role, Servers, Task};
-use trainyard_collective::Hub;
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, listen, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model};
 use trainyard_protocol::limits;
 use trainyard_protocol::v1::session_service_server::SessionServiceServer;
 use trainyard_run_config::{Job, Sharding, UpdateConfig};
-use trainyard_trainer::{Meeting, Mirror, OnStanding, OnStep, check_cluster, plan, scale_learning_rates};
+use trainyard_trainer::{Mirror, OnStanding, OnStep, check_cluster, plan, scale_learning_rates};
 
 use crate::service::Service;
 use crate::{Admission, Data, Lead, LocalCoordinator, Roster, RosterConfig, lead};
@@ -25,8 +24,6 @@ const LEASE: Duration = Duration::from_secs(5);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(400);
 /// Silence after which another process may take a task over.
 const TAKEOVER: Duration = Duration::from_millis(1000);
-/// Longest time that a worker which adds up its gradients with ours waits for us to form the same group.
-const MEET: Duration = Duration::from_secs(30);
 
 impl<M: Model> Lead<M> {
     /// Puts together what a chief leads with: model, layout, servers and roster.
@@ -146,11 +143,9 @@ pub async fn run<M: Model>(
     let mirrors = context.job.strategy.kind.is_mirrored();
     let (mut shards, mut mirror, mut hub) = (Vec::new(), None, None);
     if mirrors {
-        let shard = LocalShard::new(0, 1, context.incarnation, context.cluster.fingerprint());
-        let meets = Hub::new(MEET);
-        shards.push(Shard::Local(shard.clone()));
-        mirror = Some(Mirror { shard, meeting: Meeting::Remote(meets.clone()) });
-        hub = Some(meets);
+        let (own, meets) = Mirror::remote(context.incarnation, context.cluster.fingerprint());
+        shards.push(Shard::Local(own.shard.clone()));
+        (mirror, hub) = (Some(own), Some(meets));
     }
     for (task, address) in &servers {
         let server = RemoteShard::new(task.index, address, channel(*task, address)?);

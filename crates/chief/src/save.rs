@@ -1,10 +1,10 @@
 //! Checkpoints: every server writes its file, the chief commits them.
 
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use trainyard_checkpoint::{Manifest, ShardRecord, abandon, begin, commit, retain};
+use trainyard_checkpoint::{abandon, begin, commit, retain};
 use trainyard_cluster_client::{Error, Plan, Saved, Shard};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Identity, State};
@@ -78,20 +78,11 @@ impl Saver<'_> {
             try_join_all(self.shards.iter().map(|shard| save_on(shard, identity, shown))).await
         };
         let saved = saved.map_err(|error| failed(&error))?;
-        let step = saved.first().map_or(0, |saved| saved.global_step);
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let mut manifest = Manifest::new(format!("{:032x}", identity.cluster_id), identity.epoch, step, now);
-        for (shard, saved) in self.shards.iter().zip(&saved) {
-            let record: ShardRecord = serde_json::from_str(&saved.record).map_err(|error| {
-                let message = format!("{} reported a shard that cannot be read: {error}", shard.name());
-                Diagnostic::error(Code::E3003, message)
-            })?;
-            manifest.shards.push(record);
-        }
-        manifest.num_ps = self.shards.len();
-        manifest.variables.clone_from(&self.plan.variables);
-        manifest.optimizers.clone_from(&self.plan.optimizers);
-        manifest.seed = self.plan.seed;
+        let mut manifest = self.plan.manifest(&identity, &saved).map_err(|(place, error)| {
+            let name = self.shards.get(place).map_or("a server", Shard::name);
+            Diagnostic::error(Code::E3003, format!("{name} reported a shard that cannot be read: {error}"))
+        })?;
+        let step = manifest.global_step;
         manifest.input = self.input.to_owned();
         commit(self.model_dir, folder, &manifest)?;
         let keep = (self.run.keep_checkpoint_max, self.run.keep_checkpoint_every_n_hours);

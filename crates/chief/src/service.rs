@@ -212,15 +212,7 @@ impl SessionService for Service {
             v1::LeaveReason::Shutdown | v1::LeaveReason::Unspecified => LeaveReason::Shutdown,
             v1::LeaveReason::Failed => LeaveReason::Failed(shown(&request.message)),
         };
-        let pulse = Pulse {
-            task: task(request.task)?,
-            incarnation: request.incarnation,
-            epoch: request.cluster_epoch,
-            session: request.session,
-            steps: request.steps,
-            examples: request.examples,
-            loss: request.loss,
-        };
+        let pulse = pulse(request.pulse.ok_or_else(no_pulse)?)?;
         self.coordinator.leave_now(&pulse, reason.clone()).await?;
         tracing::info!(task = %pulse.task, ?reason, "left");
         Ok(Response::new(v1::LeaveReply {}))

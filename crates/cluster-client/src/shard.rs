@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use trainyard_checkpoint::WarmStart;
+use trainyard_checkpoint::{Manifest, ShardRecord, WarmStart};
 use trainyard_cluster_spec::Task;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{Identity, Opened, ShardPosition, Status, Update};
@@ -38,6 +39,29 @@ pub struct Plan {
     pub warm_start: Option<WarmStart>,
     /// Whether the checkpoint's positions in the data mean nothing: the input is divided in another way now.
     pub forget_positions: bool,
+}
+
+impl Plan {
+    /// Returns the manifest of a checkpoint that every server has written its part of, in their order.
+    ///
+    /// # Errors
+    /// Names the server, from 0, whose entry cannot be read.
+    pub fn manifest(&self, identity: &Identity, saved: &[Saved]) -> Result<Manifest, (usize, String)> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let step = saved.first().map_or(0, |saved| saved.global_step);
+        let cluster_id = format!("{:032x}", identity.cluster_id);
+        let mut manifest = Manifest::new(cluster_id, identity.epoch, step, now);
+        let records = saved.iter().map(|saved| serde_json::from_str(&saved.record)).enumerate();
+        let record = |(place, record): (usize, Result<ShardRecord, serde_json::Error>)| {
+            record.map_err(|error| (place, error.to_string()))
+        };
+        manifest.shards = records.map(record).collect::<Result<_, _>>()?;
+        manifest.num_ps = saved.len();
+        manifest.variables.clone_from(&self.variables);
+        manifest.optimizers.clone_from(&self.optimizers);
+        manifest.seed = self.seed;
+        Ok(manifest)
+    }
 }
 
 /// What a server says of itself.

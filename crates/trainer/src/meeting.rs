@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use trainyard_cluster_client::channel;
+use trainyard_cluster_client::{LocalShard, channel};
 use trainyard_cluster_spec::Task;
 use trainyard_collective::{Collective, Deadlines, Group, Hub, Membership, Peer, local};
 use trainyard_diagnostic::Diagnostic;
 
-use crate::Formed;
+use crate::{Formed, Mirror};
 
 /// Longest silence of a member in the midst of a step: its slowest step, input included.
 const SILENCE: Duration = Duration::from_secs(60);
+/// Longest time that another member waits for this one to form the same group.
+const MEET: Duration = Duration::from_secs(30);
 /// Longest time for a group to form once the chief has named it.
 const FORM: Duration = Duration::from_secs(5);
 
@@ -31,6 +33,15 @@ pub enum Meeting {
 pub struct LocalMeeting {
     /// By generation: the seats that have not been taken.
     seats: Arc<Mutex<BTreeMap<u64, Vec<Option<Collective>>>>>,
+}
+
+impl Mirror {
+    /// Returns what a task of a process of its own has, and the hub that it is to serve. `servers` is the fingerprint of
+    /// the chief and the parameter servers.
+    pub fn remote(incarnation: u64, servers: u64) -> (Self, Hub) {
+        let (shard, hub) = (LocalShard::new(0, 1, incarnation, servers), Hub::new(MEET));
+        (Self { shard, meeting: Meeting::Remote(hub.clone()) }, hub)
+    }
 }
 
 impl Meeting {

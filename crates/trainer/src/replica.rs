@@ -1,9 +1,8 @@
 //! The parameters that a worker holds itself, and how it hands them to others.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-use trainyard_checkpoint::{Manifest, ShardRecord, abandon, begin, commit};
+use trainyard_checkpoint::{abandon, begin, commit};
 use trainyard_cluster_client::{Error, LocalShard, Plan};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Identity, Opened, State};
@@ -87,19 +86,10 @@ impl Replica {
         let place = begin(&folder, self.global_step(), &attempt, bytes)?;
         let saved = self.shard.save(identity, &place, None).await.map_err(|error| into_diagnostic(&error));
         let committed = saved.and_then(|saved| {
-            let record: ShardRecord = serde_json::from_str(&saved.record).map_err(|error| {
+            let manifest = self.plan.manifest(&identity, &[saved]).map_err(|(_, error)| {
                 let message = format!("the parameters to hand over cannot be described: {error}");
                 Diagnostic::error(Code::E3003, message)
             })?;
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            let now = now.map_or(0, |since| since.as_secs());
-            let cluster = format!("{:032x}", identity.cluster_id);
-            let mut manifest = Manifest::new(cluster, identity.epoch, saved.global_step, now);
-            manifest.shards.push(record);
-            manifest.num_ps = 1;
-            manifest.variables.clone_from(&self.plan.variables);
-            manifest.optimizers.clone_from(&self.plan.optimizers);
-            manifest.seed = self.plan.seed;
             Ok(commit(&folder, &place, &manifest)?.path().to_owned())
         });
         if committed.is_err() {

@@ -7,17 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tonic::service::Routes;
-use trainyard_cluster_client::{LocalShard, RemoteShard, Shard, channel};
+use trainyard_cluster_client::{RemoteShard, Shard, channel};
 use trainyard_cluster_spec::{Role, Servers, Task};
-use trainyard_collective::Hub;
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, listen, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model};
 use trainyard_run_config::Job;
-use trainyard_trainer::{Meeting, Mirror, RemoteCoordinator, check_cluster};
-
-/// Longest time that another worker waits for this one to form the same group.
-const MEET: Duration = Duration::from_secs(30);
+use trainyard_trainer::{Mirror, RemoteCoordinator, check_cluster};
 
 /// Trains until the job ends, its input does, or the token says stop.
 ///
@@ -46,12 +42,11 @@ pub async fn run<M: Model>(
     let (mut mirror, mut served) = (None, None);
     let closing = CancellationToken::new();
     if mirrors {
-        let shard = LocalShard::new(0, 1, context.incarnation, context.cluster.fingerprint());
-        let hub = Hub::new(MEET);
+        let (own, hub) = Mirror::remote(context.incarnation, context.cluster.fingerprint());
         let listener = listen(&address).await?;
         let (routes, readiness, end) =
             (Routes::new(hub.service()), context.readiness.clone(), closing.clone());
-        mirror = Some(Mirror { shard, meeting: Meeting::Remote(hub) });
+        mirror = Some(own);
         served = Some(tokio::spawn(async move {
             let limits = ServerLimits { drain: Duration::from_millis(200), ..ServerLimits::default() };
             serve(listener, routes, trainyard_protocol::DESCRIPTORS, &readiness, limits, end).await

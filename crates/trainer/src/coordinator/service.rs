@@ -123,17 +123,8 @@ impl Coordinator for RemoteCoordinator {
             LeaveReason::Shutdown => (v1::LeaveReason::Shutdown, String::new()),
             LeaveReason::Failed(message) => (v1::LeaveReason::Failed, message),
         };
-        let request = v1::LeaveRequest {
-            task: Some(convert::task_to_wire(pulse.task)),
-            incarnation: pulse.incarnation,
-            cluster_epoch: pulse.epoch,
-            session: pulse.session,
-            reason: reason.into(),
-            message,
-            steps: pulse.steps,
-            examples: pulse.examples,
-            loss: pulse.loss,
-        };
+        let pulse = Some(pulse_to_wire(&pulse));
+        let request = v1::LeaveRequest { pulse, reason: reason.into(), message };
         let mut client = self.client.clone();
         timed(&self.name, limits::CALL_TIMEOUT, client.leave(request)).await.map(drop)
     }
