@@ -26,6 +26,8 @@ pub(crate) struct Steps {
     max: u64,
     update: Update,
     outstanding: BTreeSet<(Task, u64, u64)>,
+    /// Steps that were asked for and have to wait for slower tasks.
+    waiting: BTreeSet<(Task, u64, u64)>,
     clocks: Clocks,
 }
 
@@ -85,8 +87,10 @@ impl Steps {
         if let Update::StaleSynchronous { staleness_max } = self.update
             && self.lead(identity) > staleness_max
         {
+            self.waiting.insert(key);
             return Ticket::Wait;
         }
+        self.waiting.remove(&key);
         self.outstanding.insert(key);
         Ticket::Granted
     }
@@ -94,8 +98,9 @@ impl Steps {
     /// Returns by how many steps a task is ahead of the slowest live one where it begins this one.
     pub(crate) fn lead(&self, identity: &Identity) -> u64 {
         let this = (identity.task, identity.session, identity.seq);
-        let own =
-            self.outstanding.iter().filter(|ticket| ticket.0 == identity.task && **ticket != this).count();
+        // One that was asked for earlier comes first, although it waits: the task waits for it, too.
+        let before = self.outstanding.iter().chain(&self.waiting);
+        let own = before.filter(|ticket| ticket.0 == identity.task && **ticket < this).count();
         self.clocks.lead(identity.task, own as u64)
     }
 
@@ -124,6 +129,33 @@ impl Steps {
 
     /// Takes back all tickets of a task's sessions below `session`.
     fn release_below(&mut self, task: Task, session: u64) {
-        self.outstanding.retain(|&(owner, number, _)| owner != task || number >= session);
+        for steps in [&mut self.outstanding, &mut self.waiting] {
+            steps.retain(|&(owner, number, _)| owner != task || number >= session);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trainyard_cluster_spec::Role;
+
+    use super::*;
+
+    fn step(seq: u64) -> Identity {
+        let task = Task { role: Role::Worker, index: 0 };
+        Identity { cluster_id: 1, epoch: 1, task, incarnation: 1, session: 1, seq }
+    }
+
+    #[test]
+    fn a_step_that_waits_is_not_overtaken_by_the_next_one_of_its_task() {
+        let mut steps = Steps::new(0, 0, Update::StaleSynchronous { staleness_max: 0 });
+        steps.join(step(1).task, 1);
+        assert_eq!(steps.reserve(&step(1)), Ticket::Granted);
+        assert_eq!(steps.reserve(&step(2)), Ticket::Wait, "the first is under way");
+        steps.advance(&step(1));
+        assert_eq!(steps.reserve(&step(3)), Ticket::Wait, "the second comes first");
+        assert_eq!(steps.reserve(&step(2)), Ticket::Granted);
+        steps.advance(&step(2));
+        assert_eq!(steps.reserve(&step(3)), Ticket::Granted);
     }
 }
