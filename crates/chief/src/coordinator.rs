@@ -55,6 +55,15 @@ impl LocalCoordinator {
         self.with(|roster, now| roster.heartbeat(now, pulse))
     }
 
+    pub(crate) fn attend_now(&self, pulse: &Pulse) -> Result<(), Refusal> {
+        self.with(|roster, now| roster.attend(now, pulse))
+    }
+
+    /// Takes note that a task's connection has broken off.
+    pub(crate) fn lost_now(&self, pulse: &Pulse) {
+        self.with(|roster, now| roster.lost(now, pulse));
+    }
+
     /// Returns the data that is handed out, if it is.
     pub(crate) fn data(&self) -> Option<&Arc<Data>> {
         self.data.as_ref()
@@ -113,6 +122,11 @@ impl Coordinator for LocalCoordinator {
 
     async fn heartbeat(&self, pulse: Pulse) -> Result<Beat, Error> {
         self.heartbeat_now(&pulse).map_err(refused)
+    }
+
+    /// Nothing is between this task and the chief.
+    async fn attend(&self, _pulse: Pulse) {
+        std::future::pending().await
     }
 
     async fn next_shard(&self, ask: Ask) -> Result<Grant, Error> {

@@ -55,6 +55,8 @@ pub struct RosterConfig {
     pub heartbeat_interval: Duration,
     /// Silence after which another process may take a task over: more than one heartbeat, less than the lease.
     pub takeover: Duration,
+    /// Silence after which a task counts as gone whose connection has broken off.
+    pub return_within: Duration,
     /// Batches of a synchronous step; 0 = the updates are not synchronous.
     pub lanes: usize,
 }
@@ -64,12 +66,20 @@ struct Member {
     join: Join,
     session: u64,
     seen: Duration,
+    /// Calls that are held open to show that it is there.
+    attends: u32,
+    /// Since when there has been none any more.
+    lost: Option<Duration>,
     pulse: (u64, u64, f64),
     left: Option<LeaveReason>,
     expired: bool,
 }
 
 impl Member {
+    fn see(&mut self, now: Duration) {
+        (self.seen, self.lost) = (now, None);
+    }
+
     fn trains(&self) -> bool {
         self.left.is_none() && !self.expired
     }
@@ -203,13 +213,14 @@ impl Roster {
         {
             let session = member.session;
             if let Some(member) = self.members.get_mut(&task) {
-                member.seen = now;
+                member.see(now);
             }
             return Ok(self.joined(task, session, shard));
         }
         if let Some(member) = incumbent
             && member.left.is_none()
             && !member.expired
+            && member.lost.is_none()
             && now.saturating_sub(member.seen) < self.config.takeover
         {
             let Join { address, process_id, started_unix_secs, .. } = &member.join;
@@ -226,7 +237,8 @@ impl Roster {
         let session = self.epoch << 32 | self.sessions;
         self.absent_since.remove(&task);
         self.seen_once.insert(task);
-        let member = Member { join, session, seen: now, pulse: (0, 0, 0.0), left: None, expired: false };
+        let (pulse, left) = ((0, 0, 0.0), None);
+        let member = Member { join, session, seen: now, attends: 0, lost: None, pulse, left, expired: false };
         self.members.insert(task, member);
         Ok(self.joined(task, session, shard))
     }
@@ -295,7 +307,7 @@ impl Roster {
     /// The session is over.
     pub fn heartbeat(&mut self, now: Duration, pulse: &Pulse) -> Result<Beat, Refusal> {
         let member = self.member(pulse)?;
-        member.seen = now;
+        member.see(now);
         member.pulse = (pulse.steps, pulse.examples, pulse.loss);
         Ok(Beat {
             state: self.state,
@@ -304,6 +316,25 @@ impl Roster {
             lanes: self.lanes.of(pulse.task),
             regroup: self.groups.awaited(),
         })
+    }
+
+    /// Takes note that a task holds a call open for as long as it is there.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn attend(&mut self, now: Duration, pulse: &Pulse) -> Result<(), Refusal> {
+        let member = self.member(pulse)?;
+        member.see(now);
+        member.attends += 1;
+        Ok(())
+    }
+
+    /// Takes note that such a call has broken off: if the task is there all the same, it says so soon.
+    pub fn lost(&mut self, now: Duration, pulse: &Pulse) {
+        if let Ok(member) = self.member(pulse) {
+            member.attends = member.attends.saturating_sub(1);
+            member.lost = (member.attends == 0).then_some(now);
+        }
     }
 
     /// Lets a task go. Returns its session, which is over.
@@ -323,7 +354,7 @@ impl Roster {
     /// # Errors
     /// The session is over.
     pub fn check(&mut self, now: Duration, pulse: &Pulse) -> Result<(), Refusal> {
-        self.member(pulse)?.seen = now;
+        self.member(pulse)?.see(now);
         Ok(())
     }
 
@@ -382,10 +413,12 @@ impl Roster {
 
     /// Ends the leases of tasks that have been silent for too long. Returns their sessions.
     pub fn expire(&mut self, now: Duration) -> Vec<(Task, u64)> {
-        let lease = self.config.lease;
+        let RosterConfig { lease, return_within, .. } = self.config;
         let mut gone = Vec::new();
         for (task, member) in &mut self.members {
-            if member.left.is_none() && !member.expired && now.saturating_sub(member.seen) > lease {
+            let lost = member.lost.is_some_and(|lost| now.saturating_sub(lost) > return_within);
+            let silent = now.saturating_sub(member.seen) > lease;
+            if member.left.is_none() && !member.expired && (lost || silent) {
                 member.expired = true;
                 gone.push((*task, member.session));
             }

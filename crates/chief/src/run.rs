@@ -22,6 +22,8 @@ use crate::{Admission, Data, Lead, LocalCoordinator, Roster, RosterConfig, lead}
 const LEASE: Duration = Duration::from_secs(5);
 /// Time between heartbeats.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(400);
+/// Silence after which a task whose connection has broken off counts as gone: its process is, or it would have called.
+const RETURN_WITHIN: Duration = Duration::from_millis(500);
 /// Silence after which another process may take a task over.
 const TAKEOVER: Duration = Duration::from_millis(1000);
 
@@ -72,6 +74,7 @@ impl<M: Model> Lead<M> {
                 lease: LEASE,
                 heartbeat_interval: HEARTBEAT_INTERVAL,
                 takeover: TAKEOVER,
+                return_within: RETURN_WITHIN,
                 lanes,
             }),
             data,

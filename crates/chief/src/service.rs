@@ -1,5 +1,8 @@
 //! The session service: between the wire and the roster.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use tonic::{Request, Response, Status};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_input::{DataShard, Direction, Parcel};
@@ -204,6 +207,14 @@ impl SessionService for Service {
         Ok(Response::new(reply))
     }
 
+    type AttendStream = Attendance;
+
+    async fn attend(&self, request: Request<v1::HeartbeatRequest>) -> Result<Response<Attendance>, Status> {
+        let pulse = pulse(request.into_inner())?;
+        self.coordinator.attend_now(&pulse)?;
+        Ok(Response::new(Attendance { coordinator: self.coordinator.clone(), pulse }))
+    }
+
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveReply>, Status> {
         let request = request.into_inner();
         let reason = match request.reason() {
@@ -216,5 +227,26 @@ impl SessionService for Service {
         self.coordinator.leave_now(&pulse, reason.clone()).await?;
         tracing::info!(task = %pulse.task, ?reason, "left");
         Ok(Response::new(v1::LeaveReply {}))
+    }
+}
+
+/// An answer that never comes: it is dropped when the connection breaks off.
+#[derive(Debug)]
+pub(crate) struct Attendance {
+    coordinator: LocalCoordinator,
+    pulse: Pulse,
+}
+
+impl futures_util::Stream for Attendance {
+    type Item = Result<v1::AttendReply, Status>;
+
+    fn poll_next(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Pending
+    }
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        self.coordinator.lost_now(&self.pulse);
     }
 }

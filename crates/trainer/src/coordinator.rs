@@ -210,6 +210,8 @@ pub trait Coordinator: Clone + Send + Sync + 'static {
     fn register(&self, join: Join) -> impl Future<Output = Result<Joined, Error>> + Send;
     /// Renews the lease.
     fn heartbeat(&self, pulse: Pulse) -> impl Future<Output = Result<Beat, Error>> + Send;
+    /// Is there, until the connection breaks off.
+    fn attend(&self, pulse: Pulse) -> impl Future<Output = ()> + Send;
     /// Asks for data.
     fn next_shard(&self, ask: Ask) -> impl Future<Output = Result<Grant, Error>> + Send;
     /// Asks to be one of those who add up their gradients. The answer may be held for a while.

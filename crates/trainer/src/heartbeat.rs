@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -93,8 +93,20 @@ async fn beat<C: Coordinator>(
     tells: Tells,
 ) {
     let mut silent = 0_u32;
+    let attend = async |pause: Duration| {
+        tokio::time::sleep(pause).await;
+        coordinator.attend(pulse.clone()).await;
+    };
+    let (mut attending, mut since) = (Box::pin(attend(Duration::ZERO)), Instant::now());
     loop {
-        tokio::time::sleep(interval).await;
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            // The chief is to hear at once that this task is there all the same, unless it is the chief that is gone.
+            () = &mut attending => {
+                let pause = if since.elapsed() < interval { interval } else { Duration::ZERO };
+                (attending, since) = (Box::pin(attend(pause)), Instant::now() + pause);
+            }
+        }
         let pulse = Pulse {
             steps: counts.steps.load(Ordering::Relaxed),
             examples: counts.examples.load(Ordering::Relaxed),

@@ -25,6 +25,7 @@ fn roster() -> Roster {
         lease: 5 * SECOND,
         heartbeat_interval: SECOND / 2,
         takeover: SECOND,
+        return_within: SECOND / 2,
         lanes: 0,
     });
     roster.begin_epoch(1, vec!["ps:0".into()]);
@@ -102,6 +103,31 @@ fn other_clusters_jobs_and_tasks_are_refused_by_name() {
     for part in ["trains with worker:0, worker:1", "because the rows are divided", "name worker:5 in"] {
         assert!(stranger.message.contains(part), "{stranger}");
     }
+}
+
+#[test]
+fn a_task_whose_connection_broke_off_is_gone_unless_it_says_otherwise_at_once() {
+    let mut roster = roster();
+    let [dead, alive] = [0, 1].map(|index| {
+        let joined = roster.register(SECOND, join(index, 7)).unwrap();
+        let pulse = pulse(index, 7, &joined);
+        roster.attend(SECOND, &pulse).unwrap();
+        pulse
+    });
+    // It calls anew before the end of its earlier call is noticed.
+    roster.attend(2 * SECOND, &alive).unwrap();
+    roster.lost(2 * SECOND, &alive);
+    roster.lost(2 * SECOND, &dead);
+    assert_eq!(roster.expire(2 * SECOND + SECOND / 4), []);
+    let again = roster.register(2 * SECOND + SECOND / 4, join(0, 8)).unwrap();
+    assert!(again.session > dead.session, "another process takes its place at once");
+    let again = pulse(0, 8, &again);
+    roster.attend(3 * SECOND, &again).unwrap();
+    roster.lost(3 * SECOND, &again);
+    roster.lost(3 * SECOND, &alive);
+    roster.heartbeat(3 * SECOND + SECOND / 4, &alive).unwrap();
+    assert_eq!(roster.expire(4 * SECOND), [(worker(0), again.session)]);
+    assert!(roster.attend(4 * SECOND, &again).is_err());
 }
 
 #[test]

@@ -69,6 +69,14 @@ impl Coordinator for RemoteCoordinator {
         Ok(Beat { state, waiting_for, global_step, lanes, regroup })
     }
 
+    async fn attend(&self, pulse: Pulse) {
+        let mut client = self.client.clone();
+        if let Ok(reply) = client.attend(pulse_to_wire(&pulse)).await {
+            let mut attendance = reply.into_inner();
+            while let Ok(Some(_)) = attendance.message().await {}
+        }
+    }
+
     async fn next_shard(&self, ask: Ask) -> Result<Grant, Error> {
         let request = v1::NextShardRequest {
             pulse: Some(pulse_to_wire(&ask.pulse)),
