@@ -7,7 +7,7 @@ use tonic::service::Routes;
 use trainyard_checkpoint::cluster_id;
 use trainyard_cluster_client::{RemoteShard, Shard, channel};
 use trainyard_cluster_spec::{Role, Servers, Task};
-use trainyard_daemon::{CancellationToken, Context, ServerLimits, listen, serve};
+use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model};
 use trainyard_protocol::limits;
@@ -154,10 +154,7 @@ pub async fn run<M: Model>(
         let server = RemoteShard::new(task.index, address, channel(*task, address)?);
         shards.push(Shard::Remote(server.behind(usize::from(mirrors))));
     }
-    let address = context.cluster.address(context.task).map(str::to_owned).ok_or_else(|| {
-        Diagnostic::error(Code::E1004, format!("the cluster has no address for {}", context.task))
-    })?;
-    let listener = listen(&address).await?;
+    let listener = context.listener().await?;
     let readiness = context.readiness.clone();
     let standing: OnStanding = Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting));
     let mut leading = Lead::new(&context, model, shards, standing, Arc::new(|_| {}))?;

@@ -35,6 +35,10 @@ pub struct Arguments {
     /// Writes one JSON object about the run at its end.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Where this task listens, if that is not its address in the cluster: the others then reach it through a proxy or a
+    /// translated address.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Option<String>,
     /// Address of the admin port: /metrics, /healthz, /readyz. By default the cluster file's, else a free port of
     /// 127.0.0.1.
     #[arg(long, value_name = "HOST:PORT")]

@@ -8,7 +8,7 @@ use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
 use trainyard_diagnostic::{Code, Diagnostic, Place};
 use trainyard_run_config::Job;
 
-use crate::{Arguments, LogFormat, Readiness};
+use crate::{Arguments, Listener, LogFormat, Readiness, listen};
 
 /// Name of the variable that says cluster and task.
 const TF_CONFIG: &str = "TF_CONFIG";
@@ -30,6 +30,8 @@ pub struct Context {
     pub connect_deadline: Duration,
     /// Longest time to stop in.
     pub drain_deadline: Duration,
+    /// Where this task listens; absent = at its address in the cluster.
+    pub listen: Option<String>,
     /// Where the report goes.
     pub report: Option<PathBuf>,
     /// What the admin port and the health service say.
@@ -106,6 +108,7 @@ impl Context {
             started: SystemTime::now(),
             connect_deadline: Duration::from_secs(deadline),
             drain_deadline: Duration::from_secs(arguments.drain_deadline),
+            listen: arguments.listen.clone(),
             report: arguments.report.clone(),
             readiness: Readiness::default(),
             admin_listen: arguments.admin_listen.clone(),
@@ -126,6 +129,7 @@ impl Context {
             started: SystemTime::now(),
             connect_deadline: Duration::from_secs(job.run.session_creation_timeout_secs),
             drain_deadline: Duration::from_secs(30),
+            listen: None,
             report,
             readiness: Readiness::default(),
             admin_listen: None,
@@ -133,6 +137,18 @@ impl Context {
             log_format,
             job: Arc::new(job),
         }
+    }
+
+    /// Listens where this task is to.
+    ///
+    /// # Errors
+    /// The cluster has no address for the task, or the address is taken or not this host's.
+    pub async fn listener(&self) -> Result<Listener, Diagnostic> {
+        let address =
+            self.listen.as_deref().or_else(|| self.cluster.address(self.task)).ok_or_else(|| {
+                Diagnostic::error(Code::E1004, format!("the cluster has no address for {}", self.task))
+            })?;
+        listen(address).await
     }
 
     /// Returns the seconds since 1970 at which the process started.

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 use tonic::service::Routes;
 use tracing::{info, warn};
 use trainyard_cluster_client::LocalShard;
-use trainyard_daemon::{CancellationToken, Context, ServerLimits, listen, serve};
+use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::State;
 
@@ -28,7 +28,7 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
         context.cluster.address(task).map(str::to_owned).ok_or_else(|| {
             Diagnostic::error(Code::E1004, format!("the cluster has no address for {task}"))
         })?;
-    let listener = listen(&address).await?;
+    let listener = context.listener().await?;
     let shard = LocalShard::new(
         task.index,
         context.cluster.num_ps(),

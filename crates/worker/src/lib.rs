@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tonic::service::Routes;
 use trainyard_cluster_client::{RemoteShard, Shard, channel};
 use trainyard_cluster_spec::{Role, Servers, Task};
-use trainyard_daemon::{CancellationToken, Context, ServerLimits, listen, serve};
+use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model};
 use trainyard_run_config::Job;
@@ -43,7 +43,7 @@ pub async fn run<M: Model>(
     let closing = CancellationToken::new();
     if mirrors {
         let (own, hub) = Mirror::remote(context.incarnation, context.cluster.fingerprint());
-        let listener = listen(&address).await?;
+        let listener = context.listener().await?;
         let (routes, readiness, end) =
             (Routes::new(hub.service()), context.readiness.clone(), closing.clone());
         mirror = Some(own);
