@@ -149,6 +149,9 @@ impl Supervisor {
                 if code != 0 {
                     warn!(%task, code, "has died: starting it again");
                     self.due.insert(task, Instant::now() + self.launch.pause(task));
+                } else if task.role == Role::Ps {
+                    // The chief follows at once. One that has died just as the job ended comes back and needs it.
+                    self.due.insert(task, Instant::now() + END);
                 }
             }
             self.start_due()?;
