@@ -7,6 +7,7 @@ mod jobs;
 mod messages;
 mod mirrored;
 mod modes;
+mod nemesis;
 mod takeover;
 
 use std::time::Duration;

@@ -1,7 +1,28 @@
 //! Starts, kills and watches real daemons for the tests.
 
+mod admin;
 mod cluster;
+mod draw;
+mod ledger;
+mod nemesis;
 mod program;
+mod supervisor;
 
+use std::process::ExitCode;
+
+pub use admin::{is_ready, metric};
 pub use cluster::{TestCluster, census_rows, free_ports, write_job};
+pub use draw::Draw;
+pub use ledger::{Account, Counting, Ledger, Mismatch};
+pub use nemesis::{Kind, Nemesis, Periods, Recovery, Report};
 pub use program::{Ended, Program};
+pub use supervisor::Supervisor;
+
+/// Is a task of a counting job, or any command of ours for one, where the first argument says so. The programs of the tests
+/// call it first: they start themselves as the tasks that they try.
+pub fn as_task() -> Option<ExitCode> {
+    let first = std::env::args().nth(1)?;
+    ["run", "train", "check", "evaluate", "predict", "inspect"]
+        .contains(&first.as_str())
+        .then(|| trainyard::main_with(Counting::from_job))
+}

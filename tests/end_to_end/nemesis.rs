@@ -1,0 +1,55 @@
+//! Random faults, many of them, in a job whose every update is counted.
+
+use std::path::Path;
+use std::time::Duration;
+
+use trainyard_tests::{Nemesis, Periods};
+
+/// Runs a counting job under faults, and fails unless each update was applied once.
+fn exact(length: Duration, periods: Periods, settings: &[&str]) {
+    let seed = u64::from(std::process::id());
+    let nemesis = Nemesis {
+        program: Path::new(env!("CARGO_BIN_EXE_nemesis")).to_owned(),
+        seed,
+        length,
+        baseline: Duration::from_secs(3),
+        servers: 2,
+        workers: 3,
+        rows: 5000,
+        periods,
+        settings: settings.iter().map(|setting| (*setting).to_owned()).collect(),
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let report = nemesis.run(folder.path(), &mut |line| println!("{line}"));
+    let problem = match report {
+        Ok(report) if report.account.is_exact() => {
+            assert!(report.faults() > 0, "nothing happened");
+            println!("{report}");
+            return;
+        }
+        Ok(report) => report.to_string(),
+        Err(problem) => problem,
+    };
+    panic!("seed {seed}, kept in {}:\n{problem}", folder.keep().display());
+}
+
+#[test]
+fn every_update_counts_once_while_workers_servers_and_the_chief_are_killed_at_random() {
+    let every = |seconds: f64| Some(Duration::from_secs_f64(seconds));
+    let periods = Periods {
+        worker: every(2.0),
+        server: every(4.0),
+        chief: every(7.0),
+        evaluator: every(9.0),
+        pause: None,
+        terminate: None,
+    };
+    exact(Duration::from_secs(20), periods, &["run.save_checkpoints_secs=2"]);
+}
+
+#[test]
+fn every_update_counts_once_while_tasks_stand_still_or_are_told_to_stop_at_random() {
+    let every = |seconds: f64| Some(Duration::from_secs_f64(seconds));
+    let periods = Periods { pause: every(4.0), terminate: every(3.0), ..Periods::default() };
+    exact(Duration::from_secs(15), periods, &["run.save_checkpoints_secs=2"]);
+}

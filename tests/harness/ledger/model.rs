@@ -1,0 +1,180 @@
+//! The model of a counting job: a gradient of -1 for each line, a learning rate of 1, so that values are counts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use trainyard::{
+    Access, Batch, Error, FieldKind, Gradients, Initializer, Job, Model, OptimizerConfig, Outcome,
+    Prediction, Read, Reads, Schema, Scores, Values, VariableSpec, custom_optimizer,
+};
+use trainyard_input::Cells;
+use trainyard_run_config::FeatureKind;
+
+use super::CELLS;
+
+/// The model. For each server it has `count/<server>`, a table with a row for each id, and `cells/<server>`, read whole.
+#[derive(Debug)]
+pub struct Counting {
+    schema: Schema,
+    field: usize,
+    rows: u32,
+    optimizer: OptimizerConfig,
+    variables: Vec<VariableSpec>,
+}
+
+/// The ids of a batch, and how often each stands in it.
+#[derive(Debug)]
+pub struct Ids {
+    lines: usize,
+    rows: Arc<[u32]>,
+    times: Vec<u32>,
+}
+
+/// How far the counters of some rows lie apart.
+#[derive(Debug, Default)]
+pub struct Spread {
+    lines: usize,
+    lowest: Option<f32>,
+    highest: Option<f32>,
+}
+
+/// Returns the name of a server's table of counters, one for each id.
+pub(super) fn count_name(server: usize) -> String {
+    format!("count/{server}")
+}
+
+/// Returns the name of a server's dense counter.
+pub(super) fn cells_name(server: usize) -> String {
+    format!("cells/{server}")
+}
+
+impl Counting {
+    /// Builds the model of a job that [`super::Ledger::write`] wrote.
+    ///
+    /// # Errors
+    /// The job is another.
+    pub fn from_job(job: &Job) -> Result<Self, Error> {
+        let (Some(FeatureKind::Identity { column, buckets, .. }), [servers]) =
+            (job.features.first().map(|feature| &feature.kind), &job.model.hidden_units[..])
+        else {
+            let rule = "a ledger has one feature of kind \"identity\" and as hidden_units the servers";
+            return Err(Error::Invalid(rule.to_owned()));
+        };
+        let mut schema = Schema::default();
+        let field = schema.want(column, FieldKind::INT);
+        let variable = |name: String, rows: u32, access: Access| VariableSpec {
+            name,
+            shape: vec![rows as usize, 1],
+            access,
+            initializer: Initializer::Zeros,
+            optimizer_group: "ledger".to_owned(),
+        };
+        // Placed by bytes, variables of one size go to one server each.
+        let counts = (0..*servers).map(|server| variable(count_name(server), *buckets, Access::Rows));
+        let cells = (0..*servers).map(|server| variable(cells_name(server), CELLS, Access::Whole));
+        let variables = counts.chain(cells).collect();
+        Ok(Self { schema, field, rows: *buckets, optimizer: custom_optimizer(job)?, variables })
+    }
+}
+
+impl Model for Counting {
+    type Features = Ids;
+    type Scratch = ();
+    type Metrics = Spread;
+
+    fn variables(&self) -> &[VariableSpec] {
+        &self.variables
+    }
+
+    fn optimizers(&self) -> BTreeMap<String, OptimizerConfig> {
+        BTreeMap::from([("ledger".to_owned(), self.optimizer.clone())])
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn serving_schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn features(&self, batch: &Batch) -> Result<Ids, Error> {
+        let Cells::Int(ids) = &batch.columns[self.field].cells else { return Err(Error::NoLabel) };
+        let mut times = BTreeMap::new();
+        for id in ids {
+            let row = u32::try_from(*id).ok().filter(|row| *row < self.rows).ok_or_else(|| {
+                let message = format!("must be 0 to {}, given {id}", self.rows - 1);
+                Error::Value { column: "row".to_owned(), message }
+            })?;
+            *times.entry(row).or_insert(0) += 1;
+        }
+        Ok(Ids {
+            lines: batch.rows,
+            rows: times.keys().copied().collect(),
+            times: times.into_values().collect(),
+        })
+    }
+
+    fn reads(&self, ids: &Ids) -> Reads {
+        let read = |variable: &VariableSpec| match variable.access {
+            Access::Whole => Read::Whole,
+            _ => Read::Rows(Arc::clone(&ids.rows)),
+        };
+        self.variables.iter().map(read).collect()
+    }
+
+    fn train(
+        &self,
+        ids: &Ids,
+        values: &Values,
+        gradients: &mut Gradients,
+        (): &mut (),
+    ) -> Result<Outcome, Error> {
+        gradients.resize(values.len(), Vec::new());
+        for ((variable, values), gradient) in self.variables.iter().zip(values).zip(gradients) {
+            gradient.clear();
+            match variable.access {
+                Access::Whole => {
+                    gradient.resize(values.len(), 0.0);
+                    for (row, times) in ids.rows.iter().zip(&ids.times) {
+                        gradient[(row % CELLS) as usize] -= *times as f32;
+                    }
+                }
+                _ => gradient.extend(ids.times.iter().map(|times| -(*times as f32))),
+            }
+        }
+        Ok(Outcome { loss: 0.0, examples: ids.lines })
+    }
+
+    fn metrics(&self) -> Spread {
+        Spread::default()
+    }
+
+    fn evaluate(&self, ids: &Ids, values: &Values, spread: &mut Spread, (): &mut ()) -> Result<(), Error> {
+        spread.lines += ids.lines;
+        for (variable, values) in self.variables.iter().zip(values) {
+            if variable.access == Access::Rows {
+                for value in values {
+                    spread.lowest = Some(spread.lowest.map_or(*value, |lowest| lowest.min(*value)));
+                    spread.highest = Some(spread.highest.map_or(*value, |highest| highest.max(*value)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn scores(&self, spread: &Spread) -> Scores {
+        let (lowest, highest) = (spread.lowest.unwrap_or(0.0), spread.highest.unwrap_or(0.0));
+        let score = |name: &str, value: f32| (name.to_owned(), f64::from(value));
+        [score("loss", highest - lowest), score("lowest", lowest), score("highest", highest)].into()
+    }
+
+    fn predict(&self, ids: &Ids, values: &Values, (): &mut ()) -> Vec<BTreeMap<String, Prediction>> {
+        let counts = values.first().into_iter().flatten().take(ids.rows.len());
+        counts.map(|count| [("count".to_owned(), Prediction::Floats(vec![*count]))].into()).collect()
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        serde_json::json!({"ledger": {"rows": self.rows, "servers": self.variables.len() / 2}})
+    }
+}

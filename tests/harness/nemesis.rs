@@ -1,0 +1,174 @@
+//! The nemesis: a counting job on real processes, and faults that come at random moments while it runs.
+
+mod fault;
+mod pulse;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use trainyard_cluster_spec::{LocalCounts, Role, Task};
+
+use crate::{Account, Draw, Ledger, Supervisor, is_ready};
+
+use fault::{Injected, Schedule};
+pub use fault::{Kind, Periods};
+use pulse::Pulse;
+pub use report::{Recovery, Report};
+
+/// Time between looks at the processes while nothing happens.
+const LOOK: Duration = Duration::from_millis(10);
+/// Longest time for the cluster to begin.
+const BEGIN: Duration = Duration::from_secs(60);
+/// Time for the tasks to end by themselves behind the chief.
+const END: Duration = Duration::from_secs(20);
+/// A job under faults takes at most this many times as long as without.
+const PATIENCE: u32 = 6;
+
+/// What a nemesis does, and to what.
+#[derive(Debug, Clone)]
+pub struct Nemesis {
+    /// The program that is every task: one that calls [`crate::as_task`].
+    pub program: PathBuf,
+    /// Of every choice.
+    pub seed: u64,
+    /// Length of the job without faults.
+    pub length: Duration,
+    /// Length of the run before it that tells how fast the job is without faults.
+    pub baseline: Duration,
+    /// Parameter servers.
+    pub servers: usize,
+    /// Workers, besides the chief, which trains too.
+    pub workers: usize,
+    /// Row ids of the data.
+    pub rows: u32,
+    /// How often each kind of fault comes.
+    pub periods: Periods,
+    /// Settings of the job, `section.key=value`.
+    pub settings: Vec<String>,
+}
+
+impl Nemesis {
+    /// Runs the job without faults for a while, then with them to its end, and says what became of the updates. Everything
+    /// lies in `folder` then, the logs of the tasks too.
+    ///
+    /// # Errors
+    /// The cluster did not begin, or the job did not end in time: what was waited for.
+    pub fn run(&self, folder: &Path, told: &mut dyn FnMut(&str)) -> Result<Report, String> {
+        let steps_per_second = self.baseline(&folder.join("baseline"))?;
+        let one = self.ledger(1);
+        let wanted = steps_per_second * self.length.as_secs_f64() / one.steps_of_epoch() as f64;
+        let ledger = self.ledger((wanted.round() as u64).max(1));
+        told(&format!(
+            "without faults: {steps_per_second:.0} steps/s; {} epochs of {} steps follow, with faults",
+            ledger.epochs,
+            ledger.steps_of_epoch()
+        ));
+        self.with_faults(&folder.join("faults"), &ledger, steps_per_second, told)
+    }
+
+    fn ledger(&self, epochs: u64) -> Ledger {
+        Ledger { rows: self.rows, epochs, batch_size: 64, servers: self.servers }
+    }
+
+    fn start(&self, folder: &Path, ledger: &Ledger) -> Result<(Supervisor, Pulse), String> {
+        std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let job = ledger.write(folder);
+        let counts = LocalCounts { ps: self.servers, workers: self.workers, evaluators: 1 };
+        let mut tasks = Supervisor::new(&self.program, folder, &job, counts, &self.settings);
+        let servers = tasks.of_role(Role::Ps).into_iter().map(|task| tasks.admin(task).to_owned());
+        let pulse = Pulse::of(servers.collect());
+        tasks.start_all();
+        let until = Instant::now() + BEGIN;
+        while pulse.total() == 0 {
+            if Instant::now() > until {
+                return Err(format!("nothing was trained within {BEGIN:?}: see {}", folder.display()));
+            }
+            tasks.look();
+            failed(&tasks)?;
+            std::thread::sleep(LOOK);
+        }
+        Ok((tasks, pulse))
+    }
+
+    /// Steps a second of a run without faults.
+    fn baseline(&self, folder: &Path) -> Result<f64, String> {
+        // It is cut off, so that its length is as good as endless.
+        let (mut tasks, pulse) = self.start(folder, &self.ledger(5000))?;
+        let (begun, before) = (Instant::now(), pulse.total());
+        while begun.elapsed() < self.baseline {
+            tasks.look();
+            std::thread::sleep(LOOK);
+        }
+        let steps = (pulse.total() - before) as f64 / self.servers as f64;
+        Ok((steps / begun.elapsed().as_secs_f64()).max(1.0))
+    }
+
+    fn with_faults(
+        &self,
+        folder: &Path,
+        ledger: &Ledger,
+        steps_per_second: f64,
+        told: &mut dyn FnMut(&str),
+    ) -> Result<Report, String> {
+        let (mut tasks, pulse) = self.start(folder, ledger)?;
+        let chief = Task { role: Role::Chief, index: 0 };
+        let begun = Instant::now();
+        let fault_free = ledger.steps() as f64 / steps_per_second;
+        let limit = BEGIN + Duration::from_secs_f64(fault_free * f64::from(PATIENCE));
+        let mut schedule = Schedule::new(self.periods, Draw::new(self.seed));
+        let mut open: Vec<Injected> = Vec::new();
+        let mut report = Report::new(self.seed);
+        while tasks.runs(chief) || tasks.exit(chief) != Some(0) || tasks.is_due(chief) {
+            if begun.elapsed() > limit {
+                return Err(format!("the job did not end within {limit:?}: see {}", folder.display()));
+            }
+            tasks.look();
+            failed(&tasks)?;
+            for kind in schedule.due() {
+                let busy = |task: &Task| open.iter().any(|fault| fault.task == *task);
+                let victims: Vec<Task> =
+                    kind.victims(&tasks).into_iter().filter(|task| !busy(task)).collect();
+                let victims: Vec<Task> = victims.into_iter().filter(|task| tasks.runs(*task)).collect();
+                let Some(victim) = schedule.draw.one_of(&victims).copied() else { continue };
+                let fault = Injected::now(kind, victim, &pulse, &mut schedule.draw);
+                tasks.signal(victim, kind.signal());
+                told(&format!("{:8.3} s: {kind} {victim}", begun.elapsed().as_secs_f64()));
+                open.push(fault);
+            }
+            open.retain_mut(|fault| {
+                fault.look(&mut tasks, &pulse, is_ready);
+                let over = fault.is_over();
+                if over {
+                    report.add(fault);
+                }
+                !over
+            });
+            std::thread::sleep(LOOK);
+        }
+        // Those that stand still at the end are let go.
+        for fault in &open {
+            tasks.signal(fault.task, Signal::CONT);
+            report.add(fault);
+        }
+        report.seconds = begun.elapsed().as_secs_f64();
+        let late = tasks.finish(END);
+        report.account = Account::of_model_dir(&folder.join("model"), ledger)?;
+        let step = tasks.lines(chief, "restoring").len();
+        (report.restores, report.starts) = (step, tasks.starts());
+        report.steps = ledger.steps();
+        report.goodput = fault_free / report.seconds;
+        report.late = late.into_iter().map(|task| task.to_string()).collect();
+        Ok(report)
+    }
+}
+
+fn failed(tasks: &Supervisor) -> Result<(), String> {
+    match tasks.failed_for_good() {
+        Some((task, code)) => {
+            Err(format!("{task} has failed with code {code}: see {}", tasks.log(task).display()))
+        }
+        None => Ok(()),
+    }
+}

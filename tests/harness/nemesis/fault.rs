@@ -1,0 +1,176 @@
+//! Faults: which, when, to whom, and how long until the cluster and the victim have recovered.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use trainyard_cluster_spec::{Role, Task};
+
+use super::pulse::Pulse;
+use crate::{Draw, Supervisor};
+
+/// Longest time that a task stands still.
+const PAUSE_MAX: Duration = Duration::from_secs(8);
+
+/// A kind of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// `SIGKILL` to a task of the role.
+    Kill(Role),
+    /// `SIGSTOP` to any task but the evaluator, `SIGCONT` some time later.
+    Pause,
+    /// `SIGTERM` to any task.
+    Terminate,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kill(role) => write!(formatter, "kill {role}"),
+            Self::Pause => formatter.write_str("pause"),
+            Self::Terminate => formatter.write_str("terminate"),
+        }
+    }
+}
+
+impl Kind {
+    pub(super) fn signal(self) -> Signal {
+        match self {
+            Self::Kill(_) => Signal::KILL,
+            Self::Pause => Signal::STOP,
+            Self::Terminate => Signal::TERM,
+        }
+    }
+
+    pub(super) fn victims(self, tasks: &Supervisor) -> Vec<Task> {
+        match self {
+            Self::Kill(role) => tasks.of_role(role),
+            Self::Pause => tasks.tasks().into_iter().filter(|task| task.role != Role::Evaluator).collect(),
+            Self::Terminate => tasks.tasks(),
+        }
+    }
+}
+
+/// Mean time between faults of each kind; nothing = never.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Periods {
+    /// Killed workers.
+    pub worker: Option<Duration>,
+    /// Killed parameter servers.
+    pub server: Option<Duration>,
+    /// Killed chiefs.
+    pub chief: Option<Duration>,
+    /// Killed evaluators.
+    pub evaluator: Option<Duration>,
+    /// Tasks that stand still.
+    pub pause: Option<Duration>,
+    /// Tasks told to stop.
+    pub terminate: Option<Duration>,
+}
+
+/// When which fault comes.
+pub(super) struct Schedule {
+    next: Vec<(Kind, Duration, Instant)>,
+    pub(super) draw: Draw,
+}
+
+/// From half the period to one and a half.
+fn wait(period: Duration, draw: &mut Draw) -> Duration {
+    period.mul_f64(0.5 + draw.fraction())
+}
+
+impl Schedule {
+    pub(super) fn new(periods: Periods, mut draw: Draw) -> Self {
+        let kinds = [
+            (Kind::Kill(Role::Worker), periods.worker),
+            (Kind::Kill(Role::Ps), periods.server),
+            (Kind::Kill(Role::Chief), periods.chief),
+            (Kind::Kill(Role::Evaluator), periods.evaluator),
+            (Kind::Pause, periods.pause),
+            (Kind::Terminate, periods.terminate),
+        ];
+        let now = Instant::now();
+        let given = kinds.into_iter().filter_map(|(kind, period)| Some((kind, period?)));
+        let next = given.map(|(kind, period)| (kind, period, now + wait(period, &mut draw))).collect();
+        Self { next, draw }
+    }
+
+    /// Returns the faults whose time has come.
+    pub(super) fn due(&mut self) -> Vec<Kind> {
+        let now = Instant::now();
+        let mut due = Vec::new();
+        for (kind, period, at) in &mut self.next {
+            if *at <= now {
+                due.push(*kind);
+                *at = now + wait(*period, &mut self.draw);
+            }
+        }
+        due
+    }
+}
+
+/// A fault that was injected.
+#[derive(Debug)]
+pub(super) struct Injected {
+    pub(super) kind: Kind,
+    pub(super) task: Task,
+    at: Instant,
+    /// When a task that stands still goes on.
+    go_on: Option<Instant>,
+    /// Updates that each server had applied.
+    before: Vec<u64>,
+    /// Whether the old process was seen to be gone.
+    gone: bool,
+    old_process: Option<u32>,
+    /// Time to the next applied update: at the victim, where it is a server, otherwise anywhere.
+    pub(super) update: Option<Duration>,
+    /// Time until the victim does its work again, in a new process.
+    pub(super) back: Option<Duration>,
+}
+
+impl Injected {
+    pub(super) fn now(kind: Kind, task: Task, pulse: &Pulse, draw: &mut Draw) -> Self {
+        let at = Instant::now();
+        let go_on = (kind == Kind::Pause).then(|| at + PAUSE_MAX.mul_f64(draw.fraction()));
+        let (gone, old_process) = (kind == Kind::Pause, None);
+        Self { kind, task, at, go_on, before: pulse.applied(), gone, old_process, update: None, back: None }
+    }
+
+    /// Looks whether the cluster and the victim have recovered.
+    pub(super) fn look(&mut self, tasks: &mut Supervisor, pulse: &Pulse, is_ready: impl Fn(&str) -> bool) {
+        if let Some(until) = self.go_on {
+            if Instant::now() < until {
+                return;
+            }
+            tasks.signal(self.task, Signal::CONT);
+            // Recovery counts from here: while it stood still there was nothing to recover.
+            (self.go_on, self.at, self.before) = (None, Instant::now(), pulse.applied());
+        }
+        let process = tasks.id(self.task);
+        let old = *self.old_process.get_or_insert_with(|| process.unwrap_or_default());
+        self.gone |= process != Some(old);
+        if self.update.is_none() {
+            let now = pulse.applied();
+            let moved = |server: usize| {
+                now.get(server).zip(self.before.get(server)).is_some_and(|(now, then)| now > then)
+            };
+            let moved = match self.task.role {
+                // Updates that the old process had applied before it died may be noticed late.
+                Role::Ps if !self.gone => false,
+                Role::Ps => moved(self.task.index),
+                _ => (0..now.len()).any(moved),
+            };
+            if !self.gone && self.task.role == Role::Ps {
+                self.before = now;
+            }
+            self.update = moved.then(|| self.at.elapsed());
+        }
+        if self.back.is_none() && self.gone && process.is_some() && is_ready(tasks.admin(self.task)) {
+            self.back = Some(self.at.elapsed());
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.update.is_some() && self.back.is_some()
+    }
+}

@@ -1,0 +1,282 @@
+//! A cluster of real processes under a supervisor that starts again what has died.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::OpenOptions;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
+
+use crate::free_ports;
+
+/// Wait before a task is started again.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Longest wait: it doubles each time that a task ends by itself soon after its start.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Life after which a task counts as having started well.
+const SETTLED: Duration = Duration::from_secs(2);
+/// Exit codes after which a restart would end in the same way: command line, data, files, ports, versions, rights,
+/// configuration.
+const PERMANENT: [i32; 7] = [64, 65, 66, 73, 76, 77, 78];
+/// Time between looks at the processes.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Tasks of one job. All are killed when it is dropped.
+#[derive(Debug)]
+pub struct Supervisor {
+    program: PathBuf,
+    job: PathBuf,
+    /// Cluster file, logs and state of the job lie here.
+    folder: PathBuf,
+    settings: Vec<String>,
+    arguments: BTreeMap<Task, Vec<String>>,
+    cluster: ClusterSpec,
+    children: BTreeMap<Task, Child>,
+    started: BTreeMap<Task, Instant>,
+    pauses: BTreeMap<Task, Duration>,
+    due: BTreeMap<Task, Instant>,
+    told_to_stop: BTreeSet<Task>,
+    exits: BTreeMap<Task, i32>,
+    starts: u64,
+}
+
+impl Supervisor {
+    /// Prepares a cluster of this machine whose tasks are all the same program, told their roles by `run --role`. It takes
+    /// `settings` (`section.key=value`) beside those of the job file. Nothing runs yet.
+    ///
+    /// # Panics
+    /// The cluster file cannot be written, or there are too few free ports.
+    pub fn new(program: &Path, folder: &Path, job: &Path, counts: LocalCounts, settings: &[String]) -> Self {
+        let ports = free_ports(2 * counts.ports() + counts.evaluators);
+        let mut cluster = ClusterSpec::local(counts, &ports);
+        let evaluators = (0..counts.evaluators).map(|index| Task { role: Role::Evaluator, index });
+        let tasks: Vec<Task> = cluster.tasks.keys().copied().chain(evaluators).collect();
+        let admin = tasks.into_iter().zip(&ports[counts.ports()..]);
+        cluster.admin = admin.map(|(task, port)| (task, format!("127.0.0.1:{port}"))).collect();
+        let out = Self {
+            program: program.to_owned(),
+            job: job.to_owned(),
+            folder: folder.to_owned(),
+            settings: settings.to_vec(),
+            arguments: BTreeMap::new(),
+            cluster,
+            children: BTreeMap::new(),
+            started: BTreeMap::new(),
+            pauses: BTreeMap::new(),
+            due: BTreeMap::new(),
+            told_to_stop: BTreeSet::new(),
+            exits: BTreeMap::new(),
+            starts: 0,
+        };
+        out.write_cluster();
+        out
+    }
+
+    fn write_cluster(&self) {
+        std::fs::write(self.folder.join("cluster.toml"), self.cluster.to_toml())
+            .expect("the cluster is written");
+    }
+
+    /// Has the others reach a task at another address than the one it listens at, such as that of a proxy. Returns the
+    /// address at which it listens. To be said before anything is started.
+    ///
+    /// # Panics
+    /// There is no such task, or the cluster file cannot be written.
+    pub fn reach_through(&mut self, task: Task, address: &str) -> String {
+        let listen = self.cluster.tasks.insert(task, address.to_owned()).expect("a task of the cluster");
+        self.arguments.entry(task).or_default().extend(["--listen".to_owned(), listen.clone()]);
+        self.write_cluster();
+        listen
+    }
+
+    /// Returns all tasks: parameter servers, chief, workers, evaluators.
+    pub fn tasks(&self) -> Vec<Task> {
+        let mut tasks: Vec<Task> = self.cluster.admin.keys().copied().collect();
+        tasks.sort_by_key(|task| (task.role != Role::Ps, *task));
+        tasks
+    }
+
+    /// Returns the tasks of a role.
+    pub fn of_role(&self, role: Role) -> Vec<Task> {
+        self.tasks().into_iter().filter(|task| task.role == role).collect()
+    }
+
+    /// Returns the address of a task's admin port.
+    ///
+    /// # Panics
+    /// There is no such task.
+    pub fn admin(&self, task: Task) -> &str {
+        self.cluster.admin.get(&task).expect("a task of the cluster")
+    }
+
+    /// Returns the file that holds everything a task has written, all its lives together.
+    pub fn log(&self, task: Task) -> PathBuf {
+        self.folder.join(format!("{}-{}.log", task.role, task.index))
+    }
+
+    /// Returns the lines of a task's log that hold a text.
+    pub fn lines(&self, task: Task, text: &str) -> Vec<String> {
+        let log = std::fs::read(self.log(task)).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        log.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
+    }
+
+    /// Starts a task.
+    ///
+    /// # Panics
+    /// It cannot be started, or runs already.
+    pub fn start(&mut self, task: Task) {
+        assert!(!self.children.contains_key(&task), "{task} runs already");
+        let log = OpenOptions::new().create(true).append(true).open(self.log(task)).expect("a log");
+        let mut command = Command::new(&self.program);
+        command.args(["run", "--role", task.role.as_str(), "--index", &task.index.to_string(), "--job"]);
+        command.arg(&self.job).arg("--cluster").arg(self.folder.join("cluster.toml"));
+        for setting in &self.settings {
+            command.args(["--set", setting]);
+        }
+        command.args(self.arguments.get(&task).into_iter().flatten());
+        command.env_remove("TF_CONFIG").env_remove("TRAINYARD_LOG").stdin(Stdio::null());
+        command.stdout(log.try_clone().expect("a log")).stderr(log);
+        let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
+        self.children.insert(task, child);
+        self.started.insert(task, Instant::now());
+        self.told_to_stop.remove(&task);
+        self.starts += 1;
+    }
+
+    /// Starts every task.
+    pub fn start_all(&mut self) {
+        self.tasks().into_iter().for_each(|task| self.start(task));
+    }
+
+    /// Looks after the tasks: one that has died, or was told to stop and did, is started again when it is time.
+    pub fn look(&mut self) {
+        for (task, code) in self.reap() {
+            if PERMANENT.contains(&code) {
+                continue;
+            }
+            if code == 0 && !self.told_to_stop.contains(&task) {
+                if task.role == Role::Ps {
+                    // The chief follows at once. One that has died just as the job ended comes back and needs it.
+                    self.due.insert(task, Instant::now() + PAUSE_MAX);
+                }
+                continue;
+            }
+            let lived = self.started.get(&task).map_or(Duration::ZERO, Instant::elapsed);
+            // Signals are the work of tests; a task that ends by itself, again and again, is given time.
+            let pause = match code < 128 && code != 0 && lived < SETTLED {
+                true => (2 * self.pauses.get(&task).copied().unwrap_or(PAUSE)).min(PAUSE_MAX),
+                false => PAUSE,
+            };
+            self.pauses.insert(task, pause);
+            self.due.insert(task, Instant::now() + pause);
+        }
+        let now = Instant::now();
+        let due: Vec<Task> = self.due.iter().filter(|(_, at)| **at <= now).map(|(task, _)| *task).collect();
+        for task in due {
+            self.due.remove(&task);
+            self.start(task);
+        }
+    }
+
+    /// Takes note of the tasks that have ended, and returns them with their exit codes; 128 + n after signal n.
+    fn reap(&mut self) -> Vec<(Task, i32)> {
+        let ended = |(task, child): (&Task, &mut Child)| {
+            let status = child.try_wait().expect("a child can be waited for")?;
+            Some((*task, status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))))
+        };
+        let ended: Vec<(Task, i32)> = self.children.iter_mut().filter_map(ended).collect();
+        for (task, code) in &ended {
+            self.children.remove(task);
+            self.exits.insert(*task, *code);
+        }
+        ended
+    }
+
+    /// Whether a task that has ended will be started again.
+    pub fn is_due(&self, task: Task) -> bool {
+        self.due.contains_key(&task)
+    }
+
+    /// Whether a task runs, paused or not.
+    pub fn runs(&self, task: Task) -> bool {
+        self.children.contains_key(&task)
+    }
+
+    /// Process id of a task that runs.
+    pub fn id(&self, task: Task) -> Option<u32> {
+        self.children.get(&task).map(Child::id)
+    }
+
+    /// Exit code of a task's latest life that has ended.
+    pub fn exit(&self, task: Task) -> Option<i32> {
+        self.exits.get(&task).copied()
+    }
+
+    /// A task that has ended in a way that no restart mends, with its exit code.
+    pub fn failed_for_good(&self) -> Option<(Task, i32)> {
+        self.exits.iter().find(|(_, code)| PERMANENT.contains(code)).map(|(task, code)| (*task, *code))
+    }
+
+    /// Times that a task was started, all tasks together.
+    pub fn starts(&self) -> u64 {
+        self.starts
+    }
+
+    /// Sends a signal to a task, if it runs.
+    pub fn signal(&mut self, task: Task, signal: Signal) {
+        let Some(pid) = self.id(task).and_then(|id| Pid::from_raw(id.cast_signed())) else { return };
+        if signal == Signal::TERM {
+            self.told_to_stop.insert(task);
+        }
+        // It may have ended this very moment.
+        let _ = kill_process(pid, signal);
+    }
+
+    /// Waits until a task has ended by itself with code 0, while the others are looked after. Returns whether it did in time.
+    pub fn wait_for_end_of(&mut self, task: Task, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        while Instant::now() < until {
+            self.look();
+            if !self.runs(task) && !self.is_due(task) && self.exit(task) == Some(0) {
+                return true;
+            }
+            std::thread::sleep(LOOK);
+        }
+        false
+    }
+
+    /// Waits until all tasks have ended, starting none again; after `limit` those that are left are killed. Returns these.
+    pub fn finish(&mut self, limit: Duration) -> Vec<Task> {
+        let until = Instant::now() + limit;
+        self.due.clear();
+        while !self.children.is_empty() && Instant::now() < until {
+            self.reap();
+            std::thread::sleep(LOOK);
+        }
+        let late = self.children.keys().copied().collect();
+        self.kill_all();
+        late
+    }
+
+    /// Kills every task.
+    pub fn kill_all(&mut self) {
+        for child in self.children.values_mut() {
+            let _ = child.kill();
+        }
+        for (task, mut child) in std::mem::take(&mut self.children) {
+            let _ = child.wait();
+            self.exits.insert(task, 128 + Signal::KILL.as_raw());
+        }
+        self.due.clear();
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.kill_all();
+    }
+}
