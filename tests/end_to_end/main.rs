@@ -8,6 +8,7 @@ mod messages;
 mod mirrored;
 mod modes;
 mod nemesis;
+mod network;
 mod takeover;
 
 use std::time::Duration;

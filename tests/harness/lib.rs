@@ -6,6 +6,7 @@ mod draw;
 mod ledger;
 mod nemesis;
 mod program;
+mod proxy;
 mod supervisor;
 
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ pub use draw::Draw;
 pub use ledger::{Account, Counting, Ledger, Mismatch};
 pub use nemesis::{Kind, Nemesis, Periods, Recovery, Report};
 pub use program::{Ended, Program};
+pub use proxy::{Blow, Direction, Link, Proxy};
 pub use supervisor::Supervisor;
 
 /// Is a task of a counting job, or any command of ours for one, where the first argument says so. The programs of the tests

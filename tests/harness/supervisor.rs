@@ -80,16 +80,23 @@ impl Supervisor {
             .expect("the cluster is written");
     }
 
-    /// Has the others reach a task at another address than the one it listens at, such as that of a proxy. Returns the
-    /// address at which it listens. To be said before anything is started.
+    /// Returns the address at which the others reach a task.
+    ///
+    /// # Panics
+    /// There is no such task.
+    pub fn address(&self, task: Task) -> &str {
+        self.cluster.address(task).expect("a task of the cluster")
+    }
+
+    /// Has the others reach a task at another address than the one it listens at, such as that of a proxy. To be said
+    /// before anything is started.
     ///
     /// # Panics
     /// There is no such task, or the cluster file cannot be written.
-    pub fn reach_through(&mut self, task: Task, address: &str) -> String {
+    pub fn reach_through(&mut self, task: Task, address: &str) {
         let listen = self.cluster.tasks.insert(task, address.to_owned()).expect("a task of the cluster");
-        self.arguments.entry(task).or_default().extend(["--listen".to_owned(), listen.clone()]);
+        self.arguments.entry(task).or_default().extend(["--listen".to_owned(), listen]);
         self.write_cluster();
-        listen
     }
 
     /// Returns all tasks: parameter servers, chief, workers, evaluators.

@@ -17,8 +17,10 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return found };
     for entry in entries.filter_map(Result::ok) {
         let path = entry.path();
-        if path.is_dir() && path.file_name().is_none_or(|name| name != "target") {
-            found.extend(files(&path, ending));
+        if path.is_dir() {
+            if path.file_name().is_none_or(|name| name != "target") {
+                found.extend(files(&path, ending));
+            }
         } else if path.to_string_lossy().ends_with(ending) {
             found.push(path);
         }
