@@ -173,6 +173,7 @@ fn a_server_that_takes_connections_and_answers_nothing_is_noticed_and_named() {
     let accepted = net.proxies[&SERVERS[0]].accepted();
     let detected =
         net.wait_until("somebody connects anew", LIMIT, |net| net.proxies[&SERVERS[0]].accepted() > accepted);
+    assert!(told < Duration::from_secs(4), "{told:?}");
     println!("said after {told:?}; the dead connections were given up after {:?}", told + detected);
     net.proxies[&SERVERS[0]].reset();
     net.proxies[&SERVERS[0]].heal();

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -353,15 +354,29 @@ impl Attempt {
             Error::Unreachable { message, .. } => message.clone(),
             other => other.to_string(),
         };
-        match self.waiting.tick(started.elapsed(), &last) {
+        Self::tell(self.waiting.tick(started.elapsed(), &last))?;
+        tokio::time::sleep(self.backoff.next_wait()).await;
+        Ok(())
+    }
+
+    /// Looks at a try that is under way.
+    fn look(&mut self, started: Instant) -> Result<(), Error> {
+        let action = self.waiting.look(started.elapsed(), "no answer yet");
+        Self::tell(action)
+    }
+
+    fn tell(action: Action) -> Result<(), Error> {
+        match action {
             Action::Wait => {}
             Action::Notice(notice) => warn!("{notice}"),
             Action::GiveUp(diagnostic) => return Err(Error::Deadline(diagnostic)),
         }
-        tokio::time::sleep(self.backoff.next_wait()).await;
         Ok(())
     }
 }
+
+/// Silence of a peer after which the wait for its answer is looked at.
+const UNANSWERED: Duration = Duration::from_secs(2);
 
 /// Makes a call again and again while its failure may pass, and says whom it waits for.
 ///
@@ -376,7 +391,15 @@ pub async fn retry<T, F: Future<Output = Result<T, Error>>>(
     let started = Instant::now();
     let mut attempt = Attempt::new(identity, subject, deadline);
     loop {
-        match call().await {
+        let mut call = pin!(call());
+        let outcome = loop {
+            match tokio::time::timeout(UNANSWERED, call.as_mut()).await {
+                Ok(outcome) => break outcome,
+                // A peer that has gone without a word takes a while to be noticed.
+                Err(_) => attempt.look(started)?,
+            }
+        };
+        match outcome {
             Err(error) if error.may_pass() => attempt.again(started, &error).await?,
             outcome => return outcome,
         }

@@ -41,6 +41,11 @@ impl Waiting {
     /// Counts a try that failed with `last`, `waited` after the start, and says what to do.
     pub fn tick(&mut self, waited: Duration, last: &str) -> Action {
         self.tries += 1;
+        self.look(waited, last)
+    }
+
+    /// Says what to do while a try is under way, `waited` after the start; `last` says how it stands.
+    pub fn look(&mut self, waited: Duration, last: &str) -> Action {
         let last = one_line(last);
         let Self { who, subject, deadline, tries, .. } = self;
         if waited >= *deadline {

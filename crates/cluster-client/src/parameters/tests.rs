@@ -156,3 +156,15 @@ async fn servers_that_have_nothing_to_read_or_update_take_part_in_every_step() {
     let returned = parameters.call(push, None).await.expect("an answer");
     assert_eq!(returned.pushed.expect("a push").0.global_step, 5);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_a_call_and_never_answers_is_given_up_at_the_deadline() {
+    let identity = identity(Role::Worker, 1);
+    let begun = tokio::time::Instant::now();
+    let silent = || std::future::pending::<Result<(), Error>>();
+    let error = retry(&identity, "ps:0 at 10.0.0.5:2222", Duration::from_secs(7), silent).await;
+    let Err(Error::Deadline(problem)) = error else { panic!("{error:?}") };
+    let text = problem.render();
+    assert!(text.contains("ps:0 at 10.0.0.5:2222 was not ready for 7 s (last: no answer yet)"), "{text}");
+    assert_eq!(begun.elapsed().as_secs(), 8, "it is looked at every 2 s");
+}
