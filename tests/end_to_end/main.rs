@@ -1,5 +1,6 @@
 //! Whole jobs on real processes.
 
+mod crash_points;
 mod dynamic;
 mod elastic;
 mod faults;

@@ -2,6 +2,7 @@
 
 mod admin;
 mod cluster;
+mod crash_points;
 mod draw;
 mod ledger;
 mod nemesis;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 
 pub use admin::{is_ready, metric};
 pub use cluster::{TestCluster, census_rows, free_ports, write_job};
+pub use crash_points::{CrashPoints, Survived, has_strace, save};
 pub use draw::Draw;
 pub use ledger::{Account, Counting, Ledger, Mismatch};
 pub use nemesis::{Kind, Nemesis, Periods, Recovery, Report};

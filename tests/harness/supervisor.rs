@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
 
 use crate::free_ports;
@@ -38,6 +38,8 @@ pub struct Supervisor {
     started: BTreeMap<Task, Instant>,
     pauses: BTreeMap<Task, Duration>,
     due: BTreeMap<Task, Instant>,
+    /// What the next life of a task is started by, such as a tracer.
+    wrappers: BTreeMap<Task, Vec<String>>,
     told_to_stop: BTreeSet<Task>,
     exits: BTreeMap<Task, i32>,
     starts: u64,
@@ -67,6 +69,7 @@ impl Supervisor {
             started: BTreeMap::new(),
             pauses: BTreeMap::new(),
             due: BTreeMap::new(),
+            wrappers: BTreeMap::new(),
             told_to_stop: BTreeSet::new(),
             exits: BTreeMap::new(),
             starts: 0,
@@ -131,6 +134,11 @@ impl Supervisor {
         log.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
     }
 
+    /// Has another program start the next life of a task, and that one alone: a name and arguments, such as a tracer's.
+    pub fn wrap_next(&mut self, task: Task, wrapper: Vec<String>) {
+        self.wrappers.insert(task, wrapper);
+    }
+
     /// Starts a task.
     ///
     /// # Panics
@@ -138,7 +146,16 @@ impl Supervisor {
     pub fn start(&mut self, task: Task) {
         assert!(!self.children.contains_key(&task), "{task} runs already");
         let log = OpenOptions::new().create(true).append(true).open(self.log(task)).expect("a log");
-        let mut command = Command::new(&self.program);
+        let mut command = match self.wrappers.remove(&task) {
+            Some(wrapper) => {
+                let mut command = Command::new(&wrapper[0]);
+                command.args(&wrapper[1..]).arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
+        // Its own group: a tracer and what it traces are ended together.
+        command.process_group(0);
         command.args(["run", "--role", task.role.as_str(), "--index", &task.index.to_string(), "--job"]);
         command.arg(&self.job).arg("--cluster").arg(self.folder.join("cluster.toml"));
         for setting in &self.settings {
@@ -271,8 +288,10 @@ impl Supervisor {
 
     /// Kills every task.
     pub fn kill_all(&mut self) {
-        for child in self.children.values_mut() {
-            let _ = child.kill();
+        for child in self.children.values() {
+            if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
         }
         for (task, mut child) in std::mem::take(&mut self.children) {
             let _ = child.wait();
