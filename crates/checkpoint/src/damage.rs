@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::durable::rename;
-use crate::{Checkpoint, Error, list};
+use crate::model_dir::UNREADABLE;
+use crate::{Checkpoint, Error, Found, list};
 
 /// Returns the newest checkpoint whose every byte is as it was written.
 ///
@@ -15,31 +16,50 @@ use crate::{Checkpoint, Error, list};
 /// The folder cannot be read, or a damaged checkpoint cannot be set aside.
 pub fn latest_good(model_dir: &Path, warn: &mut dyn FnMut(Diagnostic)) -> Result<Option<Checkpoint>, Error> {
     let mut candidates = list(model_dir)?;
+    // Nobody knows when these were written: they may be the newest, and are not passed over in silence.
+    let unreadable: Vec<Found> = candidates.extract_if(.., |found| found.epoch == UNREADABLE).collect();
+    for found in unreadable {
+        match Checkpoint::open(&found.path) {
+            Ok(_) => candidates.insert(0, found),
+            Err(error) => set_aside(model_dir, &found, &error, candidates.last(), warn)?,
+        }
+    }
     while let Some(found) = candidates.pop() {
         let outcome =
             Checkpoint::open(&found.path).and_then(|checkpoint| checkpoint.verify().map(|()| checkpoint));
-        let error = match outcome {
+        match outcome {
             Ok(checkpoint) => return Ok(Some(checkpoint)),
-            Err(error) => error,
-        };
-        let aside = free_name(model_dir, found.step);
-        rename(&found.path, &aside)?;
-        let next = match candidates.last() {
-            Some(next) => format!(
-                "using step {} instead; {} steps will be repeated",
-                next.step,
-                found.step.saturating_sub(next.step)
-            ),
-            None => "there is no older one: training starts from the beginning".to_owned(),
-        };
-        let message = format!("checkpoint step {} is damaged and was set aside", found.step);
-        let mut problem = Diagnostic::warning(Code::E3001, message).note(error.to_string());
-        if let Some(source) = std::error::Error::source(&error) {
-            problem = problem.note(source.to_string());
+            Err(error) => set_aside(model_dir, &found, &error, candidates.last(), warn)?,
         }
-        warn(problem.note(format!("{next}; nothing was deleted: it is now {}", aside.display())));
     }
     Ok(None)
+}
+
+/// Renames a damaged checkpoint, and says so.
+fn set_aside(
+    model_dir: &Path,
+    found: &Found,
+    error: &Error,
+    next: Option<&Found>,
+    warn: &mut dyn FnMut(Diagnostic),
+) -> Result<(), Error> {
+    let aside = free_name(model_dir, found.step);
+    rename(&found.path, &aside)?;
+    let next = match next {
+        Some(next) => format!(
+            "using step {} instead; {} steps will be repeated",
+            next.step,
+            found.step.saturating_sub(next.step)
+        ),
+        None => "there is no older one: training starts from the beginning".to_owned(),
+    };
+    let message = format!("checkpoint step {} is damaged and was set aside", found.step);
+    let mut problem = Diagnostic::warning(Code::E3001, message).note(error.to_string());
+    if let Some(source) = std::error::Error::source(error) {
+        problem = problem.note(source.to_string());
+    }
+    warn(problem.note(format!("{next}; nothing was deleted: it is now {}", aside.display())));
+    Ok(())
 }
 
 fn free_name(model_dir: &Path, step: u64) -> PathBuf {

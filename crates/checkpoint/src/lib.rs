@@ -13,6 +13,7 @@ mod model_dir;
 mod origin;
 mod reader;
 mod retention;
+mod seal;
 mod table;
 mod warm_start;
 mod writer;

@@ -7,8 +7,8 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::VariableSpec;
 
-/// The version of the layout on disk.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+/// The version of the layout on disk. Version 1 had no checksum of the manifest.
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 /// How far the training data of one shard has been applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

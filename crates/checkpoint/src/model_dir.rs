@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use crate::durable::write_atomically;
-use crate::{Error, Manifest};
+use crate::{Error, seal};
 
 /// Name of the manifest in a checkpoint's folder.
 pub(crate) const MANIFEST: &str = "manifest.json";
+/// Epoch of a checkpoint whose manifest cannot be read: below all others, which begin at 1.
+pub(crate) const UNREADABLE: u64 = 0;
 /// What the folder of a checkpoint begins with.
 const PREFIX: &str = "model.ckpt-";
 
@@ -46,9 +48,8 @@ pub fn list(model_dir: &Path) -> Result<Vec<Found>, Error> {
         if !path.join(MANIFEST).is_file() {
             continue;
         }
-        let manifest = std::fs::read(path.join(MANIFEST)).ok();
-        let manifest = manifest.and_then(|text| serde_json::from_slice::<Manifest>(&text).ok());
-        found.push(Found { step, epoch: manifest.map_or(0, |manifest| manifest.cluster_epoch), path });
+        let epoch = seal::read(&path).map_or(UNREADABLE, |manifest| manifest.cluster_epoch);
+        found.push(Found { step, epoch, path });
     }
     found.sort_by_key(|found| (found.epoch, found.step));
     Ok(found)
@@ -85,7 +86,8 @@ pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
     }
 }
 
-/// Raises the folder's epoch by one, durably, and returns it. The first is 1.
+/// Raises the folder's epoch by one, durably, and returns it. The first is 1. It is above that of every checkpoint too, so
+/// that a file that was lost, or put back from a copy, makes no newer checkpoint look older.
 ///
 /// # Errors
 /// The file cannot be read or written, or does not hold a number.
@@ -101,6 +103,8 @@ pub fn claim_epoch(model_dir: &Path) -> Result<u64, Error> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
         Err(error) => return Err(Error::io("read", &path)(error)),
     };
-    write_atomically(&path, format!("{}\n", epoch + 1).as_bytes())?;
-    Ok(epoch + 1)
+    let newest = list(model_dir)?.last().map_or(0, |found| found.epoch);
+    let epoch = epoch.max(newest).saturating_add(1);
+    write_atomically(&path, format!("{epoch}\n").as_bytes())?;
+    Ok(epoch)
 }

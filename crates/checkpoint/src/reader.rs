@@ -6,12 +6,10 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::manifest::{Dtype, FORMAT_VERSION, ShardRecord, TensorRecord};
+use crate::manifest::{Dtype, ShardRecord, TensorRecord};
 use crate::model_dir::MANIFEST;
-use crate::{Error, Manifest};
+use crate::{Error, Manifest, seal};
 
-/// Largest manifest, in bytes.
-const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 /// Bytes read at once while a file is verified.
 const VERIFY_BYTES: usize = 1 << 20;
 
@@ -43,21 +41,7 @@ impl Checkpoint {
     /// Something is missing or does not agree.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let manifest_path = path.join(MANIFEST);
-        let length = regular(&manifest_path)?.len();
-        if length > MANIFEST_BYTES_MAX {
-            return Err(Error::damaged(
-                &manifest_path,
-                format!("{length} bytes, at most {MANIFEST_BYTES_MAX} are read"),
-            ));
-        }
-        let text = std::fs::read(&manifest_path).map_err(Error::io("read", &manifest_path))?;
-        let manifest: Manifest = serde_json::from_slice(&text)
-            .map_err(|error| Error::damaged(&manifest_path, error.to_string()))?;
-        if manifest.format_version != FORMAT_VERSION {
-            let what =
-                format!("format version {}, this release reads {FORMAT_VERSION}", manifest.format_version);
-            return Err(Error::damaged(&manifest_path, what));
-        }
+        let manifest = seal::read(path)?;
         let mut files = BTreeMap::new();
         for shard in &manifest.shards {
             if !plain(&shard.file) {

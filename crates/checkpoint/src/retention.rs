@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::model_dir::{list, step_folder, write_state_file};
+use crate::model_dir::{UNREADABLE, list, step_folder, write_state_file};
 use crate::{Checkpoint, Error};
 
 /// Suffix of the files that say who reads a checkpoint.
@@ -50,7 +50,9 @@ fn pinned(checkpoint: &Path) -> bool {
 /// # Errors
 /// The newest is damaged, and then nothing is removed; or a folder cannot be read or removed.
 pub fn retain(model_dir: &Path, keep_max: usize, keep_every_n_hours: f64) -> Result<Vec<u64>, Error> {
-    let found = list(model_dir)?;
+    let mut found = list(model_dir)?;
+    // One that cannot be read is damaged: it counts for nothing, and is set aside later, not removed.
+    found.retain(|found| found.epoch != UNREADABLE || Checkpoint::open(&found.path).is_ok());
     let Some(newest) = found.last() else { return Ok(Vec::new()) };
     if keep_max == 0 || found.len() <= keep_max {
         return Ok(Vec::new());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::durable::{flush_folder, rename, write_and_flush};
 use crate::model_dir::{MANIFEST, list, step_folder, write_state_file};
-use crate::{Checkpoint, Dtype, Error, Manifest, PositionRecord, ShardRecord, TableView, TensorRecord};
+use crate::{Checkpoint, Dtype, Error, Manifest, PositionRecord, ShardRecord, TableView, TensorRecord, seal};
 
 /// Takes the values of some rows and, in the order of their names, as many of each slot.
 pub type OnRows<'a> = dyn FnMut(&[f32], &[&[f32]]) -> Result<(), Error> + 'a;
@@ -237,8 +237,7 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
             return Err(Error::damaged(&path, format!("{length} bytes, expected {}", shard.bytes)));
         }
     }
-    let text = serde_json::to_vec_pretty(manifest).unwrap_or_default();
-    write_and_flush(&folder.join(MANIFEST), &text)?;
+    write_and_flush(&folder.join(MANIFEST), &seal::write(manifest))?;
     flush_folder(folder)?;
     let target = model_dir.join(step_folder(manifest.global_step));
     if target.exists() {

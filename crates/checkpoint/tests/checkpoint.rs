@@ -156,9 +156,9 @@ fn a_save_cut_off_anywhere_leaves_the_one_before() {
     std::fs::write(temporary.join("manifest.json"), b"{\"half\":").expect("a cut manifest");
     assert_eq!(latest(dir).0, Some(1), "in the manifest");
     // A crash between rename and state file: the manifest alone counts.
-    let text = serde_json::to_vec(&manifest(2, 1, shards)).expect("a manifest");
-    std::fs::write(temporary.join("manifest.json"), text).expect("the manifest");
-    std::fs::rename(&temporary, dir.join("model.ckpt-2")).expect("the rename");
+    let elsewhere = tempfile::tempdir().expect("a temporary folder");
+    let committed = commit(elsewhere.path(), &temporary, &manifest(2, 1, shards)).expect("a checkpoint");
+    std::fs::rename(committed.path(), dir.join("model.ckpt-2")).expect("the rename");
     assert_eq!(latest(dir).0, Some(2), "after the rename");
     let left = begin(dir, 3, "left", 10).expect("a checkpoint begins");
     sweep(dir).expect("the folder is swept");
@@ -240,8 +240,43 @@ fn links_and_escapes_in_a_checkpoint_are_refused() {
     assert!(matches!(Checkpoint::open(&path), Err(Error::Damaged { .. })));
     let manifest = path.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).expect("the manifest");
-    std::fs::write(&manifest, text.replace("shard-0-of-1.safetensors", "../outside")).expect("an escape");
-    assert!(matches!(Checkpoint::open(&path), Err(Error::Damaged { .. })));
+    // As an attacker would, with a format that has no checksum.
+    let text = text.replace("shard-0-of-1.safetensors", "../outside");
+    let (front, _) = text.rsplit_once(",\n  \"crc32c\"").expect("a checksum");
+    let text = front.replace("\"format_version\": 2", "\"format_version\": 1") + "}";
+    std::fs::write(&manifest, text).expect("an escape");
+    let error = Checkpoint::open(&path).expect_err("it is refused").to_string();
+    assert!(error.contains("file name `../outside` is not plain"), "{error}");
+}
+
+#[test]
+fn a_checkpoint_of_the_format_without_a_checksum_is_read() {
+    let folder = folder();
+    let path = save(folder.path(), 1, 2).path().to_owned();
+    let manifest = path.join("manifest.json");
+    let text = std::fs::read_to_string(&manifest).expect("the manifest");
+    let (front, _) = text.rsplit_once(",\n  \"crc32c\"").expect("a checksum");
+    let old = front.replace("\"format_version\": 2", "\"format_version\": 1") + "}";
+    std::fs::write(&manifest, &old).expect("an older manifest");
+    assert_eq!(latest(folder.path()).0, Some(1));
+    std::fs::write(&manifest, text.replace("\"format_version\": 2", "\"format_version\": 1")).expect("a lie");
+    let error = Checkpoint::open(&path).expect_err("it has a checksum").to_string();
+    assert!(error.contains("format version 1, this release reads 2"), "{error}");
+    std::fs::write(&manifest, old.replace("\"format_version\": 1", "\"format_version\": 3"))
+        .expect("a newer one");
+    let error = Checkpoint::open(&path).expect_err("it is newer").to_string();
+    assert!(error.contains("format version 3, this release reads 2"), "{error}");
+}
+
+#[test]
+fn an_epoch_file_that_was_put_back_makes_no_new_checkpoint_look_old() {
+    let folder = folder();
+    save(folder.path(), 1, 1);
+    let temporary = begin(folder.path(), 2, "later", 10).expect("a checkpoint begins");
+    let shards = write_files(&temporary, 1);
+    commit(folder.path(), &temporary, &manifest(2, 7, shards)).expect("a checkpoint is committed");
+    std::fs::write(folder.path().join("cluster_epoch"), "2\n").expect("an older copy");
+    assert_eq!(claim_epoch(folder.path()).expect("an epoch"), 8);
 }
 
 #[test]

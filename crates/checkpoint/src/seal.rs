@@ -1,0 +1,77 @@
+//! The manifest as a file: JSON whose last entry is the checksum of everything before it.
+
+use std::path::Path;
+
+use crate::manifest::FORMAT_VERSION;
+use crate::model_dir::MANIFEST;
+use crate::{Error, Manifest};
+
+/// Largest manifest, in bytes.
+const MANIFEST_BYTES_MAX: u64 = 256 << 20;
+/// Format of manifests without a checksum, which are still read.
+const UNSEALED_FORMAT_VERSION: u32 = 1;
+/// Bytes of what [`tail`] writes.
+const TAIL_BYTES: usize = ",\n  \"crc32c\": \"00000000\"\n}".len();
+
+/// The end of a manifest: the CRC-32C of all bytes before it.
+fn tail(crc32c: u32) -> String {
+    format!(",\n  \"crc32c\": \"{crc32c:08x}\"\n}}")
+}
+
+/// Returns the text of a manifest.
+pub(crate) fn write(manifest: &Manifest) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(manifest).unwrap_or_default();
+    text.truncate(text.len().saturating_sub("\n}".len()));
+    let tail = tail(crc32c::crc32c(&text));
+    text.extend_from_slice(tail.as_bytes());
+    text
+}
+
+/// Reads the manifest in the folder of a checkpoint.
+///
+/// # Errors
+/// It is no regular file, too large, of another format, or not as it was written.
+pub(crate) fn read(checkpoint: &Path) -> Result<Manifest, Error> {
+    let path = checkpoint.join(MANIFEST);
+    let metadata = std::fs::symlink_metadata(&path).map_err(Error::io("find", &path))?;
+    if !metadata.is_file() {
+        return Err(Error::damaged(&path, "it is not a regular file"));
+    }
+    let length = metadata.len();
+    if length > MANIFEST_BYTES_MAX {
+        return Err(Error::damaged(&path, format!("{length} bytes, at most {MANIFEST_BYTES_MAX} are read")));
+    }
+    let text = std::fs::read(&path).map_err(Error::io("read", &path))?;
+    parse(&text).map_err(|what| Error::damaged(&path, what))
+}
+
+/// Reads the text of a manifest; says what is wrong with it otherwise.
+fn parse(text: &[u8]) -> Result<Manifest, String> {
+    let seal = check(text);
+    let manifest: Manifest = serde_json::from_slice(text).map_err(|error| match &seal {
+        // A cut or a flip is the likelier reason; the place tells where to look.
+        Err(what) => format!("{what}; as JSON: {error}"),
+        Ok(()) => error.to_string(),
+    })?;
+    match manifest.format_version {
+        FORMAT_VERSION => seal.map(|()| manifest),
+        UNSEALED_FORMAT_VERSION if !mentions_seal(text) => Ok(manifest),
+        version => Err(format!("format version {version}, this release reads {FORMAT_VERSION}")),
+    }
+}
+
+fn check(text: &[u8]) -> Result<(), String> {
+    let (front, end) = text.split_at(text.len().saturating_sub(TAIL_BYTES));
+    let found = crc32c::crc32c(front);
+    if end == tail(found).as_bytes() {
+        return Ok(());
+    }
+    let end = String::from_utf8_lossy(end).escape_debug().to_string();
+    Err(format!("crc32c {found:08x} of its first {} bytes, it ends with `{end}`", front.len()))
+}
+
+/// Whether a manifest that says it is of the older format holds a checksum: then its format was changed.
+fn mentions_seal(text: &[u8]) -> bool {
+    let value: Option<serde_json::Value> = serde_json::from_slice(text).ok();
+    value.is_none_or(|value| value.get("crc32c").is_some())
+}
