@@ -1,0 +1,182 @@
+//! One record: a header of 40 bytes, and its body, filled up to a multiple of 8.
+//!
+//! ```text
+//!  0  magic      4 bytes
+//!  4  kind       u16
+//!  6  version    u16   of this layout
+//!  8  length     u32   bytes of the body
+//! 12  digest     u32   CRC-32C of the body
+//! 16  number     u64   the writer's
+//! 24  flushed    u64   bytes of this segment that the disk had when the record was written
+//! 32  digest     u32   CRC-32C of the 32 bytes above, the record's place and its segment's id
+//! 36  zero       u32
+//! ```
+//!
+//! `flushed` tells a torn end from damage: what lies before a place that was once flushed was whole. The place and the
+//! segment count in the digest, so that bytes of another record, copied by whatever chance, are none here.
+
+use bytes::Bytes;
+
+/// Bytes before a record's body.
+pub const RECORD_HEADER_BYTES: usize = 40;
+/// Most bytes of a record's body.
+pub const BODY_BYTES_MAX: usize = 1 << 30;
+/// Records begin at multiples of it.
+pub(crate) const ALIGNMENT: u64 = 8;
+
+const MAGIC: [u8; 4] = *b"TYwr";
+const VERSION: u16 = 1;
+
+/// A record to be written.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    kind: u16,
+    number: u64,
+    parts: Vec<Bytes>,
+    length: usize,
+    digest: u32,
+}
+
+impl Entry {
+    /// Returns a record whose body is `parts`, one behind the other. They are not copied. The digest is computed here,
+    /// before anybody waits for the record.
+    ///
+    /// # Panics
+    /// The body is longer than [`BODY_BYTES_MAX`].
+    pub fn new(kind: u16, parts: Vec<Bytes>) -> Self {
+        let length = parts.iter().map(Bytes::len).sum();
+        assert!(length <= BODY_BYTES_MAX, "a record of {length} bytes, at most {BODY_BYTES_MAX} may be");
+        let digest = parts.iter().fold(0, |digest, part| crc32c::crc32c_append(digest, part));
+        Self { kind, number: 0, parts, length, digest }
+    }
+
+    /// Returns it with a number.
+    pub fn numbered(self, number: u64) -> Self {
+        Self { number, ..self }
+    }
+
+    /// Returns the bytes that it takes in a file.
+    pub fn bytes(&self) -> u64 {
+        RECORD_HEADER_BYTES as u64 + (self.length as u64).next_multiple_of(ALIGNMENT)
+    }
+
+    pub(crate) fn parts(&self) -> &[Bytes] {
+        &self.parts
+    }
+
+    /// Returns the number of zeros behind the body.
+    pub(crate) fn filling(&self) -> usize {
+        self.length.next_multiple_of(ALIGNMENT as usize) - self.length
+    }
+
+    pub(crate) fn header(&self, place: u64, segment: u64, flushed: u64) -> [u8; RECORD_HEADER_BYTES] {
+        let length = self.length as u32;
+        let header = Header { kind: self.kind, length, digest: self.digest, number: self.number, flushed };
+        header.encode(place, segment)
+    }
+}
+
+/// A record that has been read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Where it begins in its segment.
+    pub place: u64,
+    /// What its writer calls it.
+    pub kind: u16,
+    /// Its writer's number.
+    pub number: u64,
+    /// Its body.
+    pub body: Bytes,
+}
+
+/// What comes before a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) kind: u16,
+    pub(crate) length: u32,
+    pub(crate) digest: u32,
+    pub(crate) number: u64,
+    pub(crate) flushed: u64,
+}
+
+impl Header {
+    fn encode(&self, place: u64, segment: u64) -> [u8; RECORD_HEADER_BYTES] {
+        let mut out = [0; RECORD_HEADER_BYTES];
+        out[..4].copy_from_slice(&MAGIC);
+        out[4..6].copy_from_slice(&self.kind.to_le_bytes());
+        out[6..8].copy_from_slice(&VERSION.to_le_bytes());
+        out[8..12].copy_from_slice(&self.length.to_le_bytes());
+        out[12..16].copy_from_slice(&self.digest.to_le_bytes());
+        out[16..24].copy_from_slice(&self.number.to_le_bytes());
+        out[24..32].copy_from_slice(&self.flushed.to_le_bytes());
+        let digest = digest(&out, place, segment);
+        out[32..36].copy_from_slice(&digest.to_le_bytes());
+        out
+    }
+
+    /// Reads a header that lies at `place` of `segment`.
+    ///
+    /// # Errors
+    /// The digest that it should have, and has.
+    pub(crate) fn decode(
+        bytes: &[u8; RECORD_HEADER_BYTES],
+        place: u64,
+        segment: u64,
+    ) -> Result<Self, (u32, u32)> {
+        let expected = digest(bytes, place, segment);
+        let found = u32::from_le_bytes(part(bytes, 32));
+        let known = bytes[..4] == MAGIC && bytes[6..8] == VERSION.to_le_bytes() && bytes[36..] == [0; 4];
+        if expected != found || !known {
+            return Err((expected, found));
+        }
+        Ok(Self {
+            kind: u16::from_le_bytes(part(bytes, 4)),
+            length: u32::from_le_bytes(part(bytes, 8)),
+            digest: u32::from_le_bytes(part(bytes, 12)),
+            number: u64::from_le_bytes(part(bytes, 16)),
+            flushed: u64::from_le_bytes(part(bytes, 24)),
+        })
+    }
+
+    /// Returns whether bytes begin as a header does.
+    pub(crate) fn may_begin(bytes: &[u8]) -> bool {
+        bytes.starts_with(&MAGIC)
+    }
+}
+
+fn digest(bytes: &[u8; RECORD_HEADER_BYTES], place: u64, segment: u64) -> u32 {
+    let digest = crc32c::crc32c(&bytes[..32]);
+    let digest = crc32c::crc32c_append(digest, &place.to_le_bytes());
+    crc32c::crc32c_append(digest, &segment.to_le_bytes())
+}
+
+fn part<const N: usize>(bytes: &[u8; RECORD_HEADER_BYTES], at: usize) -> [u8; N] {
+    std::array::from_fn(|place| bytes[at + place])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_header_says_what_it_was_told(
+            kind: u16, length: u32, digest: u32, number: u64, flushed: u64, place: u64, segment: u64,
+        ) {
+            let header = Header { kind, length, digest, number, flushed };
+            prop_assert_eq!(Header::decode(&header.encode(place, segment), place, segment), Ok(header));
+            prop_assert!(Header::decode(&header.encode(place, segment), place ^ 8, segment).is_err());
+            prop_assert!(Header::decode(&header.encode(place, segment), place, segment ^ 1).is_err());
+        }
+
+        #[test]
+        fn a_flipped_bit_of_a_header_is_found(number: u64, bit in 0..RECORD_HEADER_BYTES * 8) {
+            let header = Header { kind: 3, length: 5, digest: 9, number, flushed: 64 };
+            let mut bytes = header.encode(72, 4);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(Header::decode(&bytes, 72, 4).is_err());
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The segment that is being written.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{IoSlice, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::record::RECORD_HEADER_BYTES;
+use crate::segment::{SEGMENT_HEADER_BYTES, boot};
+use crate::{Entry, Error, Folder, Origin, SegmentFile, SegmentHeader};
+
+/// Pieces of memory that one write takes (`IOV_MAX` of Linux).
+const SLICES_MAX: usize = 1024;
+const ZEROS: [u8; 8] = [0; 8];
+
+/// A segment, open at its end.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) file: Arc<File>,
+    pub(crate) path: PathBuf,
+    number: u64,
+    /// Its bytes.
+    pub(crate) end: u64,
+    /// Bytes of the log, as counted since the process began, that come before it.
+    pub(crate) before: u64,
+}
+
+/// Where records go. One thread has it at a time.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    folder: Folder,
+    pub(crate) open: Option<Open>,
+    /// Bytes of each segment, by number.
+    segments: BTreeMap<u64, u64>,
+    headers: Vec<[u8; RECORD_HEADER_BYTES]>,
+}
+
+impl Writer {
+    /// Returns the writer of a folder, which goes on in its last segment if told to.
+    pub(crate) fn new(folder: Folder, go_on: Option<&SegmentFile>) -> Result<Self, Error> {
+        let segments = folder.segments()?;
+        let open = match go_on {
+            Some(segment) => {
+                let file = File::options().append(true).open(&segment.path);
+                let file = file.map_err(Error::io("open", &segment.path))?;
+                Some(Open {
+                    file: Arc::new(file),
+                    path: segment.path.clone(),
+                    number: segment.number,
+                    end: segment.bytes,
+                    before: 0,
+                })
+            }
+            None => None,
+        };
+        let segments = segments.iter().map(|segment| (segment.number, segment.bytes)).collect();
+        Ok(Self { folder, open, segments, headers: Vec::new() })
+    }
+
+    /// Returns the bytes of all segments.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.segments.values().sum()
+    }
+
+    /// Returns the number of the segment that is open; 0 = none is.
+    pub(crate) fn number(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.number)
+    }
+
+    /// Ends the open segment and begins the next. What the ended one holds is on the disk then, so that only the last
+    /// segment of a log ever has a torn end.
+    pub(crate) fn begin(&mut self, origin: Origin, alone: bool, before: u64) -> Result<(), Error> {
+        let number = self.segments.last_key_value().map_or(0, |(number, _)| *number) + 1;
+        if alone {
+            self.open = None;
+            self.folder.clear()?;
+            self.segments.clear();
+        } else if let Some(ended) = &self.open {
+            ended.file.sync_data().map_err(Error::io("flush", &ended.path))?;
+        }
+        let path = self.folder.segment(number);
+        let file = File::options().append(true).create_new(true).open(&path);
+        let mut file = file.map_err(Error::io("create", &path))?;
+        let header = SegmentHeader { origin, number, boot: boot() };
+        file.write_all(&header.encode()).map_err(Error::io("write", &path))?;
+        file.sync_data().map_err(Error::io("flush", &path))?;
+        self.folder.flush()?;
+        let end = SEGMENT_HEADER_BYTES as u64;
+        self.segments.insert(number, end);
+        self.open = Some(Open { file: Arc::new(file), path, number, end, before });
+        Ok(())
+    }
+
+    /// Writes records behind each other. `flushed` are the bytes of the log that the disk has.
+    pub(crate) fn write(&mut self, entries: &[Entry], flushed: u64) -> Result<(), Error> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        // A position counts from where the open segment began to be written by this process.
+        let flushed = flushed.saturating_sub(open.before);
+        self.headers.clear();
+        let mut place = open.end;
+        for entry in entries {
+            self.headers.push(entry.header(place, open.number, flushed));
+            place += entry.bytes();
+        }
+        let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(entries.len() * 3);
+        for (entry, header) in entries.iter().zip(&self.headers) {
+            slices.push(IoSlice::new(header));
+            slices
+                .extend(entry.parts().iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)));
+            if entry.filling() > 0 {
+                slices.push(IoSlice::new(&ZEROS[..entry.filling()]));
+            }
+        }
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let now = rest.len().min(SLICES_MAX);
+            match (&*open.file).write_vectored(&rest[..now]) {
+                Ok(0) => return Err(Error::io("write", &open.path)(std::io::ErrorKind::WriteZero.into())),
+                Ok(written) => IoSlice::advance_slices(&mut rest, written),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io("write", &open.path)(error)),
+            }
+        }
+        open.end = place;
+        self.segments.insert(open.number, place);
+        Ok(())
+    }
+
+    /// Removes the segments before `number`, the oldest first.
+    pub(crate) fn retire(&mut self, number: u64) -> Result<(), Error> {
+        for segment in self.folder.segments()?.iter().take_while(|segment| segment.number < number) {
+            self.folder.remove(segment)?;
+            self.segments.remove(&segment.number);
+        }
+        Ok(())
+    }
+
+    /// Removes everything.
+    pub(crate) fn clear(&mut self) -> Result<(), Error> {
+        self.open = None;
+        self.segments.clear();
+        self.folder.clear()
+    }
+}
