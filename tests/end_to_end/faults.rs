@@ -62,8 +62,9 @@ fn a_stopped_job_goes_on_from_its_checkpoint() {
 }
 
 #[test]
-fn a_killed_server_is_restored_and_training_goes_on() {
-    let cluster = TestCluster::new(2, 1, 2000, "[train]\nmax_steps = 20000\n");
+fn a_killed_server_without_a_log_is_restored_and_training_goes_on() {
+    let end = "[train]\nmax_steps = 20000\n[parameter_servers]\ndurability = \"none\"\n";
+    let cluster = TestCluster::new(2, 1, 2000, end);
     let mut servers = vec![cluster.start("ps", 0, &[]), cluster.start("ps", 1, &[])];
     let more = ["--set", "run.save_checkpoints_steps=500"];
     let mut chief = cluster.start("chief", 0, &more);

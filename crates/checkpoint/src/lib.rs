@@ -23,7 +23,9 @@ pub use durable::write_atomically;
 pub use error::Error;
 pub use job_state::{JobPhase, JobState};
 pub use manifest::{Dtype, Manifest, PositionRecord, ShardRecord, TensorRecord, differences, misfit};
-pub use model_dir::{Found, claim_epoch, cluster_id, list, step_folder};
+pub use model_dir::{
+    Found, claim_epoch, cluster_id, known_cluster_id, list, note_prepared, prepared_epoch, step_folder,
+};
 pub use origin::Origin;
 pub use reader::Checkpoint;
 pub use retention::{Pin, pin, retain, sweep};

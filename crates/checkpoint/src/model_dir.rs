@@ -108,3 +108,24 @@ pub fn claim_epoch(model_dir: &Path) -> Result<u64, Error> {
     write_atomically(&path, format!("{epoch}\n").as_bytes())?;
     Ok(epoch)
 }
+
+/// Returns the folder's id, if it has one.
+pub fn known_cluster_id(model_dir: &Path) -> Option<u128> {
+    let text = std::fs::read_to_string(model_dir.join("cluster_id")).ok()?;
+    u128::from_str_radix(text.trim(), 16).ok()
+}
+
+/// Notes, durably, that what the servers hold is prepared anew in this epoch: what any of them still has of before is no
+/// part of the job any more.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn note_prepared(model_dir: &Path, epoch: u64) -> Result<(), Error> {
+    write_atomically(&model_dir.join("prepared_epoch"), format!("{epoch}\n").as_bytes())
+}
+
+/// Returns the epoch in which what the servers hold was prepared; 0 = none is known.
+pub fn prepared_epoch(model_dir: &Path) -> u64 {
+    let text = std::fs::read_to_string(model_dir.join("prepared_epoch")).unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}

@@ -80,6 +80,7 @@ pub fn refusal(error: &store::Error) -> Refusal {
         store::Error::SequenceGap { .. } => Reason::SequenceGap,
         store::Error::OtherLayout { .. } => Reason::OtherLayout,
         store::Error::OtherCluster { .. } => Reason::OtherCluster,
+        store::Error::Forgotten { .. } => Reason::Forgotten,
         store::Error::BadRequest(_) => Reason::BadRequest,
         store::Error::NotFinite { .. } => Reason::NotFinite,
         store::Error::NoTicket { .. } => Reason::NoTicket,

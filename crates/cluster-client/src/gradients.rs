@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use trainyard_parameter_store as store;
+use trainyard_parameter_store::{Selection, Written};
 use trainyard_protocol::Pool;
 use trainyard_protocol::framing::Tensor;
 use trainyard_protocol::payload::{Encoding, float_bytes};
@@ -44,6 +45,11 @@ impl ShardGradients {
         self.encoded.as_ref().map_or(Encoding::Float32, |(encoding, _)| *encoding)
     }
 
+    /// Returns what they update.
+    pub(crate) fn selection(&self) -> &Selection {
+        &self.plan.selection
+    }
+
     fn at(&self, place: usize) -> &[f32] {
         let (variable, range) = &self.plan.places[place];
         &self.gradients[*variable][range.clone()]
@@ -80,6 +86,19 @@ impl store::Gradients for ShardGradients {
             (at, place) = (end, place + 1);
         }
         scratch
+    }
+
+    fn copy(&self) -> Vec<f32> {
+        let mut values = Vec::with_capacity(self.plan.values());
+        (0..self.plan.places.len()).for_each(|place| values.extend_from_slice(self.at(place)));
+        values
+    }
+
+    fn written(&self) -> Written {
+        Written {
+            encoding: 0,
+            pieces: vec![Bytes::copy_from_slice(float_bytes(&store::Gradients::copy(self)))],
+        }
     }
 }
 

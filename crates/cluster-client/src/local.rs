@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -38,6 +39,8 @@ pub struct LocalShard {
     cluster_fingerprint: u64,
     /// Seconds of training count from here. It never goes back, whatever is done to the clock on the wall.
     started: Instant,
+    /// Seconds of training before this process.
+    trained_secs: Arc<AtomicU64>,
     store: Arc<Store>,
     /// Told when something has changed that a pull may wait for.
     changed: watch::Sender<()>,
@@ -58,12 +61,19 @@ impl LocalShard {
         let store = Arc::new(Store::new(ps));
         let (name, started, changed) = (format!("ps:{ps}"), Instant::now(), watch::Sender::new(()));
         let place = Arc::new(Mutex::new((ps, num_ps)));
-        Self { name, place, incarnation, cluster_fingerprint, started, store, changed }
+        let trained_secs = Arc::default();
+        Self { name, place, incarnation, cluster_fingerprint, started, trained_secs, store, changed }
     }
 
     /// The store has no clock of its own.
     fn tell_time(&self) {
-        self.store.set_clock(self.started.elapsed().as_secs());
+        let trained = self.trained_secs.load(Ordering::Relaxed);
+        self.store.set_clock(trained.saturating_add(self.started.elapsed().as_secs()));
+    }
+
+    /// Lets the time of training go on from where the store has come to.
+    pub fn go_on(&self) {
+        self.trained_secs.store(self.store.clock(), Ordering::Relaxed);
     }
 
     /// Returns the store.
@@ -89,7 +99,13 @@ impl LocalShard {
     /// None.
     pub async fn status(&self, positions: bool) -> Result<ShardStatus, Error> {
         let positions = if positions { self.store.positions() } else { Vec::new() };
-        Ok(ShardStatus { store: self.store.status(), incarnation: self.incarnation, positions })
+        Ok(ShardStatus {
+            store: self.store.status(),
+            incarnation: self.incarnation,
+            settings: 0,
+            wants_checkpoint: false,
+            positions,
+        })
     }
 
     /// See [`crate::Shard::claim`].
@@ -143,15 +159,25 @@ impl LocalShard {
         place: usize,
         slices: Vec<(u32, Slice)>,
     ) -> Result<(), Error> {
-        *self.place.lock() = (place, plan.layout.num_ps);
         let this = self.clone();
-        let work = move || this.prepare_now(&identity, plan, slices);
+        let work = move || this.prepare_now(&identity, plan, place, slices);
         tokio::task::spawn_blocking(work)
             .await
             .map_err(|error| self.refused(Reason::Storage, error.to_string()))?
     }
 
-    fn prepare_now(&self, identity: &Identity, plan: Plan, slices: Vec<(u32, Slice)>) -> Result<(), Error> {
+    /// As [`LocalShard::prepare_slices`], on this thread.
+    ///
+    /// # Errors
+    /// Refused, or the checkpoint cannot be read.
+    pub fn prepare_now(
+        &self,
+        identity: &Identity,
+        plan: Plan,
+        place: usize,
+        slices: Vec<(u32, Slice)>,
+    ) -> Result<(), Error> {
+        *self.place.lock() = (place, plan.layout.num_ps);
         let open = |path: &PathBuf| {
             Checkpoint::open(path).map_err(|error| self.refused(Reason::Storage, chain(&error)))
         };
@@ -176,7 +202,6 @@ impl LocalShard {
             .as_ref()
             .zip(plan.warm_start)
             .map(|(source, start)| FirstValues { source, names: start.names });
-        let (place, _) = *self.place.lock();
         let prepare = Prepare {
             variables: plan.variables,
             slices,

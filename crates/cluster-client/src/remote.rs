@@ -16,9 +16,9 @@ use trainyard_parameter_store::{
 use trainyard_protocol::framing::Outgoing;
 use trainyard_protocol::payload::Payload;
 use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
-use trainyard_protocol::{Pool, convert, limits, own_body, payload, v1};
+use trainyard_protocol::{Pool, Reason, convert, limits, own_body, payload, v1};
 
-use crate::call::{ShardAnswer, ShardCall};
+use crate::call::{ShardAnswer, ShardCall, ShardPush};
 use crate::gradients::GradientTensor;
 use crate::{Answer, Error, Plan, Saved, ShardStatus};
 
@@ -105,6 +105,7 @@ impl RemoteShard {
             update: update.into(),
             staleness_max,
             forget_positions: plan.forget_positions,
+            settings: plan.settings,
             warm_start: plan
                 .warm_start
                 .as_ref()
@@ -137,11 +138,30 @@ impl RemoteShard {
     }
 
     pub(crate) async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error> {
+        match self.step_once(identity, call, false).await {
+            // It came back from a restart, which no pull survives.
+            Err(error) if error.reason() == Some(Reason::Forgotten) => {
+                self.step_once(identity, call, true).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn step_once(
+        &self,
+        identity: Identity,
+        call: &ShardCall,
+        named: bool,
+    ) -> Result<ShardAnswer, Error> {
+        let selection = |push: &ShardPush| match &push.selection {
+            None if named => Some(selection_to_wire(push.gradients.selection())),
+            selection => selection.as_deref().map(selection_to_wire),
+        };
         let push = call.push.as_ref().map(|push| v1::Push {
             seq: push.seq,
             batch: Some(batch_to_wire(push.batch)),
             pulled_version: push.pulled_version,
-            selection: push.selection.as_deref().map(selection_to_wire),
+            selection: selection(push),
             encoding: convert::encoding_to_wire(push.gradients.encoding()).into(),
             slot: push.contribution.map_or(0, |place| place.slot),
             of: push.contribution.map_or(0, |place| place.of),
@@ -255,6 +275,7 @@ impl RemoteShard {
             state,
             cluster_id,
             epoch: reply.cluster_epoch,
+            memory: reply.memory,
             layout_fingerprint: reply.layout_fingerprint,
             version: reply.version,
             saved_version: None,
@@ -264,7 +285,13 @@ impl RemoteShard {
             dynamic: Vec::new(),
         };
         let positions = reply.positions.iter().map(position_from_wire).collect();
-        Ok(ShardStatus { store, incarnation: reply.incarnation, positions })
+        Ok(ShardStatus {
+            store,
+            incarnation: reply.incarnation,
+            settings: reply.settings,
+            wants_checkpoint: reply.wants_checkpoint,
+            positions,
+        })
     }
 }
 

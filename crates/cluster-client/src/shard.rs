@@ -37,6 +37,8 @@ pub struct Plan {
     pub checkpoint: Option<PathBuf>,
     /// Where first values come from, for the variables that it names.
     pub warm_start: Option<WarmStart>,
+    /// Fingerprint of everything that the job file says of variables, rules, steps and input.
+    pub settings: u64,
     /// Whether the checkpoint's positions in the data mean nothing: the input is divided in another way now.
     pub forget_positions: bool,
 }
@@ -69,8 +71,14 @@ impl Plan {
 pub struct ShardStatus {
     /// The store's part.
     pub store: Status,
-    /// Random per process start: another value means that the server was restarted and its memory lost.
+    /// Random per process start: another value means that the server was restarted. Whether it has lost its memory, the
+    /// store says.
     pub incarnation: u64,
+    /// Fingerprint of the settings that it was prepared with; 0 where nothing was prepared, or for a store in this
+    /// process.
+    pub settings: u64,
+    /// Whether its log has grown long, so that a checkpoint is due.
+    pub wants_checkpoint: bool,
     /// How far the data has been applied, where that was asked.
     pub positions: Vec<ShardPosition>,
 }

@@ -49,6 +49,10 @@ pub struct Arguments {
     /// Least severity of log lines: error, warn, info, debug, or a filter such as trainyard_trainer=debug.
     #[arg(long, value_name = "LEVEL", env = "TRAINYARD_LOG", default_value = "info")]
     pub log_level: String,
+    /// Folder on this machine for what a ps keeps from one start to the next: its log. By default STATE_DIRECTORY, which
+    /// systemd sets, else `wal` in the model_dir.
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
     /// Longest wait for the other tasks at start, in seconds. By default the job's run.session_creation_timeout_secs.
     #[arg(long, value_name = "SECONDS")]
     pub connect_deadline: Option<u64>,

@@ -12,6 +12,8 @@ use crate::{Arguments, Listener, LogFormat, Readiness, listen};
 
 /// Name of the variable that says cluster and task.
 const TF_CONFIG: &str = "TF_CONFIG";
+/// Name of the variable in which systemd gives a unit its folder.
+const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
 /// Everything a role is given at its start.
 #[derive(Debug, Clone)]
@@ -34,6 +36,8 @@ pub struct Context {
     pub listen: Option<String>,
     /// Where the report goes.
     pub report: Option<PathBuf>,
+    /// Where a ps keeps its log; absent = in the model folder.
+    pub state_dir: Option<PathBuf>,
     /// What the admin port and the health service say.
     pub readiness: Readiness,
     /// Address of the admin port; absent = a free port of 127.0.0.1.
@@ -110,6 +114,7 @@ impl Context {
             drain_deadline: Duration::from_secs(arguments.drain_deadline),
             listen: arguments.listen.clone(),
             report: arguments.report.clone(),
+            state_dir: arguments.state_dir.clone().or_else(state_directory),
             readiness: Readiness::default(),
             admin_listen: arguments.admin_listen.clone(),
             serves_admin: true,
@@ -131,6 +136,7 @@ impl Context {
             drain_deadline: Duration::from_secs(30),
             listen: None,
             report,
+            state_dir: None,
             readiness: Readiness::default(),
             admin_listen: None,
             serves_admin: false,
@@ -155,6 +161,12 @@ impl Context {
     pub fn started_unix_secs(&self) -> u64 {
         self.started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
     }
+}
+
+/// The folder that the service manager gives; of several, the first.
+fn state_directory() -> Option<PathBuf> {
+    let folders = std::env::var_os(STATE_DIRECTORY)?;
+    std::env::split_paths(&folders).find(|folder| folder.is_absolute())
 }
 
 type Place3 = (Arc<ClusterSpec>, Task, Option<String>);

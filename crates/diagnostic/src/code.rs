@@ -44,6 +44,8 @@ codes! {
     E3003 74 "checkpoint cannot be written";
     E3004 66 "no checkpoint";
     E3006 74 "not enough space";
+    E3007 74 "log cannot be written";
+    E3008 65 "log is damaged or of another job";
     E4001 65 "input has no records";
     E4002 66 "input file is missing or cannot be read";
     E4003 65 "column is not in the input";

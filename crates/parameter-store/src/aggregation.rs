@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::selection::Resolved;
-use crate::{BatchId, Contribution, Error, Selection};
+use crate::{BatchId, Contribution, Error, PartStanding, Selection};
 
 /// One part: the gradients of one batch.
 #[derive(Debug)]
@@ -82,6 +82,22 @@ impl Aggregation {
     /// Returns the slot that the latest step waited for longest.
     pub(crate) fn last(&self) -> Option<u32> {
         self.last
+    }
+
+    /// Returns the parts that are there.
+    pub(crate) fn standing(&self) -> Vec<PartStanding> {
+        let of = self.slots.len() as u32;
+        let parts = self.slots.iter().zip(0..).filter(|_| self.filled > 0);
+        let part = |(part, slot): (&Option<Part>, u32)| {
+            part.as_ref().map(|part| PartStanding {
+                place: Contribution { slot, of },
+                batch: part.batch,
+                batches: part.batches,
+                selection: Arc::clone(&part.resolved.selection),
+                values: part.values.clone(),
+            })
+        };
+        parts.filter_map(part).collect()
     }
 
     /// Takes all parts out, by slot.

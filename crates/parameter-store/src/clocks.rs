@@ -24,18 +24,37 @@ struct Clock {
 impl Clocks {
     /// Takes a task in, or back from its rest. It goes on at the slowest clock at least, so that it does not hold the
     /// others up, and never below its own, so that it does not run ahead.
-    pub(crate) fn join(&mut self, task: Task) {
+    ///
+    /// Returns whether that changed anything.
+    pub(crate) fn join(&mut self, task: Task) -> bool {
         let slowest = self.slowest().unwrap_or(0);
         let clock = self.by_task.entry(task).or_insert(Clock { steps: slowest, rests: true });
-        let steps = if clock.rests { clock.steps.max(slowest) } else { clock.steps };
-        *clock = Clock { steps, rests: false };
+        if !clock.rests {
+            return false;
+        }
+        *clock = Clock { steps: clock.steps.max(slowest), rests: false };
+        true
     }
 
-    /// Lets a task rest: nobody waits for it until it joins again.
-    pub(crate) fn rest(&mut self, task: Task) {
-        if let Some(clock) = self.by_task.get_mut(&task) {
-            clock.rests = true;
-        }
+    /// Lets a task rest: nobody waits for it until it joins again. Returns whether that changed anything.
+    pub(crate) fn rest(&mut self, task: Task) -> bool {
+        self.by_task.get_mut(&task).is_some_and(|clock| !std::mem::replace(&mut clock.rests, true))
+    }
+
+    /// Lets all go.
+    pub(crate) fn clear(&mut self) {
+        self.by_task.clear();
+    }
+
+    /// Returns every task with its steps, and whether it rests.
+    pub(crate) fn standing(&self) -> Vec<(Task, u64, bool)> {
+        self.by_task.iter().map(|(task, clock)| (*task, clock.steps, clock.rests)).collect()
+    }
+
+    /// Returns the clocks of a standing.
+    pub(crate) fn at(standing: &[(Task, u64, bool)]) -> Self {
+        let clock = |&(task, steps, rests): &(Task, u64, bool)| (task, Clock { steps, rests });
+        Self { by_task: standing.iter().map(clock).collect() }
     }
 
     /// Lets a task go: nobody waits for it any more.

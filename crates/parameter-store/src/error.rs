@@ -73,6 +73,12 @@ pub enum Error {
         /// The value, as text.
         value: String,
     },
+    /// A push names nothing, and what its pull named is not known here: the store was brought back since.
+    #[error("what the pull of seq {seq} has named is not known here: the push must name it")]
+    Forgotten {
+        /// The sequence number.
+        seq: u64,
+    },
     /// The step was pushed without the right to.
     #[error("step of {task} seq {seq} has no ticket: the last step has been applied or given away")]
     NoTicket {

@@ -2,6 +2,10 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
+
+use crate::Written;
+
 /// Values of one step, end to end, in the order of a [`Selection`](crate::Selection).
 pub trait Gradients: Sync {
     /// Returns the number of values.
@@ -15,6 +19,12 @@ pub trait Gradients: Sync {
     /// # Panics
     /// Never, as long as `place` lies within the values.
     fn get<'a>(&'a self, place: Range<usize>, scratch: &'a mut Vec<f32>) -> &'a [f32];
+
+    /// Returns a copy of all values.
+    fn copy(&self) -> Vec<f32>;
+
+    /// Returns the values as a journal keeps them: as they came, if they came as bytes.
+    fn written(&self) -> Written;
 }
 
 impl Gradients for [f32] {
@@ -28,6 +38,14 @@ impl Gradients for [f32] {
 
     fn get<'a>(&'a self, place: Range<usize>, _scratch: &'a mut Vec<f32>) -> &'a [f32] {
         &self[place]
+    }
+
+    fn copy(&self) -> Vec<f32> {
+        self.to_vec()
+    }
+
+    fn written(&self) -> Written {
+        Written { encoding: 0, pieces: vec![Bytes::copy_from_slice(bytemuck::cast_slice(self))] }
     }
 }
 

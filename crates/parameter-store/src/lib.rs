@@ -11,6 +11,7 @@ mod dynamic;
 mod error;
 mod gradients;
 mod identity;
+mod journal;
 mod reading;
 mod recency;
 mod selection;
@@ -29,6 +30,9 @@ pub use dynamic::DynamicStatus;
 pub use error::Error;
 pub use gradients::{Gradients, not_finite};
 pub use identity::{BatchId, Identity};
+pub use journal::{
+    Change, Journal, PartStanding, PushRecord, Replaced, SessionStanding, Standing, Take, Written,
+};
 pub use reading::Reading;
 pub use selection::Selection;
 pub use snapshot::{Snapshot, SnapshotSlice, SnapshotTable};

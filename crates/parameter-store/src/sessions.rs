@@ -6,7 +6,7 @@ use trainyard_cluster_spec::Task;
 
 use crate::batch_set::{AHEAD_MAX, BatchSet};
 use crate::window::Window;
-use crate::{BatchId, Error, Identity, ShardPosition};
+use crate::{BatchId, Error, Identity, SessionStanding, ShardPosition, Standing};
 
 #[derive(Debug, Clone, Copy)]
 struct Session {
@@ -34,19 +34,20 @@ pub(crate) enum Admission {
 impl Sessions {
     /// Starts a session behind the `seq` given, and fences the earlier ones of its task. Opening the current one again
     /// changes nothing.
-    pub(crate) fn open(&mut self, identity: &Identity) -> Result<(), Error> {
+    /// Returns whether anything changed.
+    pub(crate) fn open(&mut self, identity: &Identity) -> Result<bool, Error> {
         let current = self.by_task.get(&identity.task).copied();
         match current {
             Some(session) if session.number > identity.session => Err(self.fenced(identity)),
             Some(session) if session.number == identity.session && !session.open => {
                 Err(self.fenced(identity))
             }
-            Some(session) if session.number == identity.session => Ok(()),
+            Some(session) if session.number == identity.session => Ok(false),
             _ => {
                 let pushes = Window::behind(identity.seq);
                 let session = Session { number: identity.session, open: true, pushes };
                 self.by_task.insert(identity.task, session);
-                Ok(())
+                Ok(true)
             }
         }
     }
@@ -93,11 +94,33 @@ impl Sessions {
         Ok(Admission::New)
     }
 
-    /// Uses up a push's sequence number.
-    pub(crate) fn consume(&mut self, identity: &Identity) {
-        if let Some(session) = self.by_task.get_mut(&identity.task) {
-            session.pushes.insert(identity.seq);
-        }
+    /// Uses up a push's sequence number. Returns whether it had not been used.
+    pub(crate) fn consume(&mut self, identity: &Identity) -> bool {
+        let Some(session) = self.by_task.get_mut(&identity.task) else { return false };
+        let fresh = !session.pushes.contains(identity.seq);
+        session.pushes.insert(identity.seq);
+        fresh
+    }
+
+    /// Takes up what others had come to.
+    pub(crate) fn resume(&mut self, standing: &Standing) {
+        let session = |known: &SessionStanding| {
+            let pushes = Window::of(known.highest, known.seen);
+            (known.task, Session { number: known.number, open: known.open, pushes })
+        };
+        self.by_task = standing.sessions.iter().map(session).collect();
+        self.batches.clear();
+        standing.positions.iter().for_each(|position| self.restore_position(position));
+    }
+
+    /// Tells what [`Sessions::resume`] takes up.
+    pub(crate) fn stand(&self, standing: &mut Standing) {
+        let session = |(&task, session): (&Task, &Session)| {
+            let (highest, seen) = session.pushes.bits();
+            SessionStanding { task, number: session.number, open: session.open, highest, seen }
+        };
+        standing.sessions = self.by_task.iter().map(session).collect();
+        standing.positions = self.positions();
     }
 
     /// Remembers that `count` batches from this one on have been applied.

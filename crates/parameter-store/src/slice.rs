@@ -85,6 +85,11 @@ impl Slice {
         self.updates.load(Ordering::Acquire)
     }
 
+    /// Counts on from where nobody has ever seen the count: of other values, that is.
+    pub(crate) fn count_from(&self, updates: u64) {
+        self.updates.store(updates, Ordering::Release);
+    }
+
     /// Checks that `rows` ascend strictly and lie within the slice.
     pub(crate) fn check_rows(&self, number: u32, rows: &[u32]) -> Result<(), Error> {
         if let Some(pair) = rows.windows(2).find(|pair| pair[0] >= pair[1]) {

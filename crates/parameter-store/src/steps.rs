@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use trainyard_cluster_spec::Task;
 
 use crate::clocks::Clocks;
-use crate::{Identity, Update};
+use crate::{Identity, Standing, Update};
 
 /// Answer to the wish to push one more step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,10 +53,30 @@ impl Steps {
     }
 
     /// Lets a task rest that has nothing under way: it waits for data, perhaps for that of those who would wait for it.
-    pub(crate) fn rest(&mut self, task: Task) {
-        if !self.outstanding.iter().any(|(owner, ..)| *owner == task) {
-            self.clocks.rest(task);
-        }
+    /// Returns whether that changed anything.
+    pub(crate) fn rest(&mut self, task: Task) -> bool {
+        !self.outstanding.iter().any(|(owner, ..)| *owner == task) && self.clocks.rest(task)
+    }
+
+    /// Lets all tasks go: their sessions are over.
+    pub(crate) fn clear(&mut self) {
+        self.outstanding.clear();
+        self.waiting.clear();
+        self.clocks.clear();
+    }
+
+    /// Takes up what another had come to.
+    pub(crate) fn resume(&mut self, standing: &Standing) {
+        self.global_step = standing.global_step;
+        self.outstanding = standing.tickets.iter().copied().collect();
+        self.clocks = Clocks::at(&standing.clocks);
+    }
+
+    /// Tells what [`Steps::resume`] takes up.
+    pub(crate) fn stand(&self, standing: &mut Standing) {
+        standing.global_step = self.global_step;
+        standing.tickets = self.outstanding.iter().copied().collect();
+        standing.clocks = self.clocks.standing();
     }
 
     /// Lets a task go, whose sessions up to this one are over.
@@ -65,22 +85,23 @@ impl Steps {
         self.clocks.leave(task);
     }
 
-    /// Gives the session the right to push its `seq`, once: asking again returns the same ticket.
-    pub(crate) fn reserve(&mut self, identity: &Identity) -> Ticket {
+    /// Gives the session the right to push its `seq`, once: asking again returns the same ticket. Tells whether
+    /// anything changed, too.
+    pub(crate) fn reserve(&mut self, identity: &Identity) -> (Ticket, bool) {
         let key = (identity.task, identity.session, identity.seq);
         if self.outstanding.contains(&key) {
-            return Ticket::Granted;
+            return (Ticket::Granted, false);
         }
         if self.has_ended() {
-            return Ticket::Finished;
+            return (Ticket::Finished, false);
         }
-        self.clocks.join(identity.task);
+        let joined = self.clocks.join(identity.task);
         match self.update {
             // All parts of a step are the same step: whoever comes too late is told when it pushes.
             Update::Sync => {}
             Update::Async | Update::StaleSynchronous { .. } => {
                 if self.max > 0 && self.global_step + (self.outstanding.len() as u64) >= self.max {
-                    return Ticket::Wait;
+                    return (Ticket::Wait, joined);
                 }
             }
         }
@@ -88,11 +109,11 @@ impl Steps {
             && self.lead(identity) > staleness_max
         {
             self.waiting.insert(key);
-            return Ticket::Wait;
+            return (Ticket::Wait, joined);
         }
         self.waiting.remove(&key);
         self.outstanding.insert(key);
-        Ticket::Granted
+        (Ticket::Granted, true)
     }
 
     /// Returns by how many steps a task is ahead of the slowest live one where it begins this one.
@@ -121,10 +142,13 @@ impl Steps {
     }
 
     /// Takes one ticket back. The task has come on by a step, whether it counts or somebody else has done the same.
-    pub(crate) fn give_back(&mut self, identity: &Identity) {
-        if self.outstanding.remove(&(identity.task, identity.session, identity.seq)) {
+    /// Returns whether there was one.
+    pub(crate) fn give_back(&mut self, identity: &Identity) -> bool {
+        let held = self.outstanding.remove(&(identity.task, identity.session, identity.seq));
+        if held {
             self.clocks.tick(identity.task);
         }
+        held
     }
 
     /// Takes back all tickets of a task's sessions below `session`.
@@ -150,12 +174,12 @@ mod tests {
     fn a_step_that_waits_is_not_overtaken_by_the_next_one_of_its_task() {
         let mut steps = Steps::new(0, 0, Update::StaleSynchronous { staleness_max: 0 });
         steps.join(step(1).task, 1);
-        assert_eq!(steps.reserve(&step(1)), Ticket::Granted);
-        assert_eq!(steps.reserve(&step(2)), Ticket::Wait, "the first is under way");
+        assert_eq!(steps.reserve(&step(1)).0, Ticket::Granted);
+        assert_eq!(steps.reserve(&step(2)).0, Ticket::Wait, "the first is under way");
         steps.advance(&step(1));
-        assert_eq!(steps.reserve(&step(3)), Ticket::Wait, "the second comes first");
-        assert_eq!(steps.reserve(&step(2)), Ticket::Granted);
+        assert_eq!(steps.reserve(&step(3)).0, Ticket::Wait, "the second comes first");
+        assert_eq!(steps.reserve(&step(2)).0, Ticket::Granted);
         steps.advance(&step(2));
-        assert_eq!(steps.reserve(&step(3)), Ticket::Granted);
+        assert_eq!(steps.reserve(&step(3)).0, Ticket::Granted);
     }
 }

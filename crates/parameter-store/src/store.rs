@@ -5,10 +5,11 @@ mod cut;
 mod previous;
 mod push;
 mod request;
+mod resume;
 mod tables;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
 use trainyard_cluster_spec::Task;
@@ -22,7 +23,7 @@ use crate::slice::Slice;
 use crate::steps::Steps;
 use crate::sync::{Mutex, RwLock};
 use crate::turn::Turn;
-use crate::{Error, Identity, Reading, Selection, Ticket, Update};
+use crate::{Change, Error, Identity, Journal, Reading, Selection, Ticket, Update};
 use build::build_slices;
 pub use cut::SnapshotAt;
 use previous::Previous;
@@ -37,11 +38,13 @@ use tables::Tables;
 const ANSWER_VALUES_MAX: usize = 64 << 20;
 
 /// What the chief has told this ps.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Control {
     state: State,
     cluster_id: Option<u128>,
     epoch: u64,
+    /// Epoch in which it was prepared; 0 = it was not.
+    memory: u64,
     layout_fingerprint: u64,
     counts_steps: bool,
     update: Update,
@@ -94,22 +97,15 @@ pub struct Store {
     has_company: AtomicBool,
     /// Seconds of training, as told.
     clock_secs: AtomicU64,
+    journal: OnceLock<Arc<dyn Journal>>,
 }
 
 impl Store {
     /// Returns the empty store of parameter server `ps`.
     pub fn new(ps: usize) -> Self {
-        let control = Control {
-            state: State::Empty,
-            cluster_id: None,
-            epoch: 0,
-            layout_fingerprint: 0,
-            counts_steps: false,
-            update: Update::Async,
-        };
         Self {
             ps,
-            control: RwLock::new(control),
+            control: RwLock::default(),
             cut: RwLock::new(()),
             turns: DashMap::new(),
             ledger: Mutex::new(Ledger::default()),
@@ -124,6 +120,7 @@ impl Store {
             snapshot_taken: Arc::default(),
             has_company: AtomicBool::new(false),
             clock_secs: AtomicU64::new(0),
+            journal: OnceLock::new(),
         }
     }
 
@@ -149,6 +146,7 @@ impl Store {
             state: control.state,
             cluster_id: control.cluster_id,
             epoch: control.epoch,
+            memory: control.memory,
             layout_fingerprint: control.layout_fingerprint,
             version: ledger.version,
             saved_version: ledger.saved_version,
@@ -180,7 +178,14 @@ impl Store {
             return Err(Error::StaleEpoch { current: control.epoch, given: claim.epoch });
         }
         control.cluster_id = Some(claim.cluster_id);
-        control.epoch = claim.epoch;
+        if claim.epoch > control.epoch {
+            control.epoch = claim.epoch;
+            // Whoever was let in for an earlier epoch is refused from now on. A step that it may have taken and not
+            // pushed would be missing at the end, if its task never comes back.
+            let mut ledger = self.ledger.lock();
+            ledger.steps.clear();
+            self.note(ledger.version, &Change::Claim { epoch: claim.epoch });
+        }
         Ok(())
     }
 
@@ -192,15 +197,9 @@ impl Store {
     pub fn prepare(&self, identity: &Identity, prepare: Prepare<'_>) -> Result<(), Error> {
         let mut control = self.control.write();
         check_control(&control, identity)?;
-        control.state = State::Empty;
+        (control.state, control.memory) = (State::Empty, 0);
         let _alone = self.cut.write();
-        self.slices.clear();
-        self.turns.clear();
-        self.restless.write().clear();
-        self.tables.replace([]);
-        *self.aggregation.lock() = Aggregation::default();
-        *self.awaited.lock() = Awaited::default();
-        *self.previous.lock() = Previous::default();
+        self.clear();
         self.has_company.store(prepare.stores > 1, Ordering::Relaxed);
         let now = self.moment(prepare.restore.as_ref().map_or(0, |restore| restore.version));
         let built = build_slices(&prepare, now)?;
@@ -227,12 +226,28 @@ impl Store {
         for position in restore.into_iter().flat_map(|restore| &restore.positions) {
             ledger.sessions.restore_position(position);
         }
+        let standing = self.standing_of(&ledger, Vec::new());
         *self.ledger.lock() = ledger;
+        control.memory = identity.epoch;
+        if let Some(journal) = self.journal.get() {
+            journal.begin(control.memory, standing);
+        }
         control.layout_fingerprint = prepare.layout_fingerprint;
         (control.counts_steps, control.update) = (prepare.counts_steps, prepare.update);
         *self.variables.write() = prepare.variables.into();
         control.state = State::Prepared;
         Ok(())
+    }
+
+    /// Drops what is held. The caller has the store to itself.
+    fn clear(&self) {
+        self.slices.clear();
+        self.turns.clear();
+        self.restless.write().clear();
+        self.tables.replace([]);
+        *self.aggregation.lock() = Aggregation::default();
+        *self.awaited.lock() = Awaited::default();
+        *self.previous.lock() = Previous::default();
     }
 
     /// Lets workers in.
@@ -246,6 +261,7 @@ impl Store {
             State::Empty => Err(Error::NotReady("it holds no variables")),
             State::Prepared | State::Draining => {
                 control.state = State::Open;
+                self.note(self.ledger.lock().version, &Change::Open);
                 Ok(())
             }
             State::Open => Ok(()),
@@ -261,6 +277,7 @@ impl Store {
         let mut control = self.control.write();
         check_control(&control, identity)?;
         control.state = State::Finished;
+        self.note(self.ledger.lock().version, &Change::Finish);
         Ok(())
     }
 
@@ -288,8 +305,12 @@ impl Store {
             return Err(Error::OtherLayout { current: control.layout_fingerprint, given: fingerprint });
         }
         let mut ledger = self.ledger.lock();
-        ledger.sessions.open(identity)?;
+        let fresh = ledger.sessions.open(identity)?;
         ledger.steps.join(identity.task, identity.session);
+        if fresh {
+            let Identity { task, session, seq, .. } = *identity;
+            self.note(ledger.version, &Change::OpenSession { task, session, seq });
+        }
         Ok(Opened { version: ledger.version, batches_applied: ledger.sessions.next_batch(data_shard) })
     }
 
@@ -303,6 +324,7 @@ impl Store {
         let mut ledger = self.ledger.lock();
         if ledger.sessions.close(task, session) {
             ledger.steps.leave(task, session);
+            self.note(ledger.version, &Change::CloseSession { task, session });
         }
         Ok(())
     }
@@ -316,7 +338,9 @@ impl Store {
         check_worker(&self.control.read(), identity)?;
         let mut ledger = self.ledger.lock();
         ledger.sessions.check(identity)?;
-        ledger.steps.rest(identity.task);
+        if ledger.steps.rest(identity.task) {
+            self.note(ledger.version, &Change::Rest { task: identity.task });
+        }
         Ok(())
     }
 
@@ -351,7 +375,14 @@ impl Store {
                 _ if before => Ticket::Granted,
                 _ if ledger.steps.has_ended() && wanted => Ticket::Finished,
                 _ if ledger.version < pull.at_least => Ticket::Wait,
-                true => ledger.steps.reserve(identity),
+                true => {
+                    let (ticket, changed) = ledger.steps.reserve(identity);
+                    if changed {
+                        let Identity { task, session, seq, .. } = *identity;
+                        self.note(ledger.version, &Change::Reserve { task, session, seq });
+                    }
+                    ticket
+                }
                 false => Ticket::Granted,
             };
             let (reached, global_step) = (ledger.version, ledger.steps.global_step());

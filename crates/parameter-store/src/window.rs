@@ -18,6 +18,16 @@ impl Window {
         Self { highest: number, seen: u64::MAX }
     }
 
+    /// Returns the window with this highest number and these bits.
+    pub(crate) fn of(highest: u64, seen: u64) -> Self {
+        Self { highest, seen }
+    }
+
+    /// Returns highest number and bits.
+    pub(crate) fn bits(&self) -> (u64, u64) {
+        (self.highest, self.seen)
+    }
+
     /// Returns whether `number` has been seen.
     pub(crate) fn contains(&self, number: u64) -> bool {
         number <= self.highest

@@ -194,6 +194,11 @@ impl Payload {
         Ok(Self { pieces, ends, encoding })
     }
 
+    /// Returns the pieces, and how their values are written.
+    pub fn pieces(&self) -> (&[Bytes], Encoding) {
+        (&self.pieces, self.encoding)
+    }
+
     /// Returns the number of values.
     pub fn values(&self) -> usize {
         self.ends.last().copied().unwrap_or(0) / self.encoding.value_bytes()

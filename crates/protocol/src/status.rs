@@ -46,6 +46,8 @@ reasons! {
     OtherCluster "other_cluster" FailedPrecondition;
     /// Another live process serves the same task.
     TaskTaken "task_taken" AlreadyExists;
+    /// A push must name what it updates: the server was restarted since its pull.
+    Forgotten "forgotten" FailedPrecondition;
     /// The message does not fit the slices it names.
     BadRequest "bad_request" InvalidArgument;
     /// A gradient holds NaN or infinity.

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use trainyard_parameter_store::Gradients;
+use trainyard_parameter_store::{Gradients, Written};
+use trainyard_protocol::convert;
 use trainyard_protocol::payload::Payload;
 
 /// The payload of a push.
@@ -23,5 +24,16 @@ impl Gradients for WireGradients {
         let values = &mut scratch[..place.len()];
         self.0.read(place.start, values);
         values
+    }
+
+    fn copy(&self) -> Vec<f32> {
+        let mut values = vec![0.0; self.0.values()];
+        self.0.read(0, &mut values);
+        values
+    }
+
+    fn written(&self) -> Written {
+        let (pieces, encoding) = self.0.pieces();
+        Written { encoding: convert::encoding_to_wire(encoding).into(), pieces: pieces.to_vec() }
     }
 }

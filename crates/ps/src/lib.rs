@@ -4,7 +4,11 @@
 //! (`trainyard-parameter-store`); here they meet the network and the end of the job.
 
 mod answer;
+mod durable;
 mod gradients;
+mod journal;
+mod record;
+mod recovery;
 mod run;
 mod service;
 mod telemetry;

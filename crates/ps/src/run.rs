@@ -1,20 +1,25 @@
 //! The wiring of a parameter server, and how it ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tonic::service::Routes;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use trainyard_cluster_client::LocalShard;
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::State;
 
-use crate::service::Service;
+use crate::durable::{cannot, remember};
+use crate::journal::LogJournal;
+use crate::service::{Service, SharedJournal};
 use crate::tensor_service::TensorService;
 
 /// Time between looks at the store's state.
 const LOOK: Duration = Duration::from_millis(20);
+/// Time between looks whether a checkpoint was committed.
+const RETIRE: Duration = Duration::from_millis(500);
 /// Time for the last answers to leave, before the server closes.
 const FAREWELL: Duration = Duration::from_millis(100);
 
@@ -29,15 +34,15 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
             Diagnostic::error(Code::E1004, format!("the cluster has no address for {task}"))
         })?;
     let listener = context.listener().await?;
-    let shard = LocalShard::new(
-        task.index,
-        context.cluster.num_ps(),
-        context.incarnation,
-        context.cluster.fingerprint(),
-    );
+    let (index, num_ps) = (task.index, context.cluster.num_ps());
+    let (incarnation, fingerprint) = (context.incarnation, context.cluster.fingerprint());
+    let shard = LocalShard::new(index, num_ps, incarnation, fingerprint);
     info!(%task, %address, "serving");
     context.readiness.set("waiting", false, vec!["chief:0".to_owned()]);
-    let service = TensorService::new(Service::new(shard.clone(), task.index, context.incarnation));
+    let journal = SharedJournal::default();
+    let most = context.job.parameter_servers.log_bytes_max;
+    let service = Service::new(shard.clone(), task.index, context.incarnation, Arc::clone(&journal), most);
+    let service = TensorService::new(service);
     let closing = CancellationToken::new();
     let server = serve(
         listener,
@@ -47,17 +52,47 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
         ServerLimits::default(),
         closing.clone(),
     );
-    let watch = watch(&context, &shard, &stop, &closing);
-    let (served, ()) = tokio::join!(server, watch);
-    served
+    let work = async {
+        let worked = async {
+            // Callers are told to wait meanwhile.
+            context.readiness.set("recovering", false, vec!["its log".to_owned()]);
+            let (given, of) = (context.clone(), shard.clone());
+            let remembered = tokio::task::spawn_blocking(move || remember(&given, &of)).await;
+            let kept = remembered.map_err(|panic| {
+                Diagnostic::error(Code::E9001, format!("the log could not be read: {panic}"))
+            })??;
+            context.readiness.set("waiting", false, vec!["chief:0".to_owned()]);
+            let _ = journal.set(kept.clone());
+            watch(&context, &shard, kept.as_ref(), &stop).await
+        };
+        let worked = worked.await;
+        sleep(FAREWELL).await;
+        closing.cancel();
+        worked
+    };
+    let (served, worked) = tokio::join!(server, work);
+    worked.and(served)
 }
 
 /// Follows the store, and closes the server when the job has ended or the drain has.
-async fn watch(context: &Context, shard: &LocalShard, stop: &CancellationToken, closing: &CancellationToken) {
+async fn watch(
+    context: &Context,
+    shard: &LocalShard,
+    journal: Option<&Arc<LogJournal>>,
+    stop: &CancellationToken,
+) -> Result<(), Diagnostic> {
     let mut known = State::Empty;
     // A draining server waits for the checkpoint that the chief takes at once, or has taken before it ended.
     let mut drain_until = None;
+    let mut retired = Instant::now();
     loop {
+        if let Some(failure) = journal.and_then(|journal| journal.failure()) {
+            return Err(cannot(&failure));
+        }
+        if let Some(journal) = journal.filter(|_| retired.elapsed() >= RETIRE) {
+            retire(journal, context).await;
+            retired = Instant::now();
+        }
         let status = shard.store().status();
         let state = status.state;
         if state != known {
@@ -88,13 +123,28 @@ async fn watch(context: &Context, shard: &LocalShard, stop: &CancellationToken, 
             break;
         }
         if drain_until.is_some_and(|until| Instant::now() >= until) {
-            warn!(
-                "stopping without a checkpoint: the chief gave no sign; updates since its last one are lost"
-            );
+            match journal {
+                Some(_) => info!("stopping without a checkpoint: the log has the updates since the last one"),
+                None => warn!(
+                    "stopping without a checkpoint: the chief gave no sign; updates since its last one are lost"
+                ),
+            }
             break;
         }
         sleep(LOOK).await;
     }
-    sleep(FAREWELL).await;
-    closing.cancel();
+    Ok(())
+}
+
+/// Removes what is no longer needed of the log, once a checkpoint holds it.
+async fn retire(journal: &Arc<LogJournal>, context: &Context) {
+    if !journal.waits_for_checkpoint() {
+        return;
+    }
+    let (journal, job) = (Arc::clone(journal), Arc::clone(&context.job));
+    match tokio::task::spawn_blocking(move || journal.retire(&job.model_dir)).await {
+        Ok(Ok(0)) | Err(_) => {}
+        Ok(Ok(bytes)) => debug!(bytes, "a checkpoint holds the front of the log: removed"),
+        Ok(Err(error)) => warn!(%error, "the log stays longer than it has to"),
+    }
 }

@@ -1,7 +1,7 @@
 //! The parameter service: between the wire and the shard.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use trainyard_variable::{Layout, Partitioner, Placement};
 
 use crate::answer::AnswerTensor;
 use crate::gradients::WireGradients;
+use crate::journal::LogJournal;
 use crate::telemetry::Telemetry;
 
 /// The service of one shard.
@@ -30,7 +31,13 @@ pub(crate) struct Service {
     incarnation: u64,
     telemetry: Telemetry,
     pool: Pool,
+    journal: SharedJournal,
+    /// Bytes of the log from which a checkpoint is asked for.
+    log_bytes_max: u64,
 }
+
+/// The journal, once the server knows what it remembers; none where there is no log.
+pub(crate) type SharedJournal = Arc<OnceLock<Option<Arc<LogJournal>>>>;
 
 fn bad(message: impl ToString) -> Status {
     Refusal::new(Reason::BadRequest, message.to_string()).into()
@@ -48,7 +55,7 @@ fn identity(identity: Option<v1::Identity>) -> Result<Identity, Status> {
     })
 }
 
-fn selection(named: &v1::Selection) -> Result<Arc<Selection>, Status> {
+pub(crate) fn selection(named: &v1::Selection) -> Result<Arc<Selection>, Status> {
     let row_sets = named.row_sets.iter().map(|set| payload::rows(&set.rows));
     let id_sets = named.id_sets.iter().map(|set| payload::ids(&set.ids));
     Ok(Arc::new(Selection {
@@ -60,15 +67,101 @@ fn selection(named: &v1::Selection) -> Result<Arc<Selection>, Status> {
     }))
 }
 
-fn position_to_wire(position: ShardPosition) -> v1::DataPosition {
+pub(crate) fn position_to_wire(position: ShardPosition) -> v1::DataPosition {
     let ahead = position.ahead.iter().flat_map(|range| [range.start, range.end]).collect();
     v1::DataPosition { shard: position.shard, pass: position.pass, batch: position.batch, ahead }
 }
 
+/// Reads what a store is to hold: the plan, its place among the stores, and its slices.
+pub(crate) fn plan_of(request: &v1::PrepareRequest, index: usize) -> Result<(Plan, usize, Slices), Status> {
+    let update = match request.update() {
+        v1::Update::Sync => Update::Sync,
+        v1::Update::StaleSynchronous => Update::StaleSynchronous { staleness_max: request.staleness_max },
+        v1::Update::Async | v1::Update::Unspecified => Update::Async,
+    };
+    let variables = convert::variables_from_wire(request.variables.clone()).map_err(bad)?;
+    let slices = request
+        .slices
+        .iter()
+        .map(|slice| convert::slice_from_wire(slice, &variables, index))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(bad)?;
+    let whole: usize = slices
+        .iter()
+        .map(|(_, slice)| slice)
+        .filter(|slice| variables[slice.variable].access == trainyard_variable::Access::Whole)
+        .map(|slice| slice.len() * 4)
+        .sum();
+    if whole > limits::TENSOR_MESSAGE_BYTES_MAX {
+        let message = format!(
+            "variables read whole at {} hold {whole} bytes, a message at most {}: use more parameter servers",
+            Task { role: Role::Ps, index },
+            limits::TENSOR_MESSAGE_BYTES_MAX
+        );
+        return Err(Refusal::new(Reason::TooLarge, message).into());
+    }
+    let plan = Plan {
+        // The slices are named one by one: the layout itself is the chief's affair.
+        layout: Layout::new(
+            &[],
+            Partitioner::Fixed { num_shards: 1 },
+            Placement::Greedy,
+            request.num_ps as usize,
+        ),
+        variables,
+        fingerprint: request.layout_fingerprint,
+        optimizers: convert::optimizers_from_wire(request.optimizers.clone()).map_err(bad)?,
+        seed: request.seed,
+        global_step_max: request.global_step_max,
+        update,
+        hybrid: false,
+        settings: request.settings,
+        forget_positions: request.forget_positions,
+        checkpoint: (!request.checkpoint.is_empty()).then(|| request.checkpoint.clone().into()),
+        warm_start: (!request.warm_start.is_empty()).then(|| WarmStart {
+            path: request.warm_start.clone().into(),
+            names: request.warm_start_names.clone().into_iter().collect(),
+        }),
+    };
+    Ok((plan, request.place as usize, slices))
+}
+
+/// Slices, by number.
+pub(crate) type Slices = Vec<(u32, trainyard_variable::Slice)>;
+
 impl Service {
-    pub(crate) fn new(shard: LocalShard, index: usize, incarnation: u64) -> Self {
+    pub(crate) fn new(
+        shard: LocalShard,
+        index: usize,
+        incarnation: u64,
+        journal: SharedJournal,
+        log_bytes_max: u64,
+    ) -> Self {
         let (task, telemetry) = (Task { role: Role::Ps, index }, Telemetry::new());
-        Self { shard, task, incarnation, telemetry, pool: Pool::default() }
+        Self { shard, task, incarnation, telemetry, pool: Pool::default(), journal, log_bytes_max }
+    }
+
+    /// Returns the journal, if there is one.
+    ///
+    /// # Errors
+    /// The log is still being read: nothing is known before.
+    fn journal(&self) -> Result<Option<&Arc<LogJournal>>, Status> {
+        let refused = || {
+            let message = format!("{} reads its log, in which its memory is", self.task);
+            Refusal::new(Reason::NotReady, message).into()
+        };
+        self.journal.get().map(Option::as_ref).ok_or_else(refused)
+    }
+
+    /// Waits until everything that an answer may tell of is safe.
+    ///
+    /// # Errors
+    /// It never will be: nothing may be acknowledged, and this process ends.
+    async fn settle(&self) -> Result<(), Status> {
+        match self.journal()? {
+            Some(journal) => journal.settle().await.map_err(|error| Status::unavailable(error.to_string())),
+            None => Ok(()),
+        }
     }
 
     /// Applies a step's push, whose payload has come apart from it, and begins to answer its pull: the reply without
@@ -79,6 +172,7 @@ impl Service {
         payload: Vec<Bytes>,
     ) -> Result<(v1::StepReply, Option<AnswerTensor>), Status> {
         let started = Instant::now();
+        self.journal()?;
         let identity = identity(request.identity)?;
         let encoding = request.push.as_ref().map_or(0, |push| push.encoding);
         let payload =
@@ -104,6 +198,8 @@ impl Service {
         });
         let (push, pull) = (push.transpose()?, pull.transpose()?);
         let Stepped { pushed, pulled } = self.answer(self.shard.apply(push, pull).await)?;
+        // Nor may values be told that a restart would take back.
+        self.settle().await?;
         let mut applied = started;
         if let Some(pushed) = pushed {
             applied = Instant::now();
@@ -163,6 +259,7 @@ impl Service {
     }
 
     fn standing(&self) -> v1::StatusReply {
+        let journal = self.journal.get().and_then(Option::as_ref);
         let store = self.shard.store().status();
         self.telemetry.record(&store);
         let state = match store.state {
@@ -185,6 +282,9 @@ impl Service {
             release: trainyard_protocol::RELEASE.into(),
             slowest_slot: store.slowest_slot,
             positions: Vec::new(),
+            memory: store.memory,
+            settings: journal.map_or(0, |journal| journal.settings()),
+            wants_checkpoint: journal.is_some_and(|journal| journal.bytes() > self.log_bytes_max),
         }
     }
 }
@@ -202,9 +302,11 @@ impl ParameterService for Service {
             );
             return Err(Refusal::new(Reason::OtherCluster, message).into());
         }
+        self.journal()?;
         let identity = identity(request.identity)?;
         let model_dir = Path::new(&request.model_dir);
         self.answer(self.shard.claim(identity, request.cluster_fingerprint, model_dir).await)?;
+        self.settle().await?;
         Ok(Response::new(self.standing()))
     }
 
@@ -213,69 +315,29 @@ impl ParameterService for Service {
         request: Request<v1::PrepareRequest>,
     ) -> Result<Response<v1::StatusReply>, Status> {
         let request = request.into_inner();
-        let update = match request.update() {
-            v1::Update::Sync => Update::Sync,
-            v1::Update::StaleSynchronous => Update::StaleSynchronous { staleness_max: request.staleness_max },
-            v1::Update::Async | v1::Update::Unspecified => Update::Async,
-        };
-        let identity = identity(request.identity)?;
-        let variables = convert::variables_from_wire(request.variables).map_err(bad)?;
-        let slices = request
-            .slices
-            .iter()
-            .map(|slice| convert::slice_from_wire(slice, &variables, self.task.index))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(bad)?;
-        let whole: usize = slices
-            .iter()
-            .map(|(_, slice)| slice)
-            .filter(|slice| variables[slice.variable].access == trainyard_variable::Access::Whole)
-            .map(|slice| slice.len() * 4)
-            .sum();
-        if whole > limits::TENSOR_MESSAGE_BYTES_MAX {
-            let message = format!(
-                "variables read whole at {} hold {whole} bytes, a message at most {}: use more parameter servers",
-                self.task,
-                limits::TENSOR_MESSAGE_BYTES_MAX
-            );
-            return Err(Refusal::new(Reason::TooLarge, message).into());
+        let identity = identity(request.identity.clone())?;
+        let (plan, place, slices) = plan_of(&request, self.task.index)?;
+        let journal = self.journal()?;
+        if let Some(journal) = journal {
+            journal.stage(identity.cluster_id, request);
         }
-        let plan = Plan {
-            // The slices are named one by one: the layout itself is the chief's affair.
-            layout: Layout::new(
-                &[],
-                Partitioner::Fixed { num_shards: 1 },
-                Placement::Greedy,
-                request.num_ps as usize,
-            ),
-            variables,
-            fingerprint: request.layout_fingerprint,
-            optimizers: convert::optimizers_from_wire(request.optimizers).map_err(bad)?,
-            seed: request.seed,
-            global_step_max: request.global_step_max,
-            update,
-            hybrid: false,
-            forget_positions: request.forget_positions,
-            checkpoint: (!request.checkpoint.is_empty()).then(|| request.checkpoint.clone().into()),
-            warm_start: (!request.warm_start.is_empty()).then(|| WarmStart {
-                path: request.warm_start.clone().into(),
-                names: request.warm_start_names.into_iter().collect(),
-            }),
-        };
-        let (from, place) = (plan.checkpoint.clone(), request.place as usize);
-        let count = slices.len();
+        let (from, count) = (plan.checkpoint.clone(), slices.len());
         self.answer(self.shard.prepare_slices(identity, plan, place, slices).await)?;
+        self.settle().await?;
         tracing::info!(slices = count, bytes = self.shard.store().status().value_bytes, checkpoint = ?from, "variables are ready");
         Ok(Response::new(self.standing()))
     }
 
     async fn open(&self, request: Request<v1::OpenRequest>) -> Result<Response<v1::StatusReply>, Status> {
         let identity = identity(request.into_inner().identity)?;
+        self.journal()?;
         self.answer(self.shard.open(identity).await)?;
+        self.settle().await?;
         Ok(Response::new(self.standing()))
     }
 
     async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
+        self.journal()?;
         let positions = match request.into_inner().positions {
             true => self.shard.store().positions().into_iter().map(position_to_wire).collect(),
             false => Vec::new(),
@@ -289,8 +351,10 @@ impl ParameterService for Service {
     ) -> Result<Response<v1::OpenSessionReply>, Status> {
         let request = request.into_inner();
         let identity = Identity { seq: request.seq, ..identity(request.identity)? };
+        self.journal()?;
         let opened = self.shard.open_session(identity, request.layout_fingerprint, request.data_shard).await;
         let Opened { version, batches_applied } = self.answer(opened)?;
+        self.settle().await?;
         tracing::info!(task = %identity.task, session = identity.session, batches_applied, "session opened");
         let global_step = self.shard.store().status().global_step;
         Ok(Response::new(v1::OpenSessionReply { version, global_step, batches_applied }))
@@ -316,7 +380,9 @@ impl ParameterService for Service {
         let request = request.into_inner();
         let identity = identity(request.identity)?;
         let task = convert::task_from_wire(request.task).map_err(bad)?;
+        self.journal()?;
         self.answer(self.shard.close_session(identity, task, request.session).await)?;
+        self.settle().await?;
         tracing::info!(%task, session = request.session, "session closed");
         Ok(Response::new(self.standing()))
     }
@@ -327,8 +393,10 @@ impl ParameterService for Service {
     ) -> Result<Response<v1::SaveShardReply>, Status> {
         let (request, started) = (request.into_inner(), Instant::now());
         let identity = identity(request.identity)?;
+        self.journal()?;
         let saved =
             self.answer(self.shard.save(identity, Path::new(&request.directory), request.at_version).await)?;
+        self.settle().await?;
         self.telemetry.save_seconds.record(started.elapsed());
         Ok(Response::new(v1::SaveShardReply { record: saved.record, global_step: saved.global_step }))
     }
@@ -336,7 +404,12 @@ impl ParameterService for Service {
     async fn finish(&self, request: Request<v1::FinishRequest>) -> Result<Response<v1::StatusReply>, Status> {
         let request = request.into_inner();
         let identity = identity(request.identity)?;
+        let journal = self.journal()?;
         self.answer(self.shard.finish(identity, &request.reason).await)?;
+        self.settle().await?;
+        if let Some(Err(error)) = journal.map(|journal| journal.clear()) {
+            tracing::warn!(%error, "the log of a job that has ended stays: it may be removed by hand");
+        }
         tracing::info!(reason = %request.reason.escape_default(), "the job has ended");
         Ok(Response::new(self.standing()))
     }

@@ -29,6 +29,36 @@ pub struct Job {
     pub exporters: Vec<ExporterConfig>,
     /// How training is distributed.
     pub strategy: StrategyConfig,
+    /// What parameter servers keep beside their memory.
+    pub parameter_servers: ParameterServersConfig,
+}
+
+/// What has to be over before a parameter server acknowledges a push.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DurabilityConfig {
+    /// It is applied in memory: a server that dies sends all back to the latest checkpoint.
+    None,
+    /// The system has it, on its way to a file: it survives the server's process (the default).
+    #[default]
+    Wal,
+    /// The disk has it: it survives the machine.
+    WalSync,
+}
+
+/// What parameter servers keep beside their memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ParameterServersConfig {
+    /// What has to be over before a push is acknowledged.
+    pub durability: DurabilityConfig,
+    /// Bytes of a server's log from which it asks for a checkpoint; 4 GiB by default.
+    pub log_bytes_max: u64,
+}
+
+impl Default for ParameterServersConfig {
+    fn default() -> Self {
+        Self { durability: DurabilityConfig::default(), log_bytes_max: 4 << 30 }
+    }
 }
 
 /// Operation of a run (`tf.estimator.RunConfig`).

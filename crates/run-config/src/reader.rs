@@ -72,6 +72,7 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     let eval = section::train::read_eval(root.section("eval"));
     let exporters = section::train::read_exporters(&root);
     let strategy = section::strategy::read(root.section("strategy"));
+    let parameter_servers = section::parameter_servers::read(root.section("parameter_servers"));
     let mut model = model;
     if let (Some(model), Some(input)) = (&mut model, &input) {
         section::model::settle(&root, model, input);
@@ -101,5 +102,6 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         eval: eval?,
         exporters: exporters?,
         strategy: strategy?,
+        parameter_servers: parameter_servers?,
     })
 }

@@ -4,6 +4,7 @@ pub(crate) mod feature;
 pub(crate) mod input;
 pub(crate) mod model;
 mod optimizer;
+pub(crate) mod parameter_servers;
 pub(crate) mod run;
 pub(crate) mod strategy;
 pub(crate) mod train;

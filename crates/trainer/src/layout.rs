@@ -42,6 +42,7 @@ pub fn plan<M: Model>(job: &Job, model: &M, num_ps: usize) -> Plan {
         hybrid: job.strategy.kind == StrategyKind::Hybrid,
         checkpoint: None,
         warm_start: None,
+        settings: 0,
         forget_positions: false,
     }
 }

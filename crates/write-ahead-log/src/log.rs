@@ -23,6 +23,7 @@ enum Item {
     /// A new segment: after all that came before, or instead of it.
     Segment {
         origin: Origin,
+        number: u64,
         alone: bool,
     },
 }
@@ -32,6 +33,8 @@ struct Queue {
     items: VecDeque<Item>,
     /// Bytes of the log up to the last of them, since the process began.
     end: u64,
+    /// Number of the last segment that was begun.
+    number: u64,
 }
 
 #[derive(Debug)]
@@ -69,10 +72,11 @@ impl Log {
     pub fn open(folder: Folder, durability: Durability, go_on: Option<&SegmentFile>) -> Result<Self, Error> {
         let path = folder.path().to_owned();
         let writer = Writer::new(folder, go_on)?;
+        let number = writer.last();
         let (bytes, begin) = (writer.bytes(), writer.open.as_ref().map_or(0, |open| open.end));
         let shared = Arc::new(Shared {
             durability,
-            queue: Mutex::new(Queue { items: VecDeque::new(), end: begin }),
+            queue: Mutex::new(Queue { items: VecDeque::new(), end: begin, number }),
             writer: Mutex::new(writer),
             written: AtomicU64::new(begin),
             flushed: AtomicU64::new(0),
@@ -98,15 +102,19 @@ impl Log {
         queue.items.push_back(Item::Record(entry));
     }
 
-    /// Begins a new segment with its first records. `alone`: what the log held before is over, and removed first.
-    pub fn begin(&self, origin: Origin, entries: impl IntoIterator<Item = Entry>, alone: bool) {
+    /// Begins a new segment with its first records. `alone`: what the log held before is over, and removed
+    /// first. Returns the number of the segment.
+    pub fn begin(&self, origin: Origin, entries: impl IntoIterator<Item = Entry>, alone: bool) -> u64 {
         let mut queue = self.shared.queue.lock();
+        queue.number += 1;
+        let number = queue.number;
         queue.end += crate::SEGMENT_HEADER_BYTES as u64;
-        queue.items.push_back(Item::Segment { origin, alone });
+        queue.items.push_back(Item::Segment { origin, number, alone });
         for entry in entries {
             queue.end += entry.bytes();
             queue.items.push_back(Item::Record(entry));
         }
+        number
     }
 
     /// Returns how far the log goes that has been taken in.
@@ -135,15 +143,6 @@ impl Log {
             }
         }
         Ok(())
-    }
-
-    /// Returns the number of the segment that is being written, once everything taken in has been; 0 = there is none.
-    ///
-    /// # Errors
-    /// The log has failed.
-    pub fn segment(&self) -> Result<u64, Error> {
-        self.shared.write_up_to(self.end())?;
-        Ok(self.shared.writer.lock().number())
     }
 
     /// Removes the segments before `number`: nobody needs them any more.
@@ -243,12 +242,12 @@ impl Shared {
                     at += entry.bytes();
                     entries.push(entry);
                 }
-                Item::Segment { origin, alone } => {
+                Item::Segment { origin, number, alone } => {
                     if !alone {
                         writer.write(&entries, self.flushed.load(Ordering::Acquire))?;
                     }
                     entries.clear();
-                    writer.begin(origin, alone, at)?;
+                    writer.begin(origin, number, alone, at)?;
                     // The segment before is on the disk, and so is the new one's head.
                     at += crate::SEGMENT_HEADER_BYTES as u64;
                     self.flushed.fetch_max(at, Ordering::AcqRel);

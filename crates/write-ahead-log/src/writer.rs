@@ -63,15 +63,20 @@ impl Writer {
         self.segments.values().sum()
     }
 
-    /// Returns the number of the segment that is open; 0 = none is.
-    pub(crate) fn number(&self) -> u64 {
-        self.open.as_ref().map_or(0, |open| open.number)
+    /// Returns the number of the last segment; 0 = there is none.
+    pub(crate) fn last(&self) -> u64 {
+        self.segments.last_key_value().map_or(0, |(number, _)| *number)
     }
 
     /// Ends the open segment and begins the next. What the ended one holds is on the disk then, so that only the last
     /// segment of a log ever has a torn end.
-    pub(crate) fn begin(&mut self, origin: Origin, alone: bool, before: u64) -> Result<(), Error> {
-        let number = self.segments.last_key_value().map_or(0, |(number, _)| *number) + 1;
+    pub(crate) fn begin(
+        &mut self,
+        origin: Origin,
+        number: u64,
+        alone: bool,
+        before: u64,
+    ) -> Result<(), Error> {
         if alone {
             self.open = None;
             self.folder.clear()?;

@@ -39,9 +39,9 @@ fn a_chief_that_is_killed_and_comes_back_takes_every_way_to_train_over() {
 }
 
 #[test]
-fn a_server_that_is_killed_and_comes_back_is_restored_in_every_way_to_train() {
+fn a_server_without_a_log_that_is_killed_and_comes_back_is_restored_in_every_way_to_train() {
     let one = |way: &[&str], lanes: u64| {
-        let trial = trial(way);
+        let trial = trial(&[way, &["parameter_servers.durability=none"]].concat());
         let mut tasks = trial.start_all();
         tasks.chief.wait_for("checkpoint saved step=1", LIMIT);
         kill(tasks.servers.remove(1));

@@ -1,15 +1,19 @@
 //! Bring-up: claim every server, then create, restore or adopt what they hold.
 
+use std::path::Path;
 use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use tracing::{info, warn};
-use trainyard_checkpoint::{Checkpoint, JobPhase, Origin, WarmStart, claim_epoch, latest_good, misfit};
-use trainyard_cluster_client::{Error, Shard, ShardStatus, retry};
+use trainyard_checkpoint::{
+    Checkpoint, JobPhase, Origin, WarmStart, claim_epoch, latest_good, list, misfit, note_prepared,
+    prepared_epoch,
+};
+use trainyard_cluster_client::{Error, Plan, Shard, ShardStatus, retry};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Model;
-use trainyard_parameter_store::State;
+use trainyard_parameter_store::{State, Update};
 use trainyard_run_config::{WarmStartConfig, resolve_path};
 use trainyard_trainer::{Start, into_diagnostic};
 
@@ -39,12 +43,32 @@ async fn work<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnos
     lead.coordinator.with(|roster, _| roster.begin_epoch(run.epoch, names.clone()));
     (lead.standing)("waiting", false, names);
     let servers = claim(lead, run).await?;
+    lead.plan.settings = settings(&lead.plan, &run.input);
+    // A server that comes back from its log may remember what the others do not.
+    let memory = prepared_epoch(&lead.job.model_dir);
     let running = first
         && servers.iter().all(|server| {
             matches!(server.store.state, State::Open | State::Draining)
                 && server.store.layout_fingerprint == lead.plan.fingerprint
+                && server.store.memory == memory
         });
-    if running {
+    let changed = |server: &ShardStatus| server.settings != 0 && server.settings != lead.plan.settings;
+    if running && servers.iter().any(changed) {
+        info!(epoch = run.epoch, "the job file has changed since: training goes on from a checkpoint of now");
+        run.global_step = servers.first().map_or(0, |server| server.store.global_step);
+        run.server_bytes = servers.iter().map(|server| server.store.value_bytes).collect();
+        let input = std::mem::replace(&mut run.input, known_input(&lead.job.model_dir));
+        // Synchronous steps that are complete on some servers only are better computed again.
+        let level = servers.windows(2).all(|pair| pair[0].store.version == pair[1].store.version);
+        let saved = match lead.plan.update {
+            Update::Sync if !level => Ok(()),
+            // Nobody trains meanwhile: all servers stand still.
+            _ => lead.save_apart(run).await,
+        };
+        run.input = input;
+        saved?;
+        prepare(lead, run).await?;
+    } else if running {
         // The job has gone on without its chief: it is taken over as it is.
         run.global_step = servers.first().map_or(0, |server| server.store.global_step);
         info!(epoch = run.epoch, step = run.global_step, "taking over a job that is running");
@@ -77,6 +101,22 @@ async fn work<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnos
     }
     info!(epoch = run.epoch, step = run.global_step, servers = lead.shards.len(), "training is open");
     Ok(())
+}
+
+/// Returns what the latest checkpoint says of how the input is divided.
+fn known_input(model_dir: &Path) -> String {
+    let latest = list(model_dir).ok().and_then(|found| found.into_iter().next_back());
+    let checkpoint = latest.and_then(|found| Checkpoint::open(&found.path).ok());
+    checkpoint.map_or_else(|| "not known".to_owned(), |checkpoint| checkpoint.manifest().input.clone())
+}
+
+/// Returns the fingerprint of what servers are prepared with: FNV-1a of its text, which is the same for the same release.
+fn settings(plan: &Plan, input: &str) -> u64 {
+    let Plan { variables, optimizers, seed, global_step_max, update, hybrid, fingerprint, .. } = plan;
+    let rules = (optimizers, seed, global_step_max, update, hybrid, fingerprint);
+    let text = format!("{variables:?} {rules:?} {input}");
+    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, fold).max(1)
 }
 
 /// Finds the variables that start from another run's checkpoint.
@@ -148,6 +188,8 @@ async fn prepare<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diag
         Some(start) if fresh => Some(warm_start(lead, start)?),
         _ => None,
     };
+    // From now on, a log of what was before is none of this job.
+    note_prepared(folder, run.epoch)?;
     let identity = lead.identity(run);
     let plan = &lead.plan;
     let calls = lead.shards.iter().map(|shard| {

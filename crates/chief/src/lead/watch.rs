@@ -6,6 +6,7 @@ use futures_util::future::try_join_all;
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 use trainyard_cluster_client::{Error, Shard, ShardStatus};
+use trainyard_cluster_spec::Task;
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
 use trainyard_model::Model;
@@ -44,6 +45,22 @@ pub(super) enum Seen {
     Failed(Diagnostic),
 }
 
+/// What was last seen of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Known {
+    incarnation: u64,
+    memory: u64,
+}
+
+/// A session that is over, of which a server has not heard.
+#[derive(Debug, Clone, Copy)]
+struct Unclosed {
+    ps: usize,
+    task: Task,
+    session: u64,
+    tried: Option<Instant>,
+}
+
 type Trainer = Option<JoinHandle<Result<Outcome, Diagnostic>>>;
 
 /// Watches until something ends it.
@@ -54,7 +71,8 @@ pub(super) async fn watch<M: Model>(
     outcome: &mut Option<Outcome>,
     stop: &CancellationToken,
 ) -> Seen {
-    let mut incarnations: Vec<Option<u64>> = vec![None; lead.shards.len()];
+    let mut known: Vec<Option<Known>> = vec![None; lead.shards.len()];
+    let mut unclosed = Vec::new();
     let mut silence: Vec<Option<(Instant, Waiting)>> = vec![None; lead.shards.len()];
     let (mut servers_at, mut save_again) = (Instant::now(), None::<Instant>);
     let (mut rate_at, mut rate_step) = (Instant::now(), run.global_step);
@@ -69,18 +87,18 @@ pub(super) async fn watch<M: Model>(
         if let Some(failure) = lead.coordinator.data().and_then(|data| data.failure()) {
             return Seen::Failed(failure);
         }
-        let all =
-            servers_at.elapsed() >= SERVERS || incarnations.contains(&None) || lead.is_at_last_step(run);
+        let all = servers_at.elapsed() >= SERVERS || known.contains(&None) || lead.is_at_last_step(run);
         if all {
             servers_at = Instant::now();
         }
-        let mut draining = false;
+        let (mut draining, mut wanted) = (false, false);
         for ps in 0..if all { lead.shards.len() } else { 1 } {
             match status(lead, ps).await {
                 Ok(status) => {
                     silence[ps] = None;
                     draining |= status.store.state == State::Draining;
-                    if let Some(seen) = look_at_server(lead, run, ps, &status, &mut incarnations[ps]) {
+                    wanted |= status.wants_checkpoint;
+                    if let Some(seen) = look_at_server(lead, run, ps, &status, &mut known[ps]) {
                         return seen;
                     }
                 }
@@ -91,13 +109,13 @@ pub(super) async fn watch<M: Model>(
                 }
             }
         }
-        close_sessions(lead, run).await;
+        close_sessions(lead, run, &mut unclosed).await;
         if rate_at.elapsed() >= Duration::from_secs(1) {
             let rate = (run.global_step.saturating_sub(rate_step)) as f64 / rate_at.elapsed().as_secs_f64();
             run.telemetry.global_steps_per_second.set(rate);
             (rate_at, rate_step) = (Instant::now(), run.global_step);
         }
-        let due = draining || lead.save_is_due(run);
+        let due = draining || wanted || lead.save_is_due(run);
         if due && save_again.is_none_or(|at| Instant::now() >= at) {
             save_again = None;
             if let Err(problem) = lead.save(run).await {
@@ -141,7 +159,7 @@ fn look_at_server<M: Model>(
     run: &mut Run,
     ps: usize,
     status: &ShardStatus,
-    incarnation: &mut Option<u64>,
+    known: &mut Option<Known>,
 ) -> Option<Seen> {
     let name = lead.shards[ps].name();
     if status.store.epoch > run.epoch {
@@ -153,10 +171,18 @@ fn look_at_server<M: Model>(
             Diagnostic::error(Code::E2009, message).help("another chief has taken over: this one ends");
         return Some(Seen::Failed(problem));
     }
-    if incarnation.is_some_and(|known| known != status.incarnation) || status.store.state == State::Empty {
+    let now = Known { incarnation: status.incarnation, memory: status.store.memory };
+    let before = known.replace(now).unwrap_or(now);
+    if before.memory != now.memory || status.store.state == State::Empty {
         return Some(Seen::Lost(format!("{name} was restarted")));
     }
-    *incarnation = Some(status.incarnation);
+    if before.incarnation != now.incarnation {
+        info!(
+            ps = name,
+            version = status.store.version,
+            "was restarted, and remembers everything: training goes on"
+        );
+    }
     run.server_bytes[ps] = status.store.value_bytes;
     run.versions[ps] = status.store.version;
     if ps == 0 {
@@ -196,8 +222,9 @@ fn look_at_silence<M: Model>(
     }
 }
 
-/// Tells the servers of sessions that have ended, by leave or by silence.
-async fn close_sessions<M: Model>(lead: &mut Lead<M>, run: &Run) {
+/// Tells the servers of sessions that have ended, by leave or by silence. A server that does not answer is told when it
+/// does: it comes back with all sessions that it had.
+async fn close_sessions<M: Model>(lead: &mut Lead<M>, run: &Run, unclosed: &mut Vec<Unclosed>) {
     let mut ended = lead.coordinator.with(|roster, now| roster.expire(now));
     for (task, session) in &ended {
         if let Some(data) = lead.coordinator.data() {
@@ -211,11 +238,23 @@ async fn close_sessions<M: Model>(lead: &mut Lead<M>, run: &Run) {
     }
     run.telemetry.active_tasks.set(lead.coordinator.with(|roster, _| roster.active()) as f64);
     let identity = lead.identity(run);
-    for (task, session) in ended {
-        for shard in &lead.shards {
-            if let Err(error) = shard.close_session(identity, task, session).await {
-                warn!(%task, session, %error, "the session could not be closed there");
+    let fresh = ended.into_iter().flat_map(|(task, session)| {
+        (0..lead.shards.len()).map(move |ps| Unclosed { ps, task, session, tried: None })
+    });
+    unclosed.extend(fresh);
+    let due = |tried: &Option<Instant>| tried.is_none_or(|tried| tried.elapsed() >= SERVERS);
+    for closing in std::mem::take(unclosed) {
+        let Unclosed { ps, task, session, tried } = closing;
+        if !due(&tried) {
+            unclosed.push(closing);
+            continue;
+        }
+        match lead.shards[ps].close_session(identity, task, session).await {
+            Ok(()) => {}
+            Err(error) if error.may_pass() => {
+                unclosed.push(Unclosed { tried: Some(Instant::now()), ..closing });
             }
+            Err(error) => warn!(%task, session, %error, "the session could not be closed there"),
         }
     }
 }
@@ -230,6 +269,16 @@ impl<M: Model> Lead<M> {
 
     /// Writes a checkpoint, unless this step has one.
     pub(super) async fn save(&self, run: &mut Run) -> Result<(), Diagnostic> {
+        let together = self.plan.update == Update::Sync && !self.plan.hybrid;
+        self.save_as(run, together).await
+    }
+
+    /// The same while nobody trains, however the servers have been trained before.
+    pub(super) async fn save_apart(&self, run: &mut Run) -> Result<(), Diagnostic> {
+        self.save_as(run, false).await
+    }
+
+    async fn save_as(&self, run: &mut Run, synchronous: bool) -> Result<(), Diagnostic> {
         if run.saved_step == Some(run.global_step) {
             run.saved_at = Instant::now();
             return Ok(());
@@ -244,7 +293,6 @@ impl<M: Model> Lead<M> {
             telemetry: &run.telemetry,
         };
         let bytes = run.value_bytes.max(run.server_bytes.iter().sum());
-        let synchronous = self.plan.update == Update::Sync && !self.plan.hybrid;
         let step = saver.save(self.identity(run), run.global_step, bytes, synchronous).await?;
         (run.saved_step, run.saved_at) = (Some(step), Instant::now());
         Ok(())

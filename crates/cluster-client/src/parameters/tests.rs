@@ -37,6 +37,7 @@ async fn serve(folder: &std::path::Path, update: Update) -> (Vec<Shard>, Plan) {
         hybrid: false,
         checkpoint: None,
         warm_start: None,
+        settings: 0,
         forget_positions: false,
     };
     let mut shards = Vec::new();

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::{Awaited, Store, check_control};
+use crate::aggregation::Aggregation;
 use crate::dynamic::{DynamicSlice, Frozen};
 use crate::snapshot::Turn;
 use trainyard_variable::VariableSpec;
@@ -33,7 +34,7 @@ impl Store {
     pub fn snapshot(&self, identity: &Identity) -> Result<Snapshot, Error> {
         self.check_snapshot(identity)?;
         let alone = self.cut.write();
-        let cut = self.cut_now()?;
+        let cut = self.cut_now(&self.aggregation.lock())?;
         drop(alone);
         Ok(cut.into_snapshot())
     }
@@ -45,13 +46,14 @@ impl Store {
     /// As [`Store::snapshot`].
     pub fn snapshot_at(&self, identity: &Identity, version: u64) -> Result<SnapshotAt, Error> {
         self.check_snapshot(identity)?;
+        let aggregation = self.aggregation.lock();
         let alone = self.step.write();
         let mut awaited = self.awaited.lock();
         if awaited.version == Some(version)
             && let Some(cut) = awaited.cut.take()
         {
             awaited.version = None;
-            drop((awaited, alone));
+            drop((awaited, alone, aggregation));
             return Ok(SnapshotAt::Taken(cut.into_snapshot()));
         }
         let reached = self.ledger.lock().version;
@@ -60,8 +62,8 @@ impl Store {
         match reached.cmp(&version) {
             Ordering::Less => Ok(SnapshotAt::NotYet),
             Ordering::Equal => {
-                let cut = self.cut_now()?;
-                drop((awaited, alone));
+                let cut = self.cut_now(&aggregation)?;
+                drop((awaited, alone, aggregation));
                 Ok(SnapshotAt::Taken(cut.into_snapshot()))
             }
             Ordering::Greater => Ok(SnapshotAt::Passed { version: reached }),
@@ -69,11 +71,11 @@ impl Store {
     }
 
     /// Takes the snapshot that was asked for at this version. The step has the store to itself.
-    pub(super) fn cut_if_awaited(&self, version: u64) {
+    pub(super) fn cut_if_awaited(&self, version: u64, aggregation: &Aggregation) {
         let mut awaited = self.awaited.lock();
         if awaited.version == Some(version) {
             // One that cannot be taken, since another is being written, is passed: it is asked for anew.
-            awaited.cut = self.cut_now().ok();
+            awaited.cut = self.cut_now(aggregation).ok();
         }
     }
 
@@ -87,7 +89,7 @@ impl Store {
     }
 
     /// The caller sees to it that no push is half applied.
-    fn cut_now(&self) -> Result<Cut, Error> {
+    fn cut_now(&self, aggregation: &Aggregation) -> Result<Cut, Error> {
         let turn = Turn::take(&self.snapshot_taken).ok_or(Error::NotReady("it writes another checkpoint"))?;
         let variables = Arc::clone(&*self.variables.read());
         let mut ledger = self.ledger.lock();
@@ -107,6 +109,9 @@ impl Store {
         }
         slices.sort_by_key(|(number, _)| *number);
         ledger.saved_version = Some(ledger.version);
+        if let Some(journal) = self.journal.get() {
+            journal.cut(self.standing_of(&ledger, aggregation.standing()));
+        }
         let positions = ledger.sessions.positions();
         let (version, global_step) = (ledger.version, ledger.steps.global_step());
         let frozen = self.tables.freeze(self.moment(version));

@@ -7,10 +7,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::Selection;
 use crate::reading::Reading;
 use crate::selection::Resolved;
 use crate::slice::Slice;
+use crate::{Replaced, Selection};
 
 /// What the latest step has replaced.
 #[derive(Debug, Default)]
@@ -30,6 +30,20 @@ impl Previous {
         let mut reading = Reading::new(Arc::clone(&self.resolved), Vec::new());
         self.values.resize(reading.remaining(), 0.0);
         reading.read(&mut self.values);
+    }
+
+    /// Returns the values and what they are of.
+    pub(super) fn standing(&self) -> Option<Replaced> {
+        self.version.map(|version| Replaced {
+            version,
+            selection: Arc::clone(&self.resolved.selection),
+            values: self.values.clone(),
+        })
+    }
+
+    /// Returns those of a standing.
+    pub(super) fn at(replaced: Replaced, resolved: Resolved) -> Self {
+        Self { version: Some(replaced.version), resolved: Arc::new(resolved), values: replaced.values }
     }
 
     /// Returns whether the values are those of `version`.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Store, check_worker};
+use super::{Ledger, Store, check_worker};
 use crate::aggregation::{Part, Put, mean};
 use crate::selection::Resolved;
 use crate::sessions::Admission;
 use crate::slice::Scratch;
-use crate::{Contribution, Error, Gradients, Identity, Push, Pushed, Update};
+use crate::{Change, Contribution, Error, Gradients, Identity, Push, PushRecord, Pushed, Take, Update};
 
 impl Store {
     /// Applies one step's gradients: all of them, once, or none. Under synchronous updates they wait for the other parts
@@ -44,12 +44,7 @@ impl Store {
         }
         let resolved = match &push.selection {
             Some(selection) => Arc::new(self.resolve(selection)?),
-            None => turn.recall(identity).ok_or_else(|| {
-                let seq = identity.seq;
-                Error::BadRequest(format!(
-                    "a push that names nothing must follow the pull of its seq, given {seq}"
-                ))
-            })?,
+            None => turn.recall(identity).ok_or(Error::Forgotten { seq: identity.seq })?,
         };
         self.check_gradients(identity, &resolved, push.gradients)?;
         let pushed = match contribution {
@@ -68,6 +63,7 @@ impl Store {
         resolved: &Resolved,
         counts_steps: bool,
     ) -> Result<Pushed, Error> {
+        let record = self.draw_up(identity, push, None, resolved);
         let pushed = {
             let mut ledger = self.ledger.lock();
             // The session may have been closed, and the batch applied by another task, since it was looked at.
@@ -83,6 +79,9 @@ impl Store {
             ledger.version += 1;
             if counts_steps {
                 ledger.steps.advance(identity);
+            }
+            if let Some(take) = record {
+                take(ledger.version);
             }
             let staleness = (ledger.version - 1).saturating_sub(push.pulled_version);
             let global_step = ledger.steps.global_step();
@@ -100,6 +99,8 @@ impl Store {
         place: Contribution,
         resolved: Arc<Resolved>,
     ) -> Result<Pushed, Error> {
+        let record = self.draw_up(identity, push, Some(place), &resolved);
+        let values = push.gradients.copy();
         let mut aggregation = self.aggregation.lock();
         let pushed = {
             let mut ledger = self.ledger.lock();
@@ -113,12 +114,13 @@ impl Store {
                 let message = format!("the step of a synchronous push must be at most {most}, given {given}");
                 return Err(Error::BadRequest(message));
             }
-            let mut values = Vec::new();
-            let held = push.gradients.get(0..push.gradients.values(), &mut values).to_vec();
-            let part = Part { batch: push.batch, batches: push.batches, resolved, values: held };
+            let part = Part { batch: push.batch, batches: push.batches, resolved, values };
             let complete = aggregation.put(place, part)? == Put::Complete;
             ledger.sessions.consume(identity);
             ledger.steps.give_back(identity);
+            if let Some(take) = record {
+                take(ledger.version);
+            }
             let (version, global_step) = (ledger.version, ledger.steps.global_step());
             let pushed = Pushed { duplicate: false, stale: false, version, global_step, staleness: 0 };
             if !complete {
@@ -147,7 +149,7 @@ impl Store {
             Pushed { version: ledger.version, global_step: ledger.steps.global_step(), ..pushed }
         };
         self.apply(pushed.version, &resolved, values.as_slice());
-        self.cut_if_awaited(pushed.version);
+        self.cut_if_awaited(pushed.version, &aggregation);
         drop(alone);
         Ok(pushed)
     }
@@ -176,8 +178,7 @@ impl Store {
         let mut ledger = self.ledger.lock();
         let stale = synchronous && !ledger.sessions.used(identity) && ledger.version > pulled_version;
         // A batch that another session applied needs no step of this one.
-        ledger.steps.give_back(identity);
-        ledger.sessions.consume(identity);
+        self.use_up(&mut ledger, identity);
         let (version, global_step) = (ledger.version, ledger.steps.global_step());
         Pushed {
             duplicate: true,
@@ -186,6 +187,39 @@ impl Store {
             global_step,
             staleness: version.saturating_sub(pulled_version),
         }
+    }
+
+    /// Uses up a sequence number, and takes its ticket back.
+    fn use_up(&self, ledger: &mut Ledger, identity: &Identity) {
+        let (held, fresh) = (ledger.steps.give_back(identity), ledger.sessions.consume(identity));
+        if held || fresh {
+            let Identity { task, session, seq, .. } = *identity;
+            self.note(ledger.version, &Change::Use { task, session, seq });
+        }
+    }
+
+    /// Draws up the record of a push, before anybody waits for it.
+    fn draw_up<G: Gradients + ?Sized>(
+        &self,
+        identity: &Identity,
+        push: &Push<'_, G>,
+        contribution: Option<Contribution>,
+        resolved: &Resolved,
+    ) -> Option<Take> {
+        let Identity { task, session, seq, .. } = *identity;
+        let journal = self.journal.get()?;
+        Some(journal.draw_up(&Change::Push(PushRecord {
+            task,
+            session,
+            seq,
+            batch: push.batch,
+            batches: push.batches,
+            pulled_version: push.pulled_version,
+            contribution,
+            secs: self.clock(),
+            selection: &resolved.selection,
+            gradients: push.gradients.written(),
+        })))
     }
 
     fn check_gradients<G: Gradients + ?Sized>(
@@ -201,9 +235,7 @@ impl Store {
             return Err(Error::BadRequest(message));
         }
         let Some(mut position) = gradients.not_finite() else { return Ok(()) };
-        let mut ledger = self.ledger.lock();
-        ledger.sessions.consume(identity);
-        ledger.steps.give_back(identity);
+        self.use_up(&mut self.ledger.lock(), identity);
         let value = gradients.get(position..position + 1, &mut Vec::new())[0].to_string();
         for (slice, length) in resolved.lengths() {
             if position < length {

@@ -11,9 +11,10 @@ use trainyard_variable::{DynamicRows, Slice, VariableSpec};
 use crate::{BatchId, Contribution, DynamicStatus, Selection, Ticket, Update};
 
 /// What a parameter server is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum State {
     /// It holds no variables.
+    #[default]
     Empty,
     /// It holds variables and lets no worker in.
     Prepared,
@@ -34,6 +35,9 @@ pub struct Status {
     pub cluster_id: Option<u128>,
     /// Epoch that claimed it; 0 = none.
     pub epoch: u64,
+    /// What it remembers, named by the epoch in which it was prepared; 0 = nothing. Another number means that its
+    /// values are not those that it had.
+    pub memory: u64,
     /// Fingerprint of the prepared layout.
     pub layout_fingerprint: u64,
     /// Pushes applied.

@@ -187,6 +187,7 @@ async fn prepare(folder: &Path, mut order: Order) -> Result<(Order, Vec<Shard>, 
         hybrid: false,
         checkpoint: None,
         warm_start: None,
+        settings: 0,
         forget_positions: false,
     };
     let (plan, model_dir, fingerprint) = (&plan, &model_dir, cluster.fingerprint());

@@ -77,7 +77,7 @@ fn a_push_that_names_nothing_updates_what_its_pull_read() {
     assert!(apply(1, &[1.0; 4]).unwrap().duplicate, "sent again, it needs no memory of its pull");
     reserve(&store, &worker(0, 1, 4));
     let refused = apply(3, &[1.0; 4]);
-    assert!(matches!(refused, Err(Error::BadRequest(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Forgotten { seq: 3 })), "{refused:?}");
     // What an earlier session pulled is no business of the next one.
     let pull = Pull { selection: select(&[2]), known: Vec::new(), reserve_step: true, ..Pull::default() };
     store.pull(&worker(0, 1, 5), &pull).unwrap();
@@ -91,7 +91,7 @@ fn a_push_that_names_nothing_updates_what_its_pull_read() {
         gradients: &[1.0; 4][..],
     };
     let refused = store.push(&worker(0, 2, 5), &push);
-    assert!(matches!(refused, Err(Error::BadRequest(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Forgotten { seq: 5 })), "{refused:?}");
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! What a server remembers from one start to the next: found, taken up or put aside.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tracing::{error, info, warn};
+use trainyard_checkpoint::{known_cluster_id, prepared_epoch};
+use trainyard_cluster_client::LocalShard;
+use trainyard_daemon::Context;
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_parameter_store::{Journal, State};
+use trainyard_run_config::{DurabilityConfig, UpdateConfig};
+use trainyard_write_ahead_log::{Durability, Error, Folder, Log};
+
+use crate::journal::{Course, LogJournal};
+use crate::recovery::{Expected, Problem, Recovered, recover};
+
+/// Folder of the logs in the model folder.
+const LOGS: &str = "wal";
+
+fn folder(context: &Context) -> PathBuf {
+    let below = context.state_dir.clone().unwrap_or_else(|| context.job.model_dir.join(LOGS));
+    below.join(format!("ps-{}", context.task.index))
+}
+
+/// Says that the log cannot be used as it has to be, and ends the server.
+pub(crate) fn cannot(failure: &Error) -> Diagnostic {
+    let mut cause = String::new();
+    if let Error::Io { source, .. } = failure
+        && source.kind() == std::io::ErrorKind::StorageFull
+    {
+        cause.push_str("free space there; ");
+    }
+    Diagnostic::error(Code::E3007, format!("the log of this parameter server failed: {failure}"))
+        .note("nothing was acknowledged that it does not hold; nothing is from now on")
+        .help(format!(
+            "{cause}start the server again: it goes on from its log. --state-dir puts the log elsewhere, \
+             parameter_servers.durability = \"none\" does without"
+        ))
+}
+
+/// Brings the shard's store back, if there is a log of it, and returns the journal that it keeps from now on; none where
+/// the job wants none.
+///
+/// # Errors
+/// The folder of the log cannot be used.
+pub(crate) fn remember(context: &Context, shard: &LocalShard) -> Result<Option<Arc<LogJournal>>, Diagnostic> {
+    let path = folder(context);
+    let durability = match context.job.parameter_servers.durability {
+        DurabilityConfig::None => Durability::None,
+        DurabilityConfig::Wal => Durability::Wal,
+        DurabilityConfig::WalSync => Durability::WalSync,
+    };
+    if durability == Durability::None && !path.is_dir() {
+        return Ok(None);
+    }
+    let folder = Folder::open(&path).map_err(|failure| cannot(&failure))?;
+    if durability == Durability::None {
+        if !folder.segments().map_err(|failure| cannot(&failure))?.is_empty() {
+            let aside = folder.set_aside().map_err(|failure| cannot(&failure))?;
+            info!(log = %aside.display(), "parameter_servers.durability is \"none\": an earlier log was put aside");
+        }
+        return Ok(None);
+    }
+    let expected = Expected {
+        model_dir: &context.job.model_dir,
+        owner: known_cluster_id(&context.job.model_dir),
+        memory: prepared_epoch(&context.job.model_dir),
+        task: context.task,
+    };
+    let recovered = recover(shard, &folder, expected).and_then(|recovered| match recovered {
+        Some(found) if found.other_boot && durability == Durability::Wal => {
+            let synchronous = matches!(context.job.strategy.update, UpdateConfig::Sync { .. });
+            let lost = "the machine was started anew: of the last 50 ms, acknowledged pushes may be missing";
+            if synchronous {
+                // The others have applied steps of which this one may lack a part.
+                return Err(Problem::Foreign(format!("{lost}, and synchronous training cannot go on so")));
+            }
+            warn!("{lost}; parameter_servers.durability = \"wal_sync\" keeps them");
+            Ok(Some(found))
+        }
+        found => Ok(found),
+    });
+    let recovered = match recovered {
+        // It was to be removed when the process died.
+        Ok(Some(_)) if shard.store().status().state == State::Finished => {
+            folder.clear().map_err(|failure| cannot(&failure))?;
+            shard.store().empty();
+            None
+        }
+        Ok(recovered) => recovered,
+        Err(Problem::Log(failure)) => return Err(cannot(&failure)),
+        Err(problem) => {
+            let aside = folder.set_aside().map_err(|failure| cannot(&failure))?;
+            tell(&problem, &aside);
+            // What it holds of the log is not to be trusted.
+            shard.store().empty();
+            None
+        }
+    };
+    let journal = open(folder, durability, context.task.index, recovered.as_ref());
+    let journal = Arc::new(journal.map_err(|failure| cannot(&failure))?);
+    shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
+    if let Some(found) = &recovered {
+        shard.store().set_restarts(journal.restarted());
+        say(found, shard);
+    }
+    Ok(Some(journal))
+}
+
+fn open(
+    folder: Folder,
+    durability: Durability,
+    member: usize,
+    recovered: Option<&Recovered>,
+) -> Result<LogJournal, Error> {
+    let log = Log::open(folder, durability, recovered.map(|found| &found.last))?;
+    let (owner, course) =
+        recovered.map_or((0, Course::default()), |found| (found.owner, found.course.clone()));
+    Ok(LogJournal::new(log, owner, member, course))
+}
+
+fn tell(problem: &Problem, aside: &std::path::Path) {
+    match problem {
+        Problem::Damaged(_) => {
+            let message = format!("the log of this parameter server is damaged and was put aside: {problem}");
+            let told = Diagnostic::error(Code::E3008, message)
+                .note(format!("it lies in {}", aside.display()))
+                .note("the chief restores every parameter server from the latest checkpoint; steps since are repeated");
+            error!("{}", told.render());
+        }
+        _ => warn!(log = %aside.display(), "a log was put aside: {problem}"),
+    }
+}
+
+fn say(found: &Recovered, shard: &LocalShard) {
+    let seconds = found.took.as_secs_f64();
+    let rate = if seconds > 0.0 { found.bytes as f64 / 1e6 / seconds } else { 0.0 };
+    if found.torn > 0 {
+        warn!(bytes = found.torn, "the torn end of the log was cut off: it was not acknowledged");
+    }
+    let status = shard.store().status();
+    let serves = status.state == State::Open;
+    info!(
+        records = found.records,
+        bytes = found.bytes,
+        seconds = format!("{seconds:.3}"),
+        megabytes_per_second = format!("{rate:.0}"),
+        version = status.version,
+        epoch = status.epoch,
+        serves,
+        "memory brought back from the log"
+    );
+}

@@ -1,0 +1,254 @@
+//! Changes as records of a log, and back.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use prost::Message as _;
+use trainyard_cluster_spec::Task;
+use trainyard_parameter_store::{
+    BatchId, Change, Contribution, PartStanding, Replaced, Selection, SessionStanding, ShardPosition,
+    Standing,
+};
+use trainyard_protocol::payload::{Payload, float_bytes};
+use trainyard_protocol::{convert, payload, v1};
+use trainyard_write_ahead_log::Entry;
+
+use crate::gradients::WireGradients;
+use crate::service::{position_to_wire, selection};
+
+/// Kinds of records.
+pub(crate) const HEAD: u16 = 1;
+pub(crate) const CHANGE: u16 = 2;
+pub(crate) const PUSH: u16 = 3;
+/// Part of a synchronous step under way; follows a head.
+pub(crate) const PART: u16 = 4;
+/// Values before the latest synchronous step; follows a head and its parts.
+pub(crate) const REPLACED: u16 = 5;
+
+fn message(kind: u16, message: &impl prost::Message) -> Entry {
+    Entry::new(kind, vec![message.encode_to_vec().into()])
+}
+
+/// Returns the record of a change.
+pub(crate) fn of_change(change: &Change<'_>) -> Entry {
+    use v1::logged_change::Change as Logged;
+    let ticket = |task: &Task, session: u64, seq: u64| v1::LoggedTicket {
+        task: Some(convert::task_to_wire(*task)),
+        session,
+        seq,
+    };
+    let change = match change {
+        Change::Claim { epoch } => Logged::Claim(*epoch),
+        Change::Open => Logged::Open(true),
+        Change::Finish => Logged::Finish(true),
+        Change::OpenSession { task, session, seq } => Logged::OpenSession(ticket(task, *session, *seq)),
+        Change::CloseSession { task, session } => Logged::CloseSession(ticket(task, *session, 0)),
+        Change::Reserve { task, session, seq } => Logged::Reserve(ticket(task, *session, *seq)),
+        Change::Use { task, session, seq } => Logged::Use(ticket(task, *session, *seq)),
+        Change::Rest { task } => Logged::Rest(convert::task_to_wire(*task)),
+        Change::Push(push) => {
+            let head = v1::LoggedPush {
+                task: Some(convert::task_to_wire(push.task)),
+                session: push.session,
+                push: Some(v1::Push {
+                    seq: push.seq,
+                    encoding: push.gradients.encoding,
+                    ..push_to_wire(push.batch, push.pulled_version, push.contribution, push.selection)
+                }),
+                batches: push.batches,
+                seconds: push.secs,
+            };
+            return with_values(PUSH, &head, push.gradients.pieces.clone());
+        }
+    };
+    message(CHANGE, &v1::LoggedChange { change: Some(change) })
+}
+
+/// Returns the record of a restart.
+pub(crate) fn of_restart(restarts: u64) -> Entry {
+    let change = Some(v1::logged_change::Change::Restart(restarts));
+    message(CHANGE, &v1::LoggedChange { change })
+}
+
+fn push_to_wire(
+    batch: BatchId,
+    pulled_version: u64,
+    contribution: Option<Contribution>,
+    selection: &Selection,
+) -> v1::Push {
+    let BatchId { pass, shard, batch } = batch;
+    v1::Push {
+        seq: 0,
+        batch: Some(v1::BatchId { pass, shard, batch }),
+        pulled_version,
+        selection: Some(convert_selection(selection)),
+        encoding: 0,
+        slot: contribution.map_or(0, |place| place.slot),
+        of: contribution.map_or(0, |place| place.of),
+    }
+}
+
+fn convert_selection(selection: &Selection) -> v1::Selection {
+    let row_set = |rows: &Vec<u32>| v1::RowSet { rows: Bytes::copy_from_slice(payload::row_bytes(rows)) };
+    let id_set = |ids: &Vec<u64>| v1::IdSet { ids: Bytes::copy_from_slice(payload::id_bytes(ids)) };
+    let rows = selection.rows.iter().map(|&(slice, set)| v1::SliceRows { slice, row_set: set as u32 });
+    let ids = selection.ids.iter().map(|&(slice, set)| v1::SliceIds { slice, id_set: set as u32 });
+    v1::Selection {
+        whole: selection.whole.clone(),
+        row_sets: selection.row_sets.iter().map(row_set).collect(),
+        rows: rows.collect(),
+        id_sets: selection.id_sets.iter().map(id_set).collect(),
+        ids: ids.collect(),
+    }
+}
+
+/// A message behind its length, and values, which are not copied.
+fn with_values(kind: u16, head: &v1::LoggedPush, pieces: Vec<Bytes>) -> Entry {
+    let length = head.encoded_len();
+    let mut front = BytesMut::with_capacity(4 + length);
+    front.put_u32_le(length as u32);
+    // There is room for it.
+    let _ = head.encode(&mut front);
+    let mut parts = Vec::with_capacity(1 + pieces.len());
+    parts.push(front.freeze());
+    parts.extend(pieces);
+    Entry::new(kind, parts)
+}
+
+/// What a segment begins with.
+pub(crate) struct Head<'a> {
+    pub(crate) prepare: &'a v1::PrepareRequest,
+    pub(crate) epoch: u64,
+    pub(crate) open: bool,
+    pub(crate) restarts: u64,
+    pub(crate) prepared_only: bool,
+    pub(crate) standing: &'a Standing,
+}
+
+/// Returns the records that a segment begins with.
+pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
+    let Standing { version, global_step, secs, sessions, positions, tickets, clocks, parts, replaced } =
+        head.standing;
+    let session = |known: &SessionStanding| v1::LoggedSession {
+        task: Some(convert::task_to_wire(known.task)),
+        number: known.number,
+        open: known.open,
+        highest: known.highest,
+        seen: known.seen,
+    };
+    let ticket = |&(task, session, seq): &(Task, u64, u64)| v1::LoggedTicket {
+        task: Some(convert::task_to_wire(task)),
+        session,
+        seq,
+    };
+    let clock = |&(task, steps, rests): &(Task, u64, bool)| v1::LoggedClock {
+        task: Some(convert::task_to_wire(task)),
+        steps,
+        rests,
+    };
+    let first = v1::LoggedHead {
+        prepare: Some(head.prepare.clone()),
+        cluster_epoch: head.epoch,
+        open: head.open,
+        restarts: head.restarts,
+        version: *version,
+        prepared_only: head.prepared_only,
+        global_step: *global_step,
+        seconds: *secs,
+        sessions: sessions.iter().map(session).collect(),
+        positions: positions.iter().cloned().map(position_to_wire).collect(),
+        tickets: tickets.iter().map(ticket).collect(),
+        clocks: clocks.iter().map(clock).collect(),
+        parts: parts.len() as u32,
+        replaced: replaced.is_some(),
+    };
+    let mut entries = vec![message(HEAD, &first)];
+    for PartStanding { place, batch, batches, selection, values } in parts {
+        let push = Some(push_to_wire(*batch, *version, Some(*place), selection));
+        let head = v1::LoggedPush { push, batches: *batches, ..v1::LoggedPush::default() };
+        entries.push(with_values(PART, &head, vec![Bytes::copy_from_slice(float_bytes(values))]));
+    }
+    if let Some(Replaced { version, selection, values }) = replaced {
+        let batch = BatchId { pass: 0, shard: 0, batch: 0 };
+        let push = Some(push_to_wire(batch, *version, None, selection));
+        let head = v1::LoggedPush { push, ..v1::LoggedPush::default() };
+        entries.push(with_values(REPLACED, &head, vec![Bytes::copy_from_slice(float_bytes(values))]));
+    }
+    entries
+}
+
+/// Reads a head, without what follows it.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn head(body: Bytes) -> Result<(v1::LoggedHead, Standing), String> {
+    let head =
+        v1::LoggedHead::decode(body).map_err(|error| format!("a head that cannot be read: {error}"))?;
+    let task = |task: Option<v1::Task>| convert::task_from_wire(task).map_err(|error| error.to_string());
+    let mut standing = Standing {
+        version: head.version,
+        global_step: head.global_step,
+        secs: head.seconds,
+        ..Standing::default()
+    };
+    for known in &head.sessions {
+        let v1::LoggedSession { number, open, highest, seen, .. } = *known;
+        standing.sessions.push(SessionStanding { task: task(known.task)?, number, open, highest, seen });
+    }
+    for position in &head.positions {
+        let ahead = position.ahead.chunks_exact(2).map(|ends| ends[0]..ends[1]).collect();
+        let v1::DataPosition { shard, pass, batch, .. } = *position;
+        standing.positions.push(ShardPosition { shard, pass, batch, ahead });
+    }
+    for ticket in &head.tickets {
+        standing.tickets.push((task(ticket.task)?, ticket.session, ticket.seq));
+    }
+    for clock in &head.clocks {
+        standing.clocks.push((task(clock.task)?, clock.steps, clock.rests));
+    }
+    Ok((head, standing))
+}
+
+/// A push as it was logged.
+pub(crate) struct LoggedPush {
+    pub(crate) task: Option<v1::Task>,
+    pub(crate) session: u64,
+    pub(crate) seq: u64,
+    pub(crate) batch: BatchId,
+    pub(crate) batches: u32,
+    pub(crate) pulled_version: u64,
+    pub(crate) contribution: Option<Contribution>,
+    pub(crate) secs: u64,
+    pub(crate) selection: std::sync::Arc<Selection>,
+    pub(crate) gradients: WireGradients,
+}
+
+/// Reads a push, a part of a step or replaced values.
+///
+/// # Errors
+/// It is none of them.
+pub(crate) fn push(body: &Bytes) -> Result<LoggedPush, String> {
+    let wrong = |what: &str| format!("a push that cannot be read: {what}");
+    let (length, _) = body.split_first_chunk::<4>().ok_or_else(|| wrong("it has no length"))?;
+    let end = 4 + u32::from_le_bytes(*length) as usize;
+    if end > body.len() {
+        return Err(wrong("it is longer than its record"));
+    }
+    let head = v1::LoggedPush::decode(body.slice(4..end)).map_err(|error| wrong(&error.to_string()))?;
+    let push = head.push.ok_or_else(|| wrong("it names nothing"))?;
+    let encoding = convert::encoding_from_wire(push.encoding).map_err(|error| wrong(&error.to_string()))?;
+    let values =
+        Payload::new(vec![body.slice(end..)], encoding).map_err(|error| wrong(&error.to_string()))?;
+    let named = push.selection.as_ref().ok_or_else(|| wrong("it names nothing"))?;
+    let v1::BatchId { pass, shard, batch } = push.batch.unwrap_or_default();
+    Ok(LoggedPush {
+        task: head.task,
+        session: head.session,
+        seq: push.seq,
+        batch: BatchId { pass, shard, batch },
+        batches: head.batches,
+        pulled_version: push.pulled_version,
+        contribution: (push.of > 0).then_some(Contribution { slot: push.slot, of: push.of }),
+        secs: head.seconds,
+        selection: selection(named).map_err(|status| wrong(status.message()))?,
+        gradients: WireGradients(values),
+    })
+}

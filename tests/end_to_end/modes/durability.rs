@@ -1,0 +1,213 @@
+//! Parameter servers that remember: killed at any moment, they come back with all that they had acknowledged.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::Trial;
+use super::trial::{Tasks, kill, side_by_side, wait_until_it_trains};
+use crate::LIMIT;
+
+const BROUGHT_BACK: &str = "memory brought back from the log";
+
+fn logs(trial: &Trial, ps: usize) -> Vec<PathBuf> {
+    let folder = trial.cluster.model_dir().join("wal").join(format!("ps-{ps}"));
+    let entries = std::fs::read_dir(folder).expect("the log's folder").filter_map(Result::ok);
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    found.sort();
+    found
+}
+
+/// Runs a job while `disturb` does what it does, and returns what was learned.
+fn learned(
+    settings: &[&str],
+    steps: u64,
+    batches: u64,
+    disturb: impl FnOnce(&Trial, Tasks) -> Tasks,
+) -> BTreeMap<String, Vec<u32>> {
+    let trial = Trial::new(2, 2, 8000, settings);
+    let tasks = disturb(&trial, trial.start_all());
+    let output = tasks.end();
+    assert!(!output.contains("restoring every parameter server"), "{output}");
+    assert_eq!(trial.global_step(), steps, "{settings:?}");
+    trial.assert_applied(batches);
+    assert!(logs(&trial, 0).is_empty(), "the log goes when the job is done");
+    trial.bits()
+}
+
+/// Kills servers again and again, and waits each time until training has gone on.
+fn kill_servers(trial: &Trial, mut tasks: Tasks, times: usize) -> Tasks {
+    tasks.workers.iter_mut().for_each(wait_until_it_trains);
+    for time in 0..times {
+        let ps = time % 2;
+        kill(tasks.servers.remove(ps));
+        let mut back = trial.start("ps", ps);
+        back.wait_for(BROUGHT_BACK, LIMIT);
+        tasks.servers.insert(ps, back);
+        tasks.chief.wait_for_next("was restarted, and remembers everything", LIMIT);
+        tasks.chief.wait_for_next("training step=", LIMIT);
+    }
+    tasks
+}
+
+#[test]
+fn servers_killed_again_and_again_lose_nothing_in_every_way_to_train() {
+    let ways: [(&[&str], u64); 4] = [
+        (&["strategy.update=async"], 1),
+        (&["strategy.update=async", "parameter_servers.durability=wal_sync"], 1),
+        (&["strategy.update=ssp", "strategy.staleness_steps_max=2"], 1),
+        (&["strategy.update=async", "strategy.pipeline_depth=2", "strategy.payload=bfloat16"], 1),
+    ];
+    let one = |way: &[&str], lanes: u64| {
+        let settings = [way, &["input.train.epochs=6", "run.save_checkpoints_steps=400"]].concat();
+        learned(&settings, 6 * 500 / lanes, 6 * 500, |trial, tasks| kill_servers(trial, tasks, 5));
+    };
+    let trials = ways.map(|(way, lanes)| move || one(way, lanes));
+    let trials: Vec<&(dyn Fn() + Sync)> = trials.iter().map(|trial| trial as _).collect();
+    trials.chunks(2).for_each(side_by_side);
+}
+
+#[test]
+fn synchronous_training_has_the_same_bits_when_servers_are_killed() {
+    let settings = ["strategy.update=sync", "input.train.epochs=6", "run.save_checkpoints_steps=150"];
+    let steps = 6 * 500_u64.div_ceil(3);
+    let reference = learned(&settings, steps, 6 * 500, |_, tasks| tasks);
+    let killed = learned(&settings, steps, 6 * 500, |trial, tasks| kill_servers(trial, tasks, 5));
+    assert!(reference == killed, "values and slots");
+}
+
+#[test]
+fn all_daemons_killed_at_once_come_back_with_everything() {
+    let ways: [(&[&str], u64); 2] =
+        [(&["strategy.update=async"], 6 * 500), (&["strategy.update=sync"], 6 * 167)];
+    let one = |way: &[&str], steps: u64| {
+        // No checkpoint but the first: everything else is in the logs.
+        let more = ["input.train.epochs=6", "run.save_checkpoints_steps=1000000"];
+        learned(&[way, &more].concat(), steps, 6 * 500, |trial, mut tasks| {
+            tasks.workers.iter_mut().for_each(wait_until_it_trains);
+            tasks.workers.into_iter().chain([tasks.chief]).chain(tasks.servers).for_each(kill);
+            let mut tasks = trial.start_all();
+            tasks.servers.iter_mut().for_each(|server| drop(server.wait_for(BROUGHT_BACK, LIMIT)));
+            let line = tasks.chief.wait_for("taking over a job that is running", LIMIT);
+            assert!(!line.contains(" step=0"), "{line}");
+            tasks
+        });
+    };
+    let trials = ways.map(|(way, steps)| move || one(way, steps));
+    let trials: Vec<&(dyn Fn() + Sync)> = trials.iter().map(|trial| trial as _).collect();
+    side_by_side(&trials);
+}
+
+/// Kills all when they have trained for a while without a checkpoint but the first, changes the log of a server, and
+/// returns the job.
+fn with_log_of_a_server(change: impl FnOnce(&mut Vec<u8>)) -> Trial {
+    let settings = ["input.train.epochs=2", "run.save_checkpoints_steps=1000000"];
+    let trial = Trial::new(2, 1, 8000, &settings);
+    let mut tasks = trial.start_all();
+    tasks.workers.iter_mut().for_each(wait_until_it_trains);
+    for _ in 0..20 {
+        tasks.workers[0].wait_for_next("training step=", LIMIT);
+    }
+    tasks.workers.into_iter().chain([tasks.chief]).chain(tasks.servers).for_each(kill);
+    let log = &logs(&trial, 1).pop().expect("a segment");
+    let mut bytes = std::fs::read(log).expect("the log");
+    change(&mut bytes);
+    std::fs::write(log, bytes).expect("the log");
+    trial
+}
+
+#[test]
+fn a_log_that_is_damaged_in_its_middle_is_put_aside_and_the_checkpoint_restored() {
+    let trial = with_log_of_a_server(|bytes| {
+        let middle = bytes.len() / 4;
+        bytes[middle] ^= 0x10;
+    });
+    let mut tasks = trial.start_all();
+    let line = tasks.servers[1].wait_for("is damaged and was put aside", LIMIT);
+    assert!(line.contains(".log") && line.contains("at byte "), "{line}");
+    assert!(line.contains("crc32c") && line.contains("expected"), "{line}");
+    tasks.chief.wait_for("restoring", LIMIT);
+    tasks.end();
+    assert_eq!(trial.global_step(), 2 * 500);
+    trial.assert_applied(2 * 500);
+    let aside = trial.cluster.model_dir().join("wal/ps-1.set-aside");
+    assert!(aside.read_dir().expect("it is there").count() > 0);
+}
+
+#[test]
+fn a_log_with_a_torn_end_is_cut_and_goes_on() {
+    let trial = with_log_of_a_server(|bytes| bytes.extend([7; 100]));
+    let mut tasks = trial.start_all();
+    let line = tasks.servers[1].wait_for("the torn end of the log was cut off", LIMIT);
+    assert!(line.contains("bytes=100"), "{line}");
+    tasks.chief.wait_for("taking over a job that is running", LIMIT);
+    tasks.end();
+    assert_eq!(trial.global_step(), 2 * 500);
+    trial.assert_applied(2 * 500);
+}
+
+#[test]
+fn a_job_whose_file_has_changed_goes_on_from_where_its_logs_end() {
+    let trial = with_log_of_a_server(|_| ());
+    let more = ["--set", "input.train.epochs=3"];
+    let start = |role, index| trial.start_with(role, index, &more);
+    let mut tasks = Tasks {
+        servers: vec![start("ps", 0), start("ps", 1)],
+        chief: start("chief", 0),
+        workers: vec![start("worker", 0)],
+    };
+    tasks.chief.wait_for("training is open", LIMIT);
+    tasks.end();
+    assert_eq!(trial.global_step(), 3 * 500);
+    trial.assert_applied(3 * 500);
+    // Another number of steps is a setting of the servers.
+    let trial = with_log_of_a_server(|_| ());
+    let more = ["--set", "train.max_steps=900"];
+    let start = |role, index| trial.start_with(role, index, &more);
+    let mut tasks = Tasks {
+        servers: vec![start("ps", 0), start("ps", 1)],
+        chief: start("chief", 0),
+        workers: vec![start("worker", 0)],
+    };
+    tasks.chief.wait_for("the job file has changed since", LIMIT);
+    let line = tasks.chief.wait_for("checkpoint saved", LIMIT);
+    assert!(!line.contains("step=0 "), "{line}");
+    tasks.end();
+    assert_eq!(trial.global_step(), 900);
+}
+
+#[test]
+fn a_model_folder_that_was_removed_is_begun_anew_whatever_the_logs_say() {
+    let state = tempfile::tempdir().expect("a folder");
+    let more = ["--state-dir", state.path().to_str().expect("a name")];
+    let settings = ["input.train.epochs=1", "run.save_checkpoints_steps=1000000"];
+    let trial = Trial::new(1, 1, 8000, &settings);
+    let start = || Tasks {
+        servers: vec![trial.start_with("ps", 0, &more)],
+        chief: trial.start("chief", 0),
+        workers: vec![trial.start("worker", 0)],
+    };
+    let mut tasks = start();
+    tasks.workers.iter_mut().for_each(wait_until_it_trains);
+    tasks.workers.into_iter().chain([tasks.chief]).chain(tasks.servers).for_each(kill);
+    std::fs::remove_dir_all(trial.cluster.model_dir()).expect("removed");
+    let mut tasks = start();
+    tasks.servers[0].wait_for("a log was put aside: it is of cluster", LIMIT);
+    tasks.end();
+    assert_eq!(trial.global_step(), 500);
+}
+
+#[test]
+fn a_server_whose_log_cannot_be_written_ends_with_a_reason() {
+    let trial = Trial::new(1, 1, 8000, &["input.train.epochs=100000", "run.save_checkpoints_steps=200"]);
+    let mut tasks = trial.start_all();
+    tasks.workers.iter_mut().for_each(wait_until_it_trains);
+    // Its next segment, at the next checkpoint, finds no folder.
+    std::fs::remove_dir_all(trial.cluster.model_dir().join("wal")).expect("removed");
+    let ended = tasks.servers.remove(0).wait(LIMIT);
+    assert_eq!(ended.code, 74, "{}", ended.output);
+    let message = "error[E3007]: the log of this parameter server failed: cannot create";
+    assert!(ended.output.contains(message) && ended.output.contains(".log"), "{}", ended.output);
+    tasks.servers.push(trial.start("ps", 0));
+    tasks.chief.wait_for("restoring every parameter server", LIMIT);
+    tasks.chief.wait_for_next("training step=", LIMIT);
+}
