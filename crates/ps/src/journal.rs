@@ -122,7 +122,8 @@ impl LogJournal {
 }
 
 /// Finds the committed checkpoint that holds a server's store at a version. Epochs before `memory` wrote those of other
-/// values.
+/// values. Of two that were cut at the same version, either will do: they differ in how long rows of dynamic tables have
+/// been idle, by the time in which nothing was pushed.
 pub(crate) fn committed(
     model_dir: &Path,
     place: usize,

@@ -448,3 +448,6 @@ impl<'a> Replay<'a> {
 fn cannot(error: &trainyard_parameter_store::Error) -> String {
     format!("a change that cannot be made again: {error}")
 }
+
+#[cfg(test)]
+mod tests;
