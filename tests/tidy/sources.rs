@@ -112,7 +112,13 @@ fn nothing_is_global() {
 
 #[test]
 fn generated_types_stay_behind_their_doors() {
-    let door = |name: &str| in_crate(name, &["protocol", "cluster-client"]) || name.ends_with("/service.rs");
+    // The log of a server holds what it was asked, as it was asked.
+    let log = ["crates/ps/src/journal.rs", "crates/ps/src/record.rs", "crates/ps/src/recovery.rs"];
+    let door = |name: &str| {
+        in_crate(name, &["protocol", "cluster-client"])
+            || name.ends_with("/service.rs")
+            || log.contains(&name)
+    };
     let served = |line: &String| line.contains("_server::");
     let offenders: Vec<String> = sources()
         .into_iter()

@@ -8,8 +8,8 @@ mod request;
 mod resume;
 mod tables;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
 use trainyard_cluster_spec::Task;
@@ -97,7 +97,7 @@ pub struct Store {
     has_company: AtomicBool,
     /// Seconds of training, as told.
     clock_secs: AtomicU64,
-    journal: OnceLock<Arc<dyn Journal>>,
+    journal: RwLock<Option<Arc<dyn Journal>>>,
 }
 
 impl Store {
@@ -120,7 +120,7 @@ impl Store {
             snapshot_taken: Arc::default(),
             has_company: AtomicBool::new(false),
             clock_secs: AtomicU64::new(0),
-            journal: OnceLock::new(),
+            journal: RwLock::default(),
         }
     }
 
@@ -229,7 +229,7 @@ impl Store {
         let standing = self.standing_of(&ledger, Vec::new());
         *self.ledger.lock() = ledger;
         control.memory = identity.epoch;
-        if let Some(journal) = self.journal.get() {
+        if let Some(journal) = &*self.journal.read() {
             journal.begin(control.memory, standing);
         }
         control.layout_fingerprint = prepare.layout_fingerprint;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch::channel;
 use tokio::time::{Instant, sleep};
 use tonic::service::Routes;
 use tracing::{debug, info, warn};
@@ -13,7 +14,7 @@ use trainyard_parameter_store::State;
 
 use crate::durable::{cannot, remember};
 use crate::journal::LogJournal;
-use crate::service::{Service, SharedJournal};
+use crate::service::Service;
 use crate::tensor_service::TensorService;
 
 /// Time between looks at the store's state.
@@ -39,9 +40,9 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
     let shard = LocalShard::new(index, num_ps, incarnation, fingerprint);
     info!(%task, %address, "serving");
     context.readiness.set("waiting", false, vec!["chief:0".to_owned()]);
-    let journal = SharedJournal::default();
+    let (known, journal) = channel(None);
     let most = context.job.parameter_servers.log_bytes_max;
-    let service = Service::new(shard.clone(), task.index, context.incarnation, Arc::clone(&journal), most);
+    let service = Service::new(shard.clone(), task.index, context.incarnation, journal, most);
     let service = TensorService::new(service);
     let closing = CancellationToken::new();
     let server = serve(
@@ -62,7 +63,7 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
                 Diagnostic::error(Code::E9001, format!("the log could not be read: {panic}"))
             })??;
             context.readiness.set("waiting", false, vec!["chief:0".to_owned()]);
-            let _ = journal.set(kept.clone());
+            known.send_replace(Some(kept.clone()));
             watch(&context, &shard, kept.as_ref(), &stop).await
         };
         let worked = worked.await;

@@ -1,10 +1,11 @@
 //! The parameter service: between the wire and the shard.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use trainyard_checkpoint::WarmStart;
 use trainyard_cluster_client::{Error, LocalShard, Plan, Stepped};
@@ -37,7 +38,7 @@ pub(crate) struct Service {
 }
 
 /// The journal, once the server knows what it remembers; none where there is no log.
-pub(crate) type SharedJournal = Arc<OnceLock<Option<Arc<LogJournal>>>>;
+pub(crate) type SharedJournal = watch::Receiver<Option<Option<Arc<LogJournal>>>>;
 
 fn bad(message: impl ToString) -> Status {
     Refusal::new(Reason::BadRequest, message.to_string()).into()
@@ -145,12 +146,12 @@ impl Service {
     ///
     /// # Errors
     /// The log is still being read: nothing is known before.
-    fn journal(&self) -> Result<Option<&Arc<LogJournal>>, Status> {
+    fn journal(&self) -> Result<Option<Arc<LogJournal>>, Status> {
         let refused = || {
             let message = format!("{} reads its log, in which its memory is", self.task);
             Refusal::new(Reason::NotReady, message).into()
         };
-        self.journal.get().map(Option::as_ref).ok_or_else(refused)
+        self.journal.borrow().clone().ok_or_else(refused)
     }
 
     /// Waits until everything that an answer may tell of is safe.
@@ -259,7 +260,7 @@ impl Service {
     }
 
     fn standing(&self) -> v1::StatusReply {
-        let journal = self.journal.get().and_then(Option::as_ref);
+        let journal = self.journal.borrow().clone().flatten();
         let store = self.shard.store().status();
         self.telemetry.record(&store);
         let state = match store.state {
@@ -283,7 +284,7 @@ impl Service {
             slowest_slot: store.slowest_slot,
             positions: Vec::new(),
             memory: store.memory,
-            settings: journal.map_or(0, |journal| journal.settings()),
+            settings: journal.as_ref().map_or(0, |journal| journal.settings()),
             wants_checkpoint: journal.is_some_and(|journal| journal.bytes() > self.log_bytes_max),
         }
     }
@@ -318,7 +319,7 @@ impl ParameterService for Service {
         let identity = identity(request.identity.clone())?;
         let (plan, place, slices) = plan_of(&request, self.task.index)?;
         let journal = self.journal()?;
-        if let Some(journal) = journal {
+        if let Some(journal) = &journal {
             journal.stage(identity.cluster_id, request);
         }
         let (from, count) = (plan.checkpoint.clone(), slices.len());

@@ -5,12 +5,12 @@
 //! record written. A thread of its own flushes.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::watch;
 
 use crate::writer::Writer;
@@ -48,7 +48,7 @@ struct Shared {
     flushed: AtomicU64,
     /// Bytes of all segments.
     bytes: AtomicU64,
-    failure: OnceLock<Error>,
+    failure: RwLock<Option<Error>>,
     /// Told at every flush, and when the log fails.
     progress: watch::Sender<()>,
     /// Wakes who flushes.
@@ -81,7 +81,7 @@ impl Log {
             written: AtomicU64::new(begin),
             flushed: AtomicU64::new(0),
             bytes: AtomicU64::new(bytes),
-            failure: OnceLock::new(),
+            failure: RwLock::default(),
             progress: watch::Sender::new(()),
             unflushed: Condvar::new(),
             asked: Mutex::new(()),
@@ -135,8 +135,8 @@ impl Log {
         let mut progress = shared.progress.subscribe();
         shared.ask();
         while !shared.is_settled(end) {
-            if let Some(failure) = shared.failure.get() {
-                return Err(failure.clone());
+            if let Some(failure) = shared.failure() {
+                return Err(failure);
             }
             if progress.changed().await.is_err() {
                 break;
@@ -174,7 +174,7 @@ impl Log {
 
     /// Returns why the log has failed, if it has.
     pub fn failure(&self) -> Option<Error> {
-        self.shared.failure.get().cloned()
+        self.shared.failure()
     }
 }
 
@@ -201,20 +201,24 @@ impl Shared {
         self.unflushed.notify_one();
     }
 
+    fn failure(&self) -> Option<Error> {
+        self.failure.read().clone()
+    }
+
     fn fail(&self, error: &Error) {
         // The first failure is the cause of the others.
-        let _ = self.failure.set(error.clone());
+        self.failure.write().get_or_insert_with(|| error.clone());
         self.progress.send_replace(());
     }
 
     /// Sees to it that everything up to `end` is written.
     fn write_up_to(&self, end: u64) -> Result<(), Error> {
-        if self.written.load(Ordering::Acquire) >= end && self.failure.get().is_none() {
+        if self.written.load(Ordering::Acquire) >= end && self.failure.read().is_none() {
             return Ok(());
         }
         let mut writer = self.writer.lock();
-        if let Some(failure) = self.failure.get() {
-            return Err(failure.clone());
+        if let Some(failure) = self.failure() {
+            return Err(failure);
         }
         if self.written.load(Ordering::Acquire) >= end {
             return Ok(());

@@ -109,7 +109,7 @@ impl Store {
         }
         slices.sort_by_key(|(number, _)| *number);
         ledger.saved_version = Some(ledger.version);
-        if let Some(journal) = self.journal.get() {
+        if let Some(journal) = &*self.journal.read() {
             journal.cut(self.standing_of(&ledger, aggregation.standing()));
         }
         let positions = ledger.sessions.positions();

@@ -207,8 +207,8 @@ impl Store {
         resolved: &Resolved,
     ) -> Option<Take> {
         let Identity { task, session, seq, .. } = *identity;
-        let journal = self.journal.get()?;
-        Some(journal.draw_up(&Change::Push(PushRecord {
+        let journal = self.journal.read();
+        Some(journal.as_ref()?.draw_up(&Change::Push(PushRecord {
             task,
             session,
             seq,

@@ -14,10 +14,9 @@ use crate::{Change, Error, Identity, Journal, PartStanding, Standing, State};
 const UPDATES_A_RESTART: u64 = 1 << 40;
 
 impl Store {
-    /// Tells `journal` of all changes from now on. There is one at most: another is not taken.
+    /// Tells `journal` of all changes from now on.
     pub fn keep_journal(&self, journal: Arc<dyn Journal>) {
-        // A second one would have to be told what the first was.
-        let _ = self.journal.set(journal);
+        *self.journal.write() = Some(journal);
     }
 
     /// Takes up everything but values and slots, which the store was prepared with; changes may be made again from here
@@ -128,7 +127,7 @@ impl Store {
 
     /// Tells the journal of a change, if there is one. The caller holds the lock that orders it.
     pub(super) fn note(&self, version: u64, change: &Change<'_>) {
-        if let Some(journal) = self.journal.get() {
+        if let Some(journal) = &*self.journal.read() {
             journal.draw_up(change)(version);
         }
     }
