@@ -100,7 +100,8 @@ impl Store {
         resolved: Arc<Resolved>,
     ) -> Result<Pushed, Error> {
         let record = self.draw_up(identity, push, Some(place), &resolved);
-        let values = push.gradients.copy();
+        // A step of one part is applied from where it lies.
+        let values = if place.of > 1 { push.gradients.copy() } else { Vec::new() };
         let mut aggregation = self.aggregation.lock();
         let pushed = {
             let mut ledger = self.ledger.lock();
@@ -128,13 +129,13 @@ impl Store {
             }
             pushed
         };
-        let mut parts = aggregation.take();
-        // One part is its own mean.
-        let (resolved, values) = match &mut parts[..] {
-            [part] => (Arc::clone(&part.resolved), std::mem::take(&mut part.values)),
+        let parts = aggregation.take();
+        let (resolved, values) = match &parts[..] {
+            // One part is its own mean.
+            [part] => (Arc::clone(&part.resolved), None),
             parts => {
                 let (resolved, values) = mean(parts);
-                (Arc::new(resolved), values)
+                (Arc::new(resolved), Some(values))
             }
         };
         let alone = self.step.write();
@@ -148,7 +149,10 @@ impl Store {
             ledger.steps.advance_all();
             Pushed { version: ledger.version, global_step: ledger.steps.global_step(), ..pushed }
         };
-        self.apply(pushed.version, &resolved, values.as_slice());
+        match &values {
+            Some(values) => self.apply(pushed.version, &resolved, values.as_slice()),
+            None => self.apply(pushed.version, &resolved, push.gradients),
+        }
         self.cut_if_awaited(pushed.version, &aggregation);
         drop(alone);
         Ok(pushed)
