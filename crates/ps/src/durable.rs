@@ -142,6 +142,7 @@ fn say(found: &Recovered, shard: &LocalShard) {
     let status = shard.store().status();
     let serves = status.state == State::Open;
     info!(
+        prepared_seconds = format!("{:.3}", found.prepared.as_secs_f64()),
         records = found.records,
         bytes = found.bytes,
         seconds = format!("{seconds:.3}"),

@@ -24,8 +24,10 @@ use crate::journal::{Course, committed};
 use crate::record::{CHANGE, HEAD, LoggedPush, PART, PUSH, REPLACED, head, push};
 use crate::service::plan_of;
 
-/// Records that are read before they are made again.
-const READ_AHEAD: usize = 16;
+/// Lots of records that are read before they are made again.
+const READ_AHEAD: usize = 8;
+/// Bytes of the bodies of a lot, about: one thread seldom waits for the other.
+const LOT_BYTES: usize = 512 << 10;
 
 /// Why a log is not used.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +59,9 @@ pub(crate) struct Recovered {
     pub(crate) last: SegmentFile,
     pub(crate) course: Course,
     pub(crate) owner: u128,
-    /// Records made again, their bytes, and the time that it all took.
+    /// Time in which the values were read that the log goes on from, or drawn.
+    pub(crate) prepared: Duration,
+    /// Records made again, their bytes, and the time that took.
     pub(crate) records: u64,
     pub(crate) bytes: u64,
     pub(crate) took: Duration,
@@ -127,6 +131,7 @@ pub(crate) fn recover(
     let other_boot = found.header.boot != boot();
     let owner = found.header.origin.owner;
     replay.course.cuts = cuts;
+    let prepared = started.elapsed();
     let end = replay.make_again(folder, found, files)?;
     if let Some((place, rest)) = end {
         folder.cut(&last, place)?;
@@ -134,7 +139,8 @@ pub(crate) fn recover(
     }
     shard.go_on();
     let Replay { course, records, bytes, .. } = replay;
-    Ok(Some(Recovered { last, course, owner, records, bytes, took: started.elapsed(), torn, other_boot }))
+    let took = started.elapsed().saturating_sub(prepared);
+    Ok(Some(Recovered { last, course, owner, prepared, records, bytes, took, torn, other_boot }))
 }
 
 fn damaged(file: &SegmentFile, place: u64, what: impl std::fmt::Display) -> Problem {
@@ -252,7 +258,8 @@ struct Replay<'a> {
 
 /// What the thread that reads passes on.
 enum Read {
-    Record(usize, Record),
+    /// Of the segment at this place.
+    Records(usize, Vec<Record>),
     /// The end of all, or where the last segment is torn: its good bytes, and those behind them.
     End(Option<(u64, u64)>),
     Problem(Problem),
@@ -313,12 +320,19 @@ impl<'a> Replay<'a> {
                         Some(reader) => Ok(reader),
                         None => folder.read(file).map_err(Problem::from),
                     };
+                    let (mut lot, mut bytes) = (Vec::new(), 0);
                     let read = opened.and_then(|mut reader| {
                         loop {
                             match reader.read().map_err(io(file))? {
                                 Next::Record(record) => {
-                                    if sender.send(Read::Record(place, record)).is_err() {
-                                        return Ok(Some(None));
+                                    bytes += record.body.len();
+                                    lot.push(record);
+                                    if bytes >= LOT_BYTES {
+                                        bytes = 0;
+                                        let full = Read::Records(place, std::mem::take(&mut lot));
+                                        if sender.send(full).is_err() {
+                                            return Ok(Some(None));
+                                        }
                                     }
                                 }
                                 Next::End => return Ok(None),
@@ -338,6 +352,7 @@ impl<'a> Replay<'a> {
                             }
                         }
                     });
+                    drop(sender.send(Read::Records(place, lot)));
                     match read {
                         Ok(None) => {}
                         Ok(Some(torn)) => return drop(sender.send(Read::End(torn))),
@@ -357,10 +372,12 @@ impl<'a> Replay<'a> {
     ) -> Result<Option<(u64, u64)>, Problem> {
         while let Ok(read) = receiver.recv() {
             match read {
-                Read::Record(place, record) => {
-                    let (at, bytes) = (record.place, record.body.len() as u64);
-                    self.make(record).map_err(|what| damaged(&files[place], at, what))?;
-                    (self.records, self.bytes) = (self.records + 1, self.bytes + bytes);
+                Read::Records(place, records) => {
+                    for record in records {
+                        let (at, bytes) = (record.place, record.body.len() as u64);
+                        self.make(record).map_err(|what| damaged(&files[place], at, what))?;
+                        (self.records, self.bytes) = (self.records + 1, self.bytes + bytes);
+                    }
                 }
                 Read::End(torn) => return Ok(torn),
                 Read::Problem(problem) => return Err(problem),

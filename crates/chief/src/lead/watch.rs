@@ -98,8 +98,13 @@ pub(super) async fn watch<M: Model>(
                     silence[ps] = None;
                     draining |= status.store.state == State::Draining;
                     wanted |= status.wants_checkpoint;
+                    let before = known[ps];
                     if let Some(seen) = look_at_server(lead, run, ps, &status, &mut known[ps]) {
                         return seen;
+                    }
+                    if before.is_some() && before != known[ps] {
+                        // What kept a checkpoint from being written is back.
+                        save_again = None;
                     }
                 }
                 Err(error) => {
