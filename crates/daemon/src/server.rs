@@ -49,8 +49,9 @@ impl Default for ServerLimits {
             header_bytes_max: 16 << 10,
             window_bytes: 8 << 20,
             frame_bytes: 1 << 20,
-            keepalive_interval: Duration::from_secs(5),
-            keepalive_timeout: Duration::from_secs(10),
+            // As those of the clients: whoever of the two is silent, the other knows after 4.5 s.
+            keepalive_interval: Duration::from_secs(1),
+            keepalive_timeout: Duration::from_millis(3500),
             drain: Duration::from_secs(2),
         }
     }

@@ -27,10 +27,12 @@ pub const WINDOW_BYTES: u32 = 8 << 20;
 pub const FRAME_BYTES: u32 = 1 << 20;
 /// Bytes on their way through a socket file, each way. Ports have buffers that grow by themselves.
 pub const SOCKET_BUFFER_BYTES: usize = 2 << 20;
-/// Idle time after which a connection is pinged.
-pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// Time after which a ping without answer ends the connection.
-pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Idle time after which a connection is pinged. With the timeout it is the time after which a peer that takes
+/// connections and answers nothing is given up: 4.5 s.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// Time after which a ping without answer ends the connection. A process that stands still for less keeps its
+/// connections; one that stands still for longer is near the end of its lease.
+pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_millis(3500);
 /// Longest time to connect to a peer, once.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest time of one pull, push or control call, before it counts as failed and is tried again.
