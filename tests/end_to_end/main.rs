@@ -1,5 +1,6 @@
 //! Whole jobs on real processes.
 
+mod chiefs;
 mod crash_points;
 mod dynamic;
 mod elastic;

@@ -32,6 +32,9 @@ pub struct JobState {
     pub reason: String,
     /// Incarnation of the chief that wrote it.
     pub cluster_epoch: u64,
+    /// Passes over the data, where the job has ended since all of them had been applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<u64>,
 }
 
 impl JobState {

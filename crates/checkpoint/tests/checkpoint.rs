@@ -285,8 +285,8 @@ fn identity_and_epoch_outlive_a_restart() {
     assert_eq!(cluster_id(folder.path(), 5).expect("an id"), 5);
     assert_eq!(cluster_id(folder.path(), 6).expect("the id"), 5);
     assert_eq!([1, 2, 3].map(|_| claim_epoch(folder.path()).expect("an epoch")), [1, 2, 3]);
-    let state =
-        JobState { phase: JobPhase::Done, global_step: 4, reason: "max_steps".into(), cluster_epoch: 3 };
+    let (phase, reason) = (JobPhase::Done, "max_steps".to_owned());
+    let state = JobState { phase, global_step: 4, reason, cluster_epoch: 3, epochs: Some(2) };
     assert_eq!(JobState::read(folder.path()).expect("no marker"), None);
     state.write(folder.path()).expect("a marker");
     assert_eq!(JobState::read(folder.path()).expect("the marker"), Some(state));

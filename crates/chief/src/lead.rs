@@ -1,6 +1,7 @@
 //! Leading a job: bring-up, watch, end.
 
 mod bring_up;
+mod over;
 mod watch;
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use trainyard_trainer::{JobState, Mirror, OnStanding, OnStep, Outcome};
 
 use crate::epoch::Epoch;
 use crate::telemetry::Telemetry;
-use crate::{Data, LocalCoordinator, Report};
+use crate::{Attendance, Data, LocalCoordinator, Report};
 
 /// Longest time in which the tasks take leave at the end, and the servers hear of it.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -98,6 +99,8 @@ struct Run {
     versions: Vec<u64>,
     /// What each server last said that it holds: dynamic tables grow.
     server_bytes: Vec<u64>,
+    /// Passes over the data, once all of them have been applied.
+    epochs: Option<u64>,
 }
 
 /// Leads a job to its end, or until told to stop.
@@ -121,7 +124,13 @@ pub async fn lead<M: Model>(
         version: 0,
         versions: vec![0; lead.shards.len()],
         server_bytes: vec![0; lead.shards.len()],
+        epochs: None,
     };
+    if let Some(step) = over::look(&lead, &run)? {
+        run.global_step = step;
+        over::tell(&lead, &mut run).await?;
+        return Ok((Ending::Done, lead.report(&run, None)));
+    }
     lead.tell_epoch();
     lead.mark(&run, JobPhase::Running, "starting");
     sweep(&lead.job.model_dir)?;
@@ -287,6 +296,10 @@ impl<M: Model> Lead<M> {
             Ending::Stopped => self.wait_for_stop().await,
         }
         self.refresh(run).await;
+        let finished = || self.coordinator.with(|roster, now| roster.attendance(now)) == Attendance::Finished;
+        if ending == Ending::Done && !self.is_at_last_step(run) && finished() {
+            run.epochs = self.job.input.train.epochs;
+        }
         if let Err(problem) = self.save(run).await {
             let kept =
                 run.saved_step.map_or_else(|| "there is none".to_owned(), |step| format!("step {step}"));
@@ -357,7 +370,7 @@ impl<M: Model> Lead<M> {
 
     fn mark(&self, run: &Run, phase: JobPhase, reason: &str) {
         let (global_step, cluster_epoch, reason) = (run.global_step, run.epoch, reason.to_owned());
-        let marker = JobMarker { phase, global_step, reason, cluster_epoch };
+        let marker = JobMarker { phase, global_step, reason, cluster_epoch, epochs: run.epochs };
         if let Err(error) = marker.write(&self.job.model_dir) {
             warn!(%error, "job_state.json cannot be written: an evaluator will not learn how the job stands");
         }

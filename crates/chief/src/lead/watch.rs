@@ -317,7 +317,7 @@ impl<M: Model> Lead<M> {
         (by_steps || by_time) && run.saved_step != Some(run.global_step)
     }
 
-    fn is_at_last_step(&self, run: &Run) -> bool {
+    pub(super) fn is_at_last_step(&self, run: &Run) -> bool {
         self.job.train.max_steps.is_some_and(|most| run.global_step >= most)
     }
 

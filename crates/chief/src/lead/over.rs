@@ -1,0 +1,140 @@
+//! A chief that is started when its job is over: the model folder says so, and no server need be there.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tracing::{debug, info};
+use trainyard_checkpoint::{Checkpoint, JobPhase, JobState as Marker, claim_epoch, list, misfit};
+use trainyard_cluster_client::{Shard, retry};
+use trainyard_diagnostic::Diagnostic;
+use trainyard_model::Model;
+use trainyard_run_config::Job;
+use trainyard_trainer::JobState;
+
+use super::{Lead, Run};
+
+/// Time in which servers that wait for a chief are told that there is nothing to do. Mostly there are none.
+const TELL: Duration = Duration::from_secs(2);
+
+/// Why there is nothing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// `train.max_steps` have been applied.
+    Steps(u64),
+    /// As many passes over the data as `input.train.epochs` says have been applied.
+    Epochs(u64),
+}
+
+/// Decides whether a job is over, from what its folder says: the marker, and step and input of the latest checkpoint.
+/// Only the marker of an end counts: a checkpoint of the last step may be older than the last updates of some servers.
+fn decide(marker: &Marker, step: u64, same_input: bool, job: &Job) -> Option<Reason> {
+    if marker.phase != JobPhase::Done || step < marker.global_step {
+        return None;
+    }
+    if let Some(most) = job.train.max_steps.filter(|most| step >= *most) {
+        return Some(Reason::Steps(most));
+    }
+    let (wanted, applied) = (job.input.train.epochs?, marker.epochs?);
+    (same_input && wanted <= applied).then_some(Reason::Epochs(wanted))
+}
+
+/// Returns the step at which the job has ended, if there is nothing left to do. A store in this process needs no waiting
+/// for, and is looked at as ever.
+///
+/// # Errors
+/// The checkpoint is another model's.
+pub(super) fn look<M: Model>(lead: &Lead<M>, run: &Run) -> Result<Option<u64>, Diagnostic> {
+    if !lead.shards.iter().any(|shard| matches!(shard, Shard::Remote(_))) {
+        return Ok(None);
+    }
+    let folder = &lead.job.model_dir;
+    let Ok(Some(marker)) = Marker::read(folder) else { return Ok(None) };
+    let Some(latest) = list(folder)?.into_iter().next_back() else { return Ok(None) };
+    // One that cannot be read is looked at, and set aside, where training begins.
+    let Ok(checkpoint) = Checkpoint::open(&latest.path) else { return Ok(None) };
+    let manifest = checkpoint.manifest();
+    let Some(reason) = decide(&marker, manifest.global_step, manifest.input == run.input, &lead.job) else {
+        return Ok(None);
+    };
+    if let Some(problem) = misfit(manifest, &lead.plan.variables, &lead.plan.optimizers) {
+        return Err(problem);
+    }
+    let step = manifest.global_step;
+    match reason {
+        Reason::Steps(most) => {
+            info!(step, "nothing to do: the job is done, and train.max_steps = {most} has been reached");
+        }
+        Reason::Epochs(epochs) => {
+            info!(
+                step,
+                "nothing to do: the job is done, and input.train.epochs = {epochs} have been applied"
+            );
+        }
+    }
+    Ok(Some(step))
+}
+
+/// Tells whoever still asks, or waits for a chief, that the job is done. A server that is not there has been told before.
+///
+/// # Errors
+/// The epoch cannot be raised.
+pub(super) async fn tell<M: Model>(lead: &Lead<M>, run: &mut Run) -> Result<(), Diagnostic> {
+    run.epoch = claim_epoch(&lead.job.model_dir)?;
+    lead.coordinator.with(|roster, _| roster.end(JobState::Done));
+    let folder = std::path::absolute(&lead.job.model_dir).unwrap_or_else(|_| lead.job.model_dir.clone());
+    let (identity, cluster, folder) = (lead.identity(run), lead.servers.fingerprint(), &folder);
+    let told = lead.shards.iter().map(|shard| async move {
+        retry(&identity, shard.name(), TELL, move || shard.claim(identity, cluster, folder)).await?;
+        shard.finish(identity, "done").await
+    });
+    // A server of a job that is over may be anybody's by now.
+    match tokio::time::timeout(TELL, join_all(told)).await {
+        Ok(told) => {
+            for error in told.into_iter().filter_map(Result::err) {
+                debug!(%error, "a server was not told that the job is done");
+            }
+        }
+        Err(_) => debug!("not all servers are there to be told that the job is done"),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marker(phase: JobPhase, global_step: u64, epochs: Option<u64>) -> Marker {
+        Marker { phase, global_step, reason: String::new(), cluster_epoch: 1, epochs }
+    }
+
+    fn job(max_steps: Option<u64>, epochs: Option<u64>) -> Job {
+        let text = "model_dir = \"m\"\n[input]\nlabel = { column = \"y\" }\ntrain = { files = [\"t.csv\"] }\n\
+                    eval = { files = [\"t.csv\"] }\n[[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n\
+                    [model]\nkind = \"dnn_classifier\"\nhidden_units = [2]\n[train]\nmax_steps = 1\n";
+        let mut job = Job::parse(std::path::Path::new("job.toml"), text, &[]).expect("a job");
+        (job.train.max_steps, job.input.train.epochs) = (max_steps, epochs);
+        job
+    }
+
+    #[test]
+    fn a_job_is_over_at_its_last_step() {
+        let done = marker(JobPhase::Done, 20, None);
+        assert_eq!(decide(&done, 20, false, &job(Some(20), None)), Some(Reason::Steps(20)));
+        assert_eq!(decide(&done, 20, true, &job(Some(21), None)), None, "there is more to do");
+        assert_eq!(decide(&done, 19, true, &job(Some(19), None)), None, "the last checkpoint is not there");
+        let running = marker(JobPhase::Running, 20, None);
+        assert_eq!(decide(&running, 20, true, &job(Some(20), None)), None, "servers may know more");
+    }
+
+    #[test]
+    fn a_job_is_over_when_its_data_has_been_applied() {
+        let done = marker(JobPhase::Done, 20, Some(2));
+        assert_eq!(decide(&done, 20, true, &job(None, Some(2))), Some(Reason::Epochs(2)));
+        assert_eq!(decide(&done, 20, true, &job(Some(90), Some(1))), Some(Reason::Epochs(1)));
+        assert_eq!(decide(&done, 20, true, &job(None, Some(3))), None, "there is more to do");
+        assert_eq!(decide(&done, 20, true, &job(Some(90), None)), None, "there is no end of data");
+        assert_eq!(decide(&done, 20, false, &job(None, Some(2))), None, "it is other data");
+        let early = marker(JobPhase::Done, 20, None);
+        assert_eq!(decide(&early, 20, true, &job(None, Some(2))), None, "it ended before its data did");
+    }
+}
