@@ -1,7 +1,16 @@
 //! Who listens at a port, as far as this user may know.
 
-/// Returns `pid 4711 ("trainyard-ps --index 0")` of the process that listens at `port`.
-pub(crate) fn port_owner(port: u16) -> Option<String> {
+/// A process that listens at a port.
+#[derive(Debug)]
+pub(crate) struct PortOwner {
+    /// `pid 4711 ("trainyard-ps --index 0")`.
+    pub(crate) name: String,
+    /// Whether it is the same program as this process.
+    pub(crate) is_ours: bool,
+}
+
+/// Returns the process that listens at `port`.
+pub(crate) fn port_owner(port: u16) -> Option<PortOwner> {
     let inode = ["/proc/net/tcp", "/proc/net/tcp6"].iter().find_map(|table| listening_inode(table, port))?;
     let wanted = format!("socket:[{inode}]");
     for entry in std::fs::read_dir("/proc").ok()?.filter_map(Result::ok) {
@@ -15,10 +24,10 @@ pub(crate) fn port_owner(port: u16) -> Option<String> {
         if targets.any(|target| target.as_os_str() == wanted.as_str()) {
             let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let command = String::from_utf8_lossy(&command).replace('\0', " ");
-            return Some(format!(
-                "pid {name} (\"{}\")",
-                command.trim().chars().take(120).collect::<String>()
-            ));
+            let program = std::fs::read_link(entry.path().join("exe")).ok();
+            let is_ours = program.is_some() && program == std::fs::read_link("/proc/self/exe").ok();
+            let command: String = command.trim().chars().take(120).collect();
+            return Some(PortOwner { name: format!("pid {name} (\"{command}\")"), is_ours });
         }
     }
     None

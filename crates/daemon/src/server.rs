@@ -68,13 +68,20 @@ pub(crate) async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
             std::io::ErrorKind::AddrNotAvailable => "it is no address of this host".to_owned(),
             _ => error.to_string(),
         };
-        let problem = Diagnostic::error(Code::E2001, format!("cannot listen on {address}: {what}"));
         let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-        let problem = match port.and_then(port_owner) {
-            Some(owner) => problem.note(format!("held by: {owner}")),
-            None => problem,
-        };
-        problem.help("stop the other program, or choose another port in the cluster file")
+        let owner = port.and_then(port_owner).filter(|_| error.kind() == std::io::ErrorKind::AddrInUse);
+        let message = format!("cannot listen on {address}: {what}");
+        match owner {
+            // The same program at the address of this task: it is this task.
+            Some(owner) if owner.is_ours => Diagnostic::error(Code::E2008, message)
+                .note(format!("this task is already served by: {}", owner.name))
+                .help("let it work, or stop it first; another task needs an index and an address of its own"),
+            Some(owner) => Diagnostic::error(Code::E2001, message)
+                .note(format!("held by: {}", owner.name))
+                .help("stop the other program, or choose another port in the cluster file"),
+            None => Diagnostic::error(Code::E2001, message)
+                .help("stop the other program, or choose another port in the cluster file"),
+        }
     })
 }
 
@@ -140,12 +147,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_taken_port_is_told_with_its_owner() {
+    async fn a_port_that_this_program_has_taken_is_told_with_its_owner() {
         let first = bind("127.0.0.1:0").await.unwrap();
         let address = first.local_addr().unwrap().to_string();
-        let text = bind(&address).await.unwrap_err().render();
+        let refused = bind(&address).await.unwrap_err();
+        assert_eq!(refused.code, Code::E2008);
+        let text = refused.render();
         assert!(text.contains(&format!("cannot listen on {address}: address already in use")), "{text}");
-        assert!(text.contains(&format!("held by: pid {}", std::process::id())), "{text}");
+        assert!(text.contains(&format!("already served by: pid {}", std::process::id())), "{text}");
     }
 
     #[tokio::test]
