@@ -103,6 +103,11 @@ impl Program {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Returns its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {

@@ -4,6 +4,7 @@
 //! names every file, tensor, size and checksum. The folder appears by one rename, so that it is whole or absent.
 //! Readers go by variable and row, never by file: any number of servers reads what any other number wrote.
 
+mod claim;
 mod damage;
 mod durable;
 mod error;
@@ -18,14 +19,13 @@ mod table;
 mod warm_start;
 mod writer;
 
+pub use claim::{Leader, claim_epoch, claim_epoch_as, cluster_id};
 pub use damage::latest_good;
 pub use durable::write_atomically;
 pub use error::Error;
 pub use job_state::{JobPhase, JobState};
 pub use manifest::{Dtype, Manifest, PositionRecord, ShardRecord, TensorRecord, differences, misfit};
-pub use model_dir::{
-    Found, claim_epoch, cluster_id, known_cluster_id, list, note_prepared, prepared_epoch, step_folder,
-};
+pub use model_dir::{Found, known_cluster_id, list, note_prepared, prepared_epoch, step_folder};
 pub use origin::Origin;
 pub use reader::Checkpoint;
 pub use retention::{Pin, pin, retain, sweep};

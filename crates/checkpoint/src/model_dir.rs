@@ -1,4 +1,4 @@
-//! The model folder: its checkpoints, its identity, its epoch.
+//! The model folder: its checkpoints, and what is noted beside them.
 
 use std::path::{Path, PathBuf};
 
@@ -65,48 +65,6 @@ pub(crate) fn write_state_file(model_dir: &Path, names: &[String]) -> Result<(),
         text.push_str(&format!("all_model_checkpoint_paths: \"{name}\"\n"));
     }
     write_atomically(&model_dir.join("checkpoint"), text.as_bytes())
-}
-
-/// Returns the folder's 128-bit id, and makes `fresh` its id if it has none.
-///
-/// # Errors
-/// The file cannot be read or written, or does not hold an id.
-pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
-    let path = model_dir.join("cluster_id");
-    match std::fs::read_to_string(&path) {
-        Ok(text) => u128::from_str_radix(text.trim(), 16).map_err(|_| {
-            Error::damaged(&path, format!("`{}` is not a cluster id", text.trim().escape_default()))
-        }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            std::fs::create_dir_all(model_dir).map_err(Error::io("create", model_dir))?;
-            write_atomically(&path, format!("{fresh:032x}\n").as_bytes())?;
-            Ok(fresh)
-        }
-        Err(error) => Err(Error::io("read", &path)(error)),
-    }
-}
-
-/// Raises the folder's epoch by one, durably, and returns it. The first is 1. It is above that of every checkpoint too, so
-/// that a file that was lost, or put back from a copy, makes no newer checkpoint look older.
-///
-/// # Errors
-/// The file cannot be read or written, or does not hold a number.
-pub fn claim_epoch(model_dir: &Path) -> Result<u64, Error> {
-    let path = model_dir.join("cluster_epoch");
-    let epoch = match std::fs::read_to_string(&path) {
-        Ok(text) => {
-            let epoch = text.trim().parse::<u64>();
-            epoch.map_err(|_| {
-                Error::damaged(&path, format!("`{}` is not an epoch", text.trim().escape_default()))
-            })?
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(Error::io("read", &path)(error)),
-    };
-    let newest = list(model_dir)?.last().map_or(0, |found| found.epoch);
-    let epoch = epoch.max(newest).saturating_add(1);
-    write_atomically(&path, format!("{epoch}\n").as_bytes())?;
-    Ok(epoch)
 }
 
 /// Returns the folder's id, if it has one.

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
-use trainyard_checkpoint::{JobPhase, JobState as JobMarker, sweep};
+use trainyard_checkpoint::{JobPhase, JobState as JobMarker, Leader, claim_epoch_as, sweep};
 use trainyard_cluster_client::{Plan, Shard};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::CancellationToken;
-use trainyard_diagnostic::Diagnostic;
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Model;
 use trainyard_parameter_store::Identity;
 use trainyard_run_config::Job;
@@ -175,6 +175,7 @@ pub async fn lead<M: Model>(
             Err(problem)
         }
     };
+    let ending = ending.map_err(|problem| lead.name_successor(&run, problem));
     training.cancel();
     if let Some(handle) = trainer
         && let Ok(Ok(Ok(trained))) = tokio::time::timeout(FAREWELL, handle).await
@@ -360,7 +361,33 @@ impl<M: Model> Lead<M> {
         }
     }
 
+    /// Raises the epoch, and says that this chief leads.
+    fn claim_epoch(&self) -> Result<u64, Diagnostic> {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let leader = Leader {
+            cluster_epoch: 0,
+            address: self.address.clone(),
+            host: host.trim().to_owned(),
+            process_id: std::process::id(),
+            started_unix_secs: self.started_unix_secs,
+        };
+        Ok(claim_epoch_as(&self.job.model_dir, leader)?)
+    }
+
+    /// Adds who leads now to the message of a chief that was deposed.
+    fn name_successor(&self, run: &Run, problem: Diagnostic) -> Diagnostic {
+        let leader = Leader::read(&self.job.model_dir).filter(|leader| leader.cluster_epoch > run.epoch);
+        match leader {
+            Some(leader) if problem.code == Code::E2009 => problem.note(leader.to_string()),
+            _ => problem,
+        }
+    }
+
     async fn fail(&self, run: &Run, problem: &Diagnostic) {
+        if problem.code == Code::E2009 {
+            // The job is another chief's: its marker, its servers and its workers are none of ours.
+            return;
+        }
         self.mark(run, JobPhase::Failed, &problem.message);
         self.coordinator.with(|roster, _| roster.end(JobState::Failed));
         if run.epoch > 0 && run.opened.is_some() {

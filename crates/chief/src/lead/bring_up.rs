@@ -6,8 +6,7 @@ use std::time::Instant;
 use futures_util::future::try_join_all;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    Checkpoint, JobPhase, Origin, WarmStart, claim_epoch, latest_good, list, misfit, note_prepared,
-    prepared_epoch,
+    Checkpoint, JobPhase, Origin, WarmStart, latest_good, list, misfit, note_prepared, prepared_epoch,
 };
 use trainyard_cluster_client::{Error, Plan, Shard, ShardStatus, retry};
 use trainyard_daemon::CancellationToken;
@@ -37,7 +36,7 @@ pub(super) async fn bring_up<M: Model>(
 
 async fn work<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnostic> {
     let first = run.epoch == 0;
-    run.epoch = claim_epoch(&lead.job.model_dir)?;
+    run.epoch = lead.claim_epoch()?;
     run.telemetry.epoch.set(run.epoch as f64);
     let names: Vec<String> = lead.shards.iter().map(|shard| shard.name().to_owned()).collect();
     lead.coordinator.with(|roster, _| roster.begin_epoch(run.epoch, names.clone()));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tracing::{debug, info};
-use trainyard_checkpoint::{Checkpoint, JobPhase, JobState as Marker, claim_epoch, list, misfit};
+use trainyard_checkpoint::{Checkpoint, JobPhase, JobState as Marker, list, misfit};
 use trainyard_cluster_client::{Shard, retry};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Model;
@@ -79,7 +79,7 @@ pub(super) fn look<M: Model>(lead: &Lead<M>, run: &Run) -> Result<Option<u64>, D
 /// # Errors
 /// The epoch cannot be raised.
 pub(super) async fn tell<M: Model>(lead: &Lead<M>, run: &mut Run) -> Result<(), Diagnostic> {
-    run.epoch = claim_epoch(&lead.job.model_dir)?;
+    run.epoch = lead.claim_epoch()?;
     lead.coordinator.with(|roster, _| roster.end(JobState::Done));
     let folder = std::path::absolute(&lead.job.model_dir).unwrap_or_else(|_| lead.job.model_dir.clone());
     let (identity, cluster, folder) = (lead.identity(run), lead.servers.fingerprint(), &folder);

@@ -1,0 +1,166 @@
+//! Claiming a model folder: its identity, its epoch, and who leads. One process at a time, whatever their hosts.
+
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::durable::write_atomically;
+use crate::{Error, list};
+
+/// Longest wait for another process that claims the folder at this moment: it takes a few flushes of the disk.
+const HELD_MAX: Duration = Duration::from_secs(10);
+/// Time between tries.
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// The chief that was the last to claim a model folder: `leader.json`, for people and for those that it deposes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leader {
+    /// Incarnation of the chief: the epoch that it has claimed.
+    pub cluster_epoch: u64,
+    /// Where it is reached.
+    pub address: String,
+    /// Its host.
+    pub host: String,
+    /// Its process id there.
+    pub process_id: u32,
+    /// When it was started.
+    pub started_unix_secs: u64,
+}
+
+impl Leader {
+    /// Reads who leads; nothing where nobody has said so, or it cannot be read: a message goes without.
+    pub fn read(model_dir: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(model_dir.join("leader.json")).ok()?).ok()
+    }
+}
+
+impl fmt::Display for Leader {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cluster_epoch, address, host, process_id, started_unix_secs } = self;
+        write!(
+            out,
+            "epoch {cluster_epoch} belongs to the chief at {address} (pid {process_id} on {host}, started \
+             {started_unix_secs} s after 1970)"
+        )
+    }
+}
+
+/// Returns the folder's 128-bit id, and makes `fresh` its id if it has none.
+///
+/// # Errors
+/// The file cannot be read or written, or does not hold an id.
+pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
+    std::fs::create_dir_all(model_dir).map_err(Error::io("create", model_dir))?;
+    let _held = hold(model_dir)?;
+    let path = model_dir.join("cluster_id");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => u128::from_str_radix(text.trim(), 16).map_err(|_| {
+            Error::damaged(&path, format!("`{}` is not a cluster id", text.trim().escape_default()))
+        }),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            write_atomically(&path, format!("{fresh:032x}\n").as_bytes())?;
+            Ok(fresh)
+        }
+        Err(error) => Err(Error::io("read", &path)(error)),
+    }
+}
+
+/// Raises the folder's epoch by one, durably, and returns it. The first is 1. It is above that of every checkpoint too, so
+/// that a file that was lost, or put back from a copy, makes no newer checkpoint look older. No two processes are given the
+/// same.
+///
+/// # Errors
+/// The file cannot be read or written, or does not hold a number.
+pub fn claim_epoch(model_dir: &Path) -> Result<u64, Error> {
+    let _held = hold(model_dir)?;
+    raise(model_dir)
+}
+
+/// The same, and says who leads from now on. `leader` need not know its epoch.
+///
+/// # Errors
+/// As there.
+pub fn claim_epoch_as(model_dir: &Path, leader: Leader) -> Result<u64, Error> {
+    let _held = hold(model_dir)?;
+    let cluster_epoch = raise(model_dir)?;
+    let text = serde_json::to_vec(&Leader { cluster_epoch, ..leader }).unwrap_or_default();
+    write_atomically(&model_dir.join("leader.json"), &text)?;
+    Ok(cluster_epoch)
+}
+
+fn raise(model_dir: &Path) -> Result<u64, Error> {
+    let path = model_dir.join("cluster_epoch");
+    let epoch = match std::fs::read_to_string(&path) {
+        Ok(text) => {
+            let epoch = text.trim().parse::<u64>();
+            epoch.map_err(|_| {
+                Error::damaged(&path, format!("`{}` is not an epoch", text.trim().escape_default()))
+            })?
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => 0,
+        Err(error) => return Err(Error::io("read", &path)(error)),
+    };
+    let newest = list(model_dir)?.last().map_or(0, |found| found.epoch);
+    let epoch = epoch.max(newest).saturating_add(1);
+    write_atomically(&path, format!("{epoch}\n").as_bytes())?;
+    Ok(epoch)
+}
+
+/// Keeps others from claiming the folder until the file is dropped, or its process dies. A file system without locks is
+/// taken as it is: there, two chiefs that start within the same moment may be given the same epoch.
+fn hold(model_dir: &Path) -> Result<File, Error> {
+    let path = model_dir.join("claim.lock");
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(Error::io("open", &path))?;
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(Error::io("lock", &path)(error)),
+            Err(TryLockError::WouldBlock) if begun.elapsed() >= HELD_MAX => {
+                let seconds = HELD_MAX.as_secs();
+                let text = format!("another process has held it for {seconds} s: is one standing still?");
+                return Err(Error::io("lock", &path)(std::io::Error::new(ErrorKind::TimedOut, text)));
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(AGAIN),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn leader(process_id: u32) -> Leader {
+        let (address, host) = ("h:1".to_owned(), "h".to_owned());
+        Leader { cluster_epoch: 0, address, host, process_id, started_unix_secs: 9 }
+    }
+
+    #[test]
+    fn no_two_claims_at_once_are_given_the_same_epoch_or_another_id() {
+        const CLAIMS: u32 = 8;
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let claim = |nth: u32| {
+            let id = cluster_id(folder.path(), u128::from(nth) + 1).expect("an id");
+            (claim_epoch_as(folder.path(), leader(nth)).expect("an epoch"), id, nth)
+        };
+        let claims: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..CLAIMS).map(|nth| scope.spawn(move || claim(nth))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a claim does not panic")).collect()
+        });
+        let epochs: BTreeSet<u64> = claims.iter().map(|(epoch, ..)| *epoch).collect();
+        assert_eq!(epochs, (1..=u64::from(CLAIMS)).collect());
+        assert!(claims.windows(2).all(|pair| pair[0].1 == pair[1].1), "one id: {claims:?}");
+        let (epoch, _, last) = *claims.iter().max().expect("there are claims");
+        let told = Leader::read(folder.path()).expect("a leader");
+        assert_eq!((told.cluster_epoch, told.process_id), (epoch, last));
+        assert!(told.to_string().contains(&format!("chief at h:1 (pid {last} on h")), "{told}");
+    }
+}
