@@ -11,7 +11,6 @@ mod mirrored;
 mod modes;
 mod nemesis;
 mod network;
-mod rolling;
 mod takeover;
 
 use std::time::Duration;
