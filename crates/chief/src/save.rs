@@ -147,5 +147,9 @@ async fn save_on(shard: &Shard, identity: Identity, folder: &Path) -> Result<Sav
 }
 
 fn failed(error: &Error) -> Diagnostic {
+    if error.reason() == Some(Reason::StaleEpoch) {
+        return Diagnostic::error(Code::E2009, error.to_string())
+            .help("another chief has taken over: this one ends");
+    }
     Diagnostic::error(Code::E3003, error.to_string()).help("check the disk of model_dir; training goes on")
 }

@@ -97,6 +97,8 @@ pub struct Store {
     has_company: AtomicBool,
     /// Seconds of training, as told.
     clock_secs: AtomicU64,
+    /// No push is taken in any more.
+    closed: AtomicBool,
     journal: RwLock<Option<Arc<dyn Journal>>>,
 }
 
@@ -120,6 +122,7 @@ impl Store {
             snapshot_taken: Arc::default(),
             has_company: AtomicBool::new(false),
             clock_secs: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
             journal: RwLock::default(),
         }
     }
@@ -287,6 +290,16 @@ impl Store {
         if control.state != State::Finished {
             control.state = State::Draining;
         }
+    }
+
+    /// Takes no more pushes in if the latest snapshot holds all there were, and returns whether it does: the process may
+    /// end then, and nothing that was acknowledged is missing.
+    pub fn close_if_saved(&self) -> bool {
+        let _alone = self.cut.write();
+        let ledger = self.ledger.lock();
+        let saved = ledger.saved_version == Some(ledger.version);
+        self.closed.fetch_or(saved, Ordering::Relaxed);
+        saved
     }
 
     /// Starts a worker's session, whose next sequence number is one more than that of `identity`, and tells the first batch of `data_shard` that has not been applied here.

@@ -119,7 +119,7 @@ async fn watch(
             drain_until = Some(Instant::now() + context.drain_deadline.mul_f32(0.8));
             info!("draining: waiting for the chief's last checkpoint");
         }
-        if drain_until.is_some() && status.saved_version == Some(status.version) {
+        if drain_until.is_some() && shard.store().close_if_saved() {
             info!(version = status.version, "stopping: the latest checkpoint holds every update");
             break;
         }

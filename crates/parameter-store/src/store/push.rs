@@ -42,6 +42,9 @@ impl Store {
         if self.ledger.lock().sessions.admit(identity, &push.batch)? == Admission::Duplicate {
             return Ok(self.duplicate(identity, push.pulled_version, contribution.is_some()));
         }
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::NotReady("it is about to end"));
+        }
         let resolved = match &push.selection {
             Some(selection) => Arc::new(self.resolve(selection)?),
             None => turn.recall(identity).ok_or(Error::Forgotten { seq: identity.seq })?,

@@ -470,3 +470,17 @@ fn the_store_knows_whether_its_latest_snapshot_holds_every_push() {
     step(&store, &worker(0, 1, 2), batch(0, 1), &[1.0; 4]).unwrap();
     assert!(store.status().saved_version < Some(store.status().version));
 }
+
+#[test]
+fn a_server_that_ends_behind_its_last_snapshot_takes_no_push_in_any_more() {
+    let store = open_store(0);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    let pushed = step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
+    assert!(!store.close_if_saved(), "nothing is saved");
+    drop(store.snapshot(&chief(1)).unwrap());
+    assert!(store.close_if_saved());
+    let refused = step(&store, &worker(0, 1, 2), batch(0, 1), &[1.0; 4]);
+    assert_eq!(refused, Err(Error::NotReady("it is about to end")));
+    let again = push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
+    assert!(again.duplicate && again.version == pushed.version, "what counts is still answered for");
+}
