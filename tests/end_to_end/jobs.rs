@@ -141,8 +141,9 @@ fn clipped_gradients_move_no_weight_further_than_the_bound() {
 
 #[test]
 fn steps_that_are_read_ahead_count_once_and_stop_at_the_last() {
-    for (set, steps) in [("[train]\nmax_steps = 301\n", 301), ("", 3 * 42)] {
-        let cluster = TestCluster::new(2, 2, 1000, set);
+    // Long enough that all tasks are there before it ends.
+    for (set, steps) in [("[train]\nmax_steps = 1201\n", 1201), ("", 3 * 500)] {
+        let cluster = TestCluster::new(2, 2, 12_000, set);
         let tasks = [("ps", 0), ("ps", 1), ("chief", 0), ("worker", 0), ("worker", 1)];
         let ahead = ["--set", "strategy.pipeline_depth=3"];
         let programs = tasks.map(|(role, index)| cluster.start(role, index, &ahead));
