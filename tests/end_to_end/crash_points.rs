@@ -1,4 +1,4 @@
-//! A crash at every moment of a save, and at some of the life of a daemon.
+//! A crash at every moment of a save. Those of the life of a daemon are for the program `crash-points --daemons`.
 
 use std::path::Path;
 
@@ -21,10 +21,4 @@ fn all_survive(sample: Option<usize>, run: impl Fn(&CrashPoints) -> Result<Survi
 #[test]
 fn a_save_that_is_killed_at_any_system_call_leaves_a_good_checkpoint_behind() {
     all_survive(None, CrashPoints::of_a_save);
-}
-
-#[test]
-#[ignore = "a server killed at the second fsync of a new log has once left the job waiting (seed 14086)"]
-fn a_chief_or_server_that_is_killed_at_a_file_operation_loses_and_repeats_nothing() {
-    all_survive(Some(4), |points| points.of_daemons(&mut |line| println!("{line}")));
 }
