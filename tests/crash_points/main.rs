@@ -22,6 +22,9 @@ struct Arguments {
     /// Seed of that choice.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Tries only the points of daemons whose names hold this: `ps:1 at fsync 2`.
+    #[arg(long, requires = "daemons")]
+    only: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -42,8 +45,12 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let program = std::env::current_exe().expect("the path of this program");
-    let points = CrashPoints { program, sample: arguments.sample, seed: arguments.seed };
-    let mut parts = vec![("a save", points.of_a_save())];
+    let points =
+        CrashPoints { program, sample: arguments.sample, seed: arguments.seed, only: arguments.only };
+    let mut parts = Vec::new();
+    if points.only.is_none() {
+        parts.push(("a save", points.of_a_save()));
+    }
     if arguments.daemons {
         parts.push(("daemons", points.of_daemons(&mut |line| drop(writeln!(std::io::stdout(), "{line}")))));
     }

@@ -1,18 +1,23 @@
-//! A crash at every moment of a save. Those of the life of a daemon are for the program `crash-points --daemons`.
+//! A crash at every moment of a save, and at some of the life of a daemon; at all of it: `crash-points --daemons`.
 
 use std::path::Path;
 
 use trainyard_tests::{CrashPoints, Survived, has_strace};
 
 /// Runs an enumeration; says `skipped` where nothing can be traced.
-fn all_survive(sample: Option<usize>, run: impl Fn(&CrashPoints) -> Result<Survived, String>) {
+fn all_survive(
+    sample: Option<usize>,
+    only: Option<&str>,
+    run: impl Fn(&CrashPoints) -> Result<Survived, String>,
+) {
     if !has_strace() {
         println!("skipped: strace is not installed here");
         return;
     }
     let seed = u64::from(std::process::id());
     let program = Path::new(env!("CARGO_BIN_EXE_crash-points")).to_owned();
-    let survived = run(&CrashPoints { program, sample, seed }).expect("strace may trace");
+    let survived =
+        run(&CrashPoints { program, sample, seed, only: only.map(str::to_owned) }).expect("strace may trace");
     let Survived { points, tried, failures } = &survived;
     println!("seed {seed}: {}/{tried} crash points survived, of {points}", tried - failures.len());
     assert!(*tried > 0 && failures.is_empty(), "seed {seed}:\n{}", failures.join("\n"));
@@ -20,5 +25,16 @@ fn all_survive(sample: Option<usize>, run: impl Fn(&CrashPoints) -> Result<Survi
 
 #[test]
 fn a_save_that_is_killed_at_any_system_call_leaves_a_good_checkpoint_behind() {
-    all_survive(None, CrashPoints::of_a_save);
+    all_survive(None, None, CrashPoints::of_a_save);
+}
+
+#[test]
+fn a_chief_or_server_that_is_killed_at_a_file_operation_loses_and_repeats_nothing() {
+    all_survive(Some(4), None, |points| points.of_daemons(&mut |line| println!("{line}")));
+}
+
+#[test]
+fn a_server_that_is_killed_before_its_first_log_is_on_disk_is_claimed_again() {
+    // Its second life knows of no claim, and its chief was told that it is claimed.
+    all_survive(None, Some("ps:1 at fsync 2"), |points| points.of_daemons(&mut |line| println!("{line}")));
 }

@@ -52,6 +52,8 @@ pub struct CrashPoints {
     pub sample: Option<usize>,
     /// Of that choice.
     pub seed: u64,
+    /// Tries only the points whose names hold this: `ps:1 at fsync 2`.
+    pub only: Option<String>,
 }
 
 fn value(step: u64, server: usize, place: usize) -> f32 {

@@ -35,7 +35,10 @@ impl CrashPoints {
             let all: Vec<Call> = all.into_iter().filter(|call| NAMES.contains(&call.name.as_str())).collect();
             told(&format!("{task}: {} points", all.len()));
             survived.points += all.len();
-            for call in self.points(all) {
+            let chosen = |call: &Call| {
+                self.only.as_ref().is_none_or(|only| format!("{task} at {call}").contains(only.as_str()))
+            };
+            for call in self.points(all).into_iter().filter(chosen) {
                 let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
                 let outcome = self.job(scratch.path(), task, arguments(Path::new("/dev/null"), Some(&call)));
                 let outcome =

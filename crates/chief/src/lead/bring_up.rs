@@ -16,6 +16,7 @@ use trainyard_parameter_store::{State, Update};
 use trainyard_run_config::{WarmStartConfig, resolve_path};
 use trainyard_trainer::{Start, into_diagnostic};
 
+use super::watch::{SERVERS, STATUS_TIMEOUT};
 use super::{Lead, Run};
 
 /// Largest model whose first values are saved before training is let in; a larger one is saved right after, so that
@@ -36,12 +37,50 @@ pub(super) async fn bring_up<M: Model>(
 
 async fn work<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnostic> {
     let first = run.epoch == 0;
+    loop {
+        let servers = claim_all(lead, run).await?;
+        let (shards, epoch) = (lead.shards.clone(), run.epoch);
+        let lost = tokio::select! {
+            outcome = open(lead, run, first, &servers) => return outcome,
+            lost = forgetful(&shards, epoch) => lost,
+        };
+        warn!("{lost} was restarted before training was open: every parameter server is claimed again");
+    }
+}
+
+/// Returns the name of the first server that does not know this epoch any more: one that was started again since it was
+/// claimed. It would refuse whatever its chief asks for.
+async fn forgetful(shards: &[Shard], epoch: u64) -> String {
+    loop {
+        tokio::time::sleep(SERVERS).await;
+        for shard in shards {
+            let asked = tokio::time::timeout(STATUS_TIMEOUT, shard.status()).await;
+            if let Ok(Ok(status)) = asked
+                && status.store.epoch < epoch
+            {
+                return shard.name().to_owned();
+            }
+        }
+    }
+}
+
+/// Claims every server for a new epoch.
+async fn claim_all<M: Model>(lead: &Lead<M>, run: &mut Run) -> Result<Vec<ShardStatus>, Diagnostic> {
     run.epoch = lead.claim_epoch()?;
     run.telemetry.epoch.set(run.epoch as f64);
     let names: Vec<String> = lead.shards.iter().map(|shard| shard.name().to_owned()).collect();
     lead.coordinator.with(|roster, _| roster.begin_epoch(run.epoch, names.clone()));
     (lead.standing)("waiting", false, names);
-    let servers = claim(lead, run).await?;
+    claim(lead, run).await
+}
+
+/// Brings servers that were claimed to where they train.
+async fn open<M: Model>(
+    lead: &mut Lead<M>,
+    run: &mut Run,
+    first: bool,
+    servers: &[ShardStatus],
+) -> Result<(), Diagnostic> {
     lead.plan.settings = settings(&lead.plan, &run.input);
     // A server that comes back from its log may remember what the others do not.
     let memory = prepared_epoch(&lead.job.model_dir);
@@ -78,7 +117,11 @@ async fn work<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnos
         Start { checkpoint: lead.plan.checkpoint.clone(), forget_positions: lead.plan.forget_positions };
     lead.coordinator.with(|roster, _| roster.set_start(start));
     if let Some(data) = lead.coordinator.data() {
-        let told = lead.shards.iter().map(Shard::positions);
+        let identity = lead.identity(run);
+        let told = lead
+            .shards
+            .iter()
+            .map(|shard| retry(&identity, shard.name(), lead.connect_deadline, move || shard.positions()));
         let told = try_join_all(told).await.map_err(|error| into_diagnostic(&error))?;
         let positions: Vec<_> = told.into_iter().map(|status| status.positions).collect();
         data.restart(&positions);

@@ -20,7 +20,7 @@ use crate::save::Saver;
 /// Time between looks.
 const TICK: Duration = Duration::from_millis(25);
 /// Time between looks at every server.
-const SERVERS: Duration = Duration::from_millis(500);
+pub(super) const SERVERS: Duration = Duration::from_millis(500);
 /// Wait after a checkpoint that could not be written.
 const SAVE_AGAIN: Duration = Duration::from_secs(30);
 /// Absence after which a task that was here is no longer waited for at the end of the input.
@@ -28,7 +28,7 @@ const RETURN: Duration = Duration::from_secs(60);
 /// Absence after which a task is missed aloud.
 const MISSED: Duration = Duration::from_secs(2);
 /// Longest wait for an answer of a server about itself.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Said when nobody is left who trains.
 const DESERTED: &str = "nobody trains: the job waits for a worker to join";
