@@ -1,6 +1,7 @@
 //! How a job stands, for those who are not connected to it: `job_state.json` in the model folder.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,16 @@ impl JobState {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::io("read", &path)(error)),
         }
+    }
+
+    /// Reads the marker, and when it was written, by the clock of the folder.
+    ///
+    /// # Errors
+    /// As [`JobState::read`].
+    pub fn read_with_time(model_dir: &Path) -> Result<Option<(Self, SystemTime)>, Error> {
+        let path = model_dir.join("job_state.json");
+        let written = std::fs::metadata(&path).and_then(|about| about.modified());
+        Ok(Self::read(model_dir)?.zip(written.ok()))
     }
 
     /// Writes the marker in one step.

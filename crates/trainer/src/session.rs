@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+use trainyard_checkpoint::JobPhase;
 use trainyard_cluster_client::{Backoff, Error, Parameters, Shard};
 use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::{Identity, Opened};
@@ -135,6 +136,21 @@ fn data_shard(config: &Config, joined: &Joined) -> u64 {
     }
 }
 
+/// Whether the model folder, where this task sees it, says that the job has ended since the task was started: one that
+/// is short may be over before each of its tasks has found the chief.
+fn ended_without(config: &Config) -> bool {
+    let folder = &config.job.model_dir;
+    let Ok(Some((state, written))) = trainyard_checkpoint::JobState::read_with_time(folder) else {
+        return false;
+    };
+    let over = matches!(state.phase, JobPhase::Done | JobPhase::Failed);
+    let since = written.duration_since(UNIX_EPOCH).is_ok_and(|at| at.as_secs() >= config.started_unix_secs);
+    if over && since {
+        info!(task = %config.task, step = state.global_step, reason = state.reason, "the job is over already");
+    }
+    over && since
+}
+
 /// Registers and waits until the job trains.
 async fn register<C: Coordinator>(
     config: &Config,
@@ -171,6 +187,8 @@ async fn register<C: Coordinator>(
                 (joined.waiting_for.join(", "), READY_POLL)
             }
             Err(error) if error.may_pass() => match error {
+                // Its chief is gone for good, if the job has ended since this task was started.
+                Error::Unreachable { .. } if ended_without(config) => return Ok(None),
                 Error::Unreachable { message, .. } => (message, backoff.next_wait()),
                 other => (other.to_string(), backoff.next_wait()),
             },
