@@ -11,6 +11,7 @@ mod mirrored;
 mod modes;
 mod nemesis;
 mod network;
+mod rolling;
 mod takeover;
 
 use std::time::Duration;

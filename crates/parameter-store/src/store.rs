@@ -302,6 +302,12 @@ impl Store {
         saved
     }
 
+    /// Takes no more pushes in: the process is about to end, and whatever was acknowledged is in its log.
+    pub fn close(&self) {
+        let _alone = self.cut.write();
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
     /// Starts a worker's session, whose next sequence number is one more than that of `identity`, and tells the first batch of `data_shard` that has not been applied here.
     ///
     /// # Errors

@@ -21,6 +21,10 @@ use crate::tensor_service::TensorService;
 const LOOK: Duration = Duration::from_millis(20);
 /// Time between looks whether a checkpoint was committed.
 const RETIRE: Duration = Duration::from_millis(500);
+/// Time for which a server with a log that is told to stop waits for the workers to stop too.
+const STOPS: Duration = Duration::from_secs(2);
+/// Pushes that are no further apart are those of workers that go on.
+const GOES_ON: Duration = Duration::from_millis(500);
 /// Time for the last answers to leave, before the server closes.
 const FAREWELL: Duration = Duration::from_millis(100);
 
@@ -85,7 +89,8 @@ async fn watch(
     let mut known = State::Empty;
     // A draining server waits for the checkpoint that the chief takes at once, or has taken before it ended.
     let mut drain_until = None;
-    let mut retired = Instant::now();
+    let (mut retired, mut stopping) = (Instant::now(), Instant::now());
+    let (mut version, mut moved) = (0, Instant::now());
     loop {
         if let Some(failure) = journal.and_then(|journal| journal.failure()) {
             return Err(cannot(&failure));
@@ -95,6 +100,9 @@ async fn watch(
             retired = Instant::now();
         }
         let status = shard.store().status();
+        if status.version != version {
+            (version, moved) = (status.version, Instant::now());
+        }
         let state = status.state;
         if state != known {
             let (word, ready) = match state {
@@ -116,11 +124,19 @@ async fn watch(
                 break;
             }
             shard.store().drain();
-            drain_until = Some(Instant::now() + context.drain_deadline.mul_f32(0.8));
+            stopping = Instant::now();
+            drain_until = Some(stopping + context.drain_deadline.mul_f32(0.8));
             info!("draining: waiting for the chief's last checkpoint");
         }
         if drain_until.is_some() && shard.store().close_if_saved() {
             info!(version = status.version, "stopping: the latest checkpoint holds every update");
+            break;
+        }
+        let goes_on = stopping.elapsed() >= STOPS && moved.elapsed() < GOES_ON;
+        if drain_until.is_some() && journal.is_some() && goes_on {
+            // The others train on and wait for the server's return: no checkpoint will ever hold all of its updates.
+            shard.store().close();
+            info!("stopping while the job goes on: the log has the updates since the last checkpoint");
             break;
         }
         if drain_until.is_some_and(|until| Instant::now() >= until) {

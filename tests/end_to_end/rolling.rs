@@ -1,0 +1,116 @@
+//! Every task in turn is told to stop and started again, in a job whose every update is counted.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use trainyard_cluster_spec::{LocalCounts, Role, Task};
+use trainyard_tests::{Account, Ledger, Supervisor, metric};
+
+use crate::LIMIT;
+
+const CHIEF: Task = Task { role: Role::Chief, index: 0 };
+const FIRST: Task = Task { role: Role::Ps, index: 0 };
+/// Time in which the job runs undisturbed, before and between restarts.
+const UNDISTURBED: Duration = Duration::from_secs(3);
+const BETWEEN: Duration = Duration::from_secs(1);
+/// Time that the job must still last at its usual rate when a task is restarted.
+const ENOUGH: Duration = Duration::from_secs(6);
+
+/// A counting job under a supervisor.
+struct Roll {
+    tasks: Supervisor,
+    /// Steps applied, as last told.
+    steps: u64,
+}
+
+impl Roll {
+    /// Waits until something holds, and returns how long it took.
+    fn wait_until(&mut self, what: &str, holds: impl Fn(&mut Self) -> bool) -> Duration {
+        let begun = Instant::now();
+        while !holds(self) {
+            assert!(begun.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+            self.tasks.look();
+            assert_eq!(self.tasks.failed_for_good(), None, "{what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        begun.elapsed()
+    }
+
+    fn let_pass(&mut self, time: Duration) {
+        let begun = Instant::now();
+        self.wait_until("time passes", |_| begun.elapsed() >= time);
+    }
+
+    /// Steps applied by all, of which one server or the chief tells.
+    fn steps(&mut self) -> u64 {
+        let told = |task| metric(self.tasks.admin(task), "trainyard_global_step").unwrap_or(0.0) as u64;
+        self.steps = self.steps.max(told(FIRST)).max(told(CHIEF));
+        self.steps
+    }
+
+    /// Has a task stop and come back, and waits until steps are applied while it is there.
+    fn restart(&mut self, task: Task) {
+        let (begun, life) = (Instant::now(), self.tasks.id(task));
+        self.tasks.signal(task, Signal::TERM);
+        self.wait_until("it stops", |roll| roll.tasks.id(task) != life);
+        let (code, stopped) = (self.tasks.exit(task), begun.elapsed());
+        assert_eq!(code, Some(0), "{task} is told to stop, and does");
+        self.wait_until("it is started again", |roll| roll.tasks.runs(task));
+        // Counters of a task begin anew in each of its lives.
+        let works = |roll: &mut Self| {
+            let told = |name| metric(roll.tasks.admin(task), name).unwrap_or(0.0);
+            match task.role {
+                Role::Ps => told("trainyard_ps_pushes_total") > 0.0,
+                Role::Worker => told("trainyard_steps_total") > 0.0,
+                Role::Chief | Role::Evaluator => told("trainyard_global_step") > 0.0,
+            }
+        };
+        self.wait_until("it takes part", works);
+        println!("{task}: stopped after {stopped:?}, takes part again after {:?}", begun.elapsed());
+    }
+}
+
+/// Restarts every task of a job of so many epochs in turn. Whether it was long enough for that.
+fn roll(epochs: u64) -> bool {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ledger = Ledger { rows: 5000, epochs, batch_size: 16, servers: 2 };
+    let job = ledger.write(folder.path());
+    let counts = LocalCounts { ps: 2, workers: 3, evaluators: 0 };
+    let tasks = Supervisor::new(Path::new(env!("CARGO_BIN_EXE_nemesis")), folder.path(), &job, counts, &[]);
+    let mut roll = Roll { tasks, steps: 0 };
+    roll.tasks.start_all();
+    roll.wait_until("they train", |roll| roll.steps() > 100);
+    let (begun, first) = (Instant::now(), roll.steps());
+    roll.let_pass(UNDISTURBED);
+    let fault_free = (roll.steps() - first) as f64 / begun.elapsed().as_secs_f64();
+    let (begun, first) = (Instant::now(), roll.steps());
+    for task in roll.tasks.tasks() {
+        let left = ledger.steps().saturating_sub(roll.steps());
+        if (left as f64) < fault_free * ENOUGH.as_secs_f64() {
+            println!("{epochs} epochs end before {task} is restarted");
+            return false;
+        }
+        roll.restart(task);
+        roll.let_pass(BETWEEN);
+    }
+    let goodput = (roll.steps() - first) as f64 / begun.elapsed().as_secs_f64() / fault_free;
+    println!(
+        "{} tasks restarted within {:?}; {fault_free:.0} steps/s without faults, goodput {:.0} %",
+        roll.tasks.tasks().len(),
+        begun.elapsed(),
+        goodput * 100.0
+    );
+    assert!(goodput > 0.0, "the others go on");
+    assert!(roll.tasks.wait_for_end_of(CHIEF, 3 * LIMIT), "the job ends");
+    roll.tasks.finish(Duration::from_secs(10));
+    let account = Account::of_model_dir(&folder.path().join("model"), &ledger).expect("a last checkpoint");
+    assert!(account.is_exact(), "{account}");
+    true
+}
+
+#[test]
+fn every_task_is_restarted_in_turn_and_no_update_is_lost_or_repeated() {
+    // Machines differ: a job that was too short is tried again as a longer one.
+    assert!([200, 600, 1800].into_iter().any(roll), "a job must outlast the restarts of its tasks");
+}
