@@ -1,10 +1,10 @@
 //! The chief's roster, shared: by its service for the workers, and directly by its own training loop.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 use trainyard_cluster_client::Error;
 use trainyard_cluster_spec::Task;
 use trainyard_protocol::{Reason, Refusal};
@@ -84,7 +84,7 @@ impl LocalCoordinator {
     }
 
     pub(crate) async fn form_now(&self, form: Form) -> Result<Forming, Refusal> {
-        let until = tokio::time::Instant::now() + HOLD;
+        let until = Instant::now() + HOLD;
         loop {
             let asked = self.asked.notified();
             tokio::pin!(asked);

@@ -1,9 +1,10 @@
 //! The data that the chief hands out: the index of the records, and who reads what.
 
 use std::num::NonZeroU32;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::time::Instant;
 use tracing::info;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{Deal, Indexer, Parcel, RecordFetcher};

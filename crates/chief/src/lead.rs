@@ -5,10 +5,11 @@ mod over;
 mod watch;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{JobPhase, JobState as JobMarker, Leader, claim_epoch_as, sweep};
 use trainyard_cluster_client::{Plan, Shard};

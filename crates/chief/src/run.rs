@@ -1,8 +1,9 @@
 //! The wiring of a chief.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tonic::service::Routes;
 use trainyard_checkpoint::cluster_id;
 use trainyard_cluster_client::{RemoteShard, Shard, channel};

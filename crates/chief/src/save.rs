@@ -1,9 +1,10 @@
 //! Checkpoints: every server writes its file, the chief commits them.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
+use tokio::time::Instant;
 use trainyard_checkpoint::{abandon, begin, commit, retain};
 use trainyard_cluster_client::{Error, Plan, Saved, Shard};
 use trainyard_diagnostic::{Code, Diagnostic};

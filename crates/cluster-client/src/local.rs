@@ -6,10 +6,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use trainyard_checkpoint::{
     Checkpoint, OnRows, Origin, PositionRecord, ShardState, SliceSource, SliceView, TableView,
 };
@@ -313,7 +314,7 @@ impl LocalShard {
             self.changed.send_replace(());
         }
         let Some((identity, pull)) = pull else { return Ok(Stepped { pushed, pulled: None }) };
-        let until = tokio::time::Instant::now() + HOLD;
+        let until = Instant::now() + HOLD;
         loop {
             let mut changed = self.changed.subscribe();
             let pulled = match self.store.pull(&identity, &pull) {
@@ -371,7 +372,7 @@ impl LocalShard {
 
     /// Waits for the snapshot of a version, for a while.
     async fn snapshot_at(&self, identity: &Identity, version: u64) -> Result<Snapshot, Error> {
-        let until = tokio::time::Instant::now() + SNAPSHOT_WAIT;
+        let until = Instant::now() + SNAPSHOT_WAIT;
         loop {
             let mut changed = self.changed.subscribe();
             match self.check(self.store.snapshot_at(identity, version))? {

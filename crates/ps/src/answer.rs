@@ -1,9 +1,8 @@
 //! Values on their way to a worker: read from the store while they are sent.
 
-use std::time::Instant;
-
 use bytes::Bytes;
 use metrics::Histogram;
+use tokio::time::Instant;
 use trainyard_parameter_store::Reading;
 use trainyard_protocol::Pool;
 use trainyard_protocol::framing::Tensor;

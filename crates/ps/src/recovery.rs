@@ -9,9 +9,10 @@ use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prost::Message as _;
+use tokio::time::Instant;
 use trainyard_cluster_client::LocalShard;
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use trainyard_checkpoint::WarmStart;
 use trainyard_cluster_client::{Error, LocalShard, Plan, Stepped};

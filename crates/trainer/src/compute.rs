@@ -1,8 +1,7 @@
 //! One step's arithmetic: from features and parameters to gradients.
 
-use std::time::Instant;
-
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::time::Instant;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Position;
 use trainyard_model::{Model, OnGradient};

@@ -22,8 +22,9 @@ mod telemetry;
 mod threads;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use trainyard_cluster_client::{Error, LocalShard, Shard};

@@ -1,7 +1,8 @@
 //! The steps of one session, each an update of its own.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trainyard_cluster_client::{Error, Held, PulledStep, Push, Step};
 use trainyard_diagnostic::Diagnostic;

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trainyard_cluster_client::{Held, PulledStep, Push};
 use trainyard_model::Model;
@@ -199,7 +200,7 @@ impl<M: Model> Steps<'_, M> {
                 self.exchange(None).await?;
                 continue;
             }
-            let began = std::time::Instant::now();
+            let began = Instant::now();
             let Ok(read) = tokio::time::timeout(LOOK, lane.feed.next()).await else { return Ok(()) };
             self.tally.telemetry.input_seconds.record(began.elapsed());
             let Some(batch) = read? else {
@@ -241,7 +242,7 @@ impl<M: Model> Steps<'_, M> {
             None if pull.is_none() => return Ok(None),
             None => (None, None),
         };
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let returned = self.session.parameters.call(push, pull).await?;
         self.tally.exchanged(began.elapsed(), &returned.traffic);
         if let (Some((pushed, gradients)), Some(sent)) = (returned.pushed, sent) {

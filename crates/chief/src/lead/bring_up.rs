@@ -1,9 +1,9 @@
 //! Bring-up: claim every server, then create, restore or adopt what they hold.
 
 use std::path::Path;
-use std::time::Instant;
 
 use futures_util::future::try_join_all;
+use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
     Checkpoint, JobPhase, Origin, WarmStart, latest_good, list, misfit, note_prepared, prepared_epoch,

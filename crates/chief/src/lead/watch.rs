@@ -1,9 +1,10 @@
 //! The watch over a running job: checkpoints, leases, lost servers, the end.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tracing::{error, info, warn};
 use trainyard_cluster_client::{Error, Shard, ShardStatus};
 use trainyard_cluster_spec::Task;

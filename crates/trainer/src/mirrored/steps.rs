@@ -1,8 +1,8 @@
 //! The steps of one group.
 
 use std::sync::Arc;
-use std::time::Instant;
 
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use trainyard_cluster_client::{Held, Parameters, Push, Shard};
 use trainyard_diagnostic::{Code, Diagnostic};
