@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 26] = [
+const FLOORS: [(&str, u8); 27] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
     ("tensor-bundle", 0),
     ("onnx", 0),
     ("write-ahead-log", 0),
+    ("runtime", 0),
     ("variable", 1),
     ("optimizer", 1),
     ("input", 1),

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use trainyard_cluster_client::Error;
 use trainyard_cluster_spec::Task;
 use trainyard_protocol::{Reason, Refusal};
+use trainyard_runtime::blocking;
 use trainyard_trainer::{Ask, Beat, Coordinator, Form, Forming, Grant, Join, Joined, LeaveReason, Pulse};
 
 use crate::{Data, Roster};
@@ -77,7 +78,7 @@ impl LocalCoordinator {
             return Err(Refusal::new(Reason::BadRequest, message));
         };
         // It may read files.
-        let answer = tokio::task::spawn_blocking(move || data.answer(&ask));
+        let answer = blocking(move || data.answer(&ask));
         answer.await.map_err(|error| {
             Refusal::new(Reason::Storage, format!("the data cannot be handed out: {error}"))
         })?

@@ -19,6 +19,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Model;
 use trainyard_parameter_store::Identity;
 use trainyard_run_config::Job;
+use trainyard_runtime::{apart, blocking};
 use trainyard_trainer::{JobState, Mirror, OnStanding, OnStep, Outcome};
 
 use crate::epoch::Epoch;
@@ -231,7 +232,7 @@ impl<M: Model> Lead<M> {
     fn tell_epoch(&self) {
         let (job, data, lanes) = (Arc::clone(&self.job), self.coordinator.data().cloned(), self.lanes);
         let tasks = self.tasks as u64;
-        drop(tokio::task::spawn_blocking(move || {
+        drop(blocking(move || {
             let counted = match data {
                 Some(data) => data.rows(),
                 None => Data::of(&job, lanes).and_then(|data| data.rows()),
@@ -277,10 +278,7 @@ impl<M: Model> Lead<M> {
     ) -> JoinHandle<Result<Outcome, Diagnostic>> {
         let (model, coordinator, shards) =
             (Arc::clone(&self.model), self.coordinator.clone(), self.shards.clone());
-        let runtime = tokio::runtime::Handle::current();
-        tokio::task::spawn_blocking(move || {
-            runtime.block_on(trainyard_trainer::run(config, model, coordinator, shards, stop))
-        })
+        apart(trainyard_trainer::run(config, model, coordinator, shards, stop))
     }
 
     /// Ends the job, or leaves it as it is for a later chief.

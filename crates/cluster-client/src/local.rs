@@ -20,6 +20,7 @@ use trainyard_parameter_store::{
     ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice, Store, TensorSource, Ticket, Update,
 };
 use trainyard_protocol::{Reason, Refusal};
+use trainyard_runtime::blocking;
 use trainyard_variable::{DynamicRows, Slice};
 
 use crate::call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
@@ -162,9 +163,7 @@ impl LocalShard {
     ) -> Result<(), Error> {
         let this = self.clone();
         let work = move || this.prepare_now(&identity, plan, place, slices);
-        tokio::task::spawn_blocking(work)
-            .await
-            .map_err(|error| self.refused(Reason::Storage, error.to_string()))?
+        blocking(work).await.map_err(|error| self.refused(Reason::Storage, error.to_string()))?
     }
 
     /// As [`LocalShard::prepare_slices`], on this thread.
@@ -365,9 +364,7 @@ impl LocalShard {
         };
         let (this, directory) = (self.clone(), directory.to_owned());
         let work = move || this.save_now(&snapshot, &directory);
-        tokio::task::spawn_blocking(work)
-            .await
-            .map_err(|error| self.refused(Reason::Storage, error.to_string()))?
+        blocking(work).await.map_err(|error| self.refused(Reason::Storage, error.to_string()))?
     }
 
     /// Waits for the snapshot of a version, for a while.

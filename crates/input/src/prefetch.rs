@@ -1,8 +1,10 @@
 //! A thread that reads ahead: batches are parsed and prepared while the model computes.
 
+use std::future::Future;
 use std::thread::JoinHandle;
 
 use tokio::sync::mpsc;
+use tokio::task;
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::{Batch, Dataset, Error, Position, ShardReader};
@@ -15,6 +17,14 @@ pub trait Batches {
     /// # Errors
     /// The input failed. No batch comes after that.
     fn read(&mut self, batch: &mut Batch) -> Result<bool, Error>;
+
+    /// The same for a task, which must not block while it waits for others. Files are not waited for.
+    ///
+    /// # Errors
+    /// As there.
+    fn read_beside(&mut self, batch: &mut Batch) -> impl Future<Output = Result<bool, Error>> + Send {
+        std::future::ready(self.read(batch))
+    }
 }
 
 impl Batches for Dataset {
@@ -58,11 +68,13 @@ impl<E: Into<Diagnostic>> From<PrefetchError<E>> for Diagnostic {
 
 type Item<T, E> = Result<(Position, T), PrefetchError<E>>;
 
-/// Prepared batches, at most `depth` ahead. Dropping it ends the thread.
+/// Prepared batches, at most `depth` ahead. Dropping it ends the thread or task.
 #[derive(Debug)]
 pub struct Prefetch<T, E> {
     queue: mpsc::Receiver<Item<T, E>>,
     thread: Option<JoinHandle<()>>,
+    /// Instead of the thread.
+    task: Option<task::JoinHandle<()>>,
     depth: usize,
 }
 
@@ -94,12 +106,49 @@ impl<T: Send + 'static, E: Send + 'static> Prefetch<T, E> {
             }
         };
         let thread = std::thread::Builder::new().name("input".to_owned()).spawn(work)?;
-        Ok(Self { queue, thread: Some(thread), depth })
+        Ok(Self { queue, thread: Some(thread), task: None, depth })
+    }
+
+    /// The same by a task of the runtime that this is called from, where threads of its own are not wanted: between two
+    /// batches the others have their turn.
+    ///
+    /// # Panics
+    /// It is called outside of a tokio runtime.
+    pub fn spawn_task(
+        mut source: impl Batches + Send + 'static,
+        depth: usize,
+        mut map: impl FnMut(&Batch) -> Result<T, E> + Send + 'static,
+    ) -> Self {
+        let (sender, queue) = mpsc::channel(depth.max(1));
+        let task = tokio::spawn(async move {
+            let mut batch = Batch::default();
+            while let Ok(place) = sender.reserve().await {
+                let item = match source.read_beside(&mut batch).await {
+                    Ok(true) => {
+                        map(&batch).map(|prepared| (batch.position, prepared)).map_err(PrefetchError::Prepare)
+                    }
+                    Ok(false) => return,
+                    Err(error) => Err(PrefetchError::Input(error)),
+                };
+                let last = item.is_err();
+                place.send(item);
+                if last {
+                    return;
+                }
+            }
+        });
+        Self { queue, thread: None, task: Some(task), depth }
     }
 
     /// Returns the next batch; nothing at the end of the input.
     pub async fn next(&mut self) -> Option<Item<T, E>> {
         let item = self.queue.recv().await;
+        if item.is_none()
+            && let Some(task) = self.task.take()
+            && task.await.is_err()
+        {
+            return Some(Err(PrefetchError::Panicked));
+        }
         item.or_else(|| self.ended())
     }
 

@@ -245,6 +245,23 @@ fn prefetch_delivers_in_order_and_reports_failures() {
     assert!(matches!(prefetch.blocking_next(), Some(Err(PrefetchError::Panicked))));
 }
 
+#[tokio::test]
+async fn a_task_prefetches_as_a_thread_does() {
+    let (_folder, files) = numbers(&[10]);
+    let dataset = Dataset::open(options(files.clone()), schema()).expect("opens");
+    let mut prefetch = Prefetch::<usize, String>::spawn_task(dataset, 2, |batch| Ok(batch.rows));
+    let mut read = Vec::new();
+    while let Some(item) = prefetch.next().await {
+        read.push(item.expect("a batch").1);
+    }
+    assert_eq!(read, [4, 4, 2]);
+    let dataset = Dataset::open(options(files), schema()).expect("opens");
+    let broken = |batch: &Batch| if batch.position.batch == 1 { panic!("on purpose") } else { Ok(()) };
+    let mut prefetch = Prefetch::<(), String>::spawn_task(dataset, 2, broken);
+    assert!(matches!(prefetch.next().await, Some(Ok(_))));
+    assert!(matches!(prefetch.next().await, Some(Err(PrefetchError::Panicked))));
+}
+
 #[test]
 fn dropping_an_endless_prefetch_ends_its_thread() {
     let (_folder, files) = numbers(&[10]);

@@ -10,6 +10,7 @@ use trainyard_daemon::Context;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Journal, State};
 use trainyard_run_config::{DurabilityConfig, UpdateConfig};
+use trainyard_runtime::has_threads;
 use trainyard_write_ahead_log::{Durability, Error, Folder, Log};
 
 use crate::journal::{Course, LogJournal};
@@ -114,7 +115,8 @@ fn open(
     member: usize,
     recovered: Option<&Recovered>,
 ) -> Result<LogJournal, Error> {
-    let log = Log::open(folder, durability, recovered.map(|found| &found.last))?;
+    let open = if has_threads() { Log::open } else { Log::open_without_thread };
+    let log = open(folder, durability, recovered.map(|found| &found.last))?;
     let (owner, course) =
         recovered.map_or((0, Course::default()), |found| (found.owner, found.course.clone()));
     Ok(LogJournal::new(log, owner, member, course))

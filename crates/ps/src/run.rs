@@ -11,6 +11,7 @@ use trainyard_cluster_client::LocalShard;
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::State;
+use trainyard_runtime::blocking;
 
 use crate::durable::{cannot, remember};
 use crate::journal::LogJournal;
@@ -62,7 +63,7 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
             // Callers are told to wait meanwhile.
             context.readiness.set("recovering", false, vec!["its log".to_owned()]);
             let (given, of) = (context.clone(), shard.clone());
-            let remembered = tokio::task::spawn_blocking(move || remember(&given, &of)).await;
+            let remembered = blocking(move || remember(&given, &of)).await;
             let kept = remembered.map_err(|panic| {
                 Diagnostic::error(Code::E9001, format!("the log could not be read: {panic}"))
             })??;
@@ -159,7 +160,7 @@ async fn retire(journal: &Arc<LogJournal>, context: &Context) {
         return;
     }
     let (journal, job) = (Arc::clone(journal), Arc::clone(&context.job));
-    match tokio::task::spawn_blocking(move || journal.retire(&job.model_dir)).await {
+    match blocking(move || journal.retire(&job.model_dir)).await {
         Ok(Ok(0)) | Err(_) => {}
         Ok(Ok(bytes)) => debug!(bytes, "a checkpoint holds the front of the log: removed"),
         Ok(Err(error)) => warn!(%error, "the log stays longer than it has to"),

@@ -15,6 +15,7 @@ use trainyard_input::{Batch, Batches, Dataset, Position, Prefetch, ShardReader};
 use trainyard_model::{Model, Part, Shard, input_options, parcel_options};
 use trainyard_parameter_store::{Contribution, Identity};
 use trainyard_run_config::Replication;
+use trainyard_runtime::has_threads;
 
 use crate::session::Session;
 use crate::step::Failure;
@@ -65,8 +66,7 @@ impl<M: Model> Feed<M> {
         let prepare = move |batch: &Batch| {
             Ok(Prepared { position: batch.position, place: None, features: Some(model.features(batch)?) })
         };
-        let queue = Prefetch::spawn(dataset, config.job.input.train.prefetch_batches, prepare);
-        Ok(Self { queue: queue.map_err(|error| no_thread(&error))?, granting: None })
+        Ok(Self { queue: read_ahead(config, dataset, prepare)?, granting: None })
     }
 
     /// Reads what the chief hands out; of one lane, where the updates are synchronous.
@@ -106,8 +106,7 @@ impl<M: Model> Feed<M> {
             let features = (batch.rows > 0).then(|| model.features(batch)).transpose()?;
             Ok(Prepared { position: batch.position, place: *place.lock(), features })
         };
-        let queue = Prefetch::spawn(source, config.job.input.train.prefetch_batches, prepare);
-        let queue = queue.map_err(|error| no_thread(&error))?;
+        let queue = read_ahead(config, source, prepare)?;
         Ok(Self { queue, granting: Some(Granting { asking, open, floor }) })
     }
 
@@ -178,8 +177,18 @@ fn dead_letter(config: &Config) -> std::path::PathBuf {
     config.job.model_dir.join("dead_letter").join(format!("{name}.jsonl"))
 }
 
-fn no_thread(error: &std::io::Error) -> Diagnostic {
-    Diagnostic::error(Code::E9002, format!("the input thread cannot start: {error}"))
+/// Starts to read and prepare batches.
+fn read_ahead<T: Send + 'static, E: Send + 'static>(
+    config: &Config,
+    source: impl Batches + Send + 'static,
+    prepare: impl FnMut(&Batch) -> Result<T, E> + Send + 'static,
+) -> Result<Prefetch<T, E>, Diagnostic> {
+    let depth = config.job.input.train.prefetch_batches;
+    if !has_threads() {
+        return Ok(Prefetch::spawn_task(source, depth, prepare));
+    }
+    Prefetch::spawn(source, depth, prepare)
+        .map_err(|error| Diagnostic::error(Code::E9002, format!("the input thread cannot start: {error}")))
 }
 
 /// Data shards that were granted and are not applied whole; and those that are, which the chief has not been told of.
@@ -286,32 +295,52 @@ struct Grants {
     floor: Arc<AtomicU64>,
 }
 
+impl Grants {
+    /// Reads the next batch of the data shard that is read; `false` where it has no other.
+    fn read_current(&mut self, batch: &mut Batch) -> Result<bool, trainyard_input::Error> {
+        let Some(current) = &self.current else { return Ok(false) };
+        let shard = &current.shard;
+        let stale = shard.step(shard.batches - 1) < self.floor.load(Ordering::Relaxed);
+        if stale || !self.reader.read(batch)? {
+            return Ok(false);
+        }
+        let nth = batch.position.batch.saturating_sub(shard.first_batch) / u64::from(shard.lanes.max(1));
+        // Below the batches of the shard.
+        let nth = nth as u32;
+        let contribution = Contribution { slot: shard.lane, of: shard.slots(nth) };
+        *self.place.lock() = Some((shard.step(nth), contribution));
+        Ok(true)
+    }
+
+    /// Begins to read a data shard.
+    fn begin(&mut self, mut granted: Box<GrantedShard>) -> Result<(), trainyard_input::Error> {
+        let (shard, direction) = (granted.shard.clone(), granted.direction);
+        let useless = self.floor.load(Ordering::Relaxed).saturating_sub(shard.first_step);
+        let first = granted.batches.start.max(useless.try_into().unwrap_or(u32::MAX));
+        let batches = first..granted.batches.end.max(first);
+        match granted.parcel.take() {
+            Some(parcel) => self.reader.begin_parcel(shard, parcel, batches, direction)?,
+            None => self.reader.begin(shard, batches, direction)?,
+        }
+        self.current = Some(granted);
+        Ok(())
+    }
+}
+
 impl Batches for Grants {
     fn read(&mut self, batch: &mut Batch) -> Result<bool, trainyard_input::Error> {
-        loop {
-            if let Some(current) = &self.current {
-                let shard = &current.shard;
-                let stale = shard.step(shard.batches - 1) < self.floor.load(Ordering::Relaxed);
-                if !stale && self.reader.read(batch)? {
-                    let nth = batch.position.batch.saturating_sub(shard.first_batch)
-                        / u64::from(shard.lanes.max(1));
-                    // Below the batches of the shard.
-                    let nth = nth as u32;
-                    let contribution = Contribution { slot: shard.lane, of: shard.slots(nth) };
-                    *self.place.lock() = Some((shard.step(nth), contribution));
-                    return Ok(true);
-                }
-            }
-            let Some(mut granted) = self.receiver.blocking_recv() else { return Ok(false) };
-            let (shard, direction) = (granted.shard.clone(), granted.direction);
-            let useless = self.floor.load(Ordering::Relaxed).saturating_sub(shard.first_step);
-            let first = granted.batches.start.max(useless.try_into().unwrap_or(u32::MAX));
-            let batches = first..granted.batches.end.max(first);
-            match granted.parcel.take() {
-                Some(parcel) => self.reader.begin_parcel(shard, parcel, batches, direction)?,
-                None => self.reader.begin(shard, batches, direction)?,
-            }
-            self.current = Some(granted);
+        while !self.read_current(batch)? {
+            let Some(granted) = self.receiver.blocking_recv() else { return Ok(false) };
+            self.begin(granted)?;
         }
+        Ok(true)
+    }
+
+    async fn read_beside(&mut self, batch: &mut Batch) -> Result<bool, trainyard_input::Error> {
+        while !self.read_current(batch)? {
+            let Some(granted) = self.receiver.recv().await else { return Ok(false) };
+            self.begin(granted)?;
+        }
+        Ok(true)
     }
 }

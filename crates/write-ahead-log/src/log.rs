@@ -71,6 +71,26 @@ impl Log {
     /// A file cannot be opened, or the thread that flushes not be started.
     pub fn open(folder: Folder, durability: Durability, go_on: Option<&SegmentFile>) -> Result<Self, Error> {
         let path = folder.path().to_owned();
+        let mut log = Self::open_without_thread(folder, durability, go_on)?;
+        let flushing = Arc::clone(&log.shared);
+        let flusher = std::thread::Builder::new()
+            .name("log-flush".to_owned())
+            .spawn(move || flushing.flush_until_stopped())
+            .map_err(Error::io("start the thread that flushes", &path))?;
+        log.flusher = Some(flusher);
+        Ok(log)
+    }
+
+    /// The same where threads beside the caller's are not wanted: who waits until something is safe flushes. What nobody
+    /// waits for is flushed with the next that somebody does, or with its segment.
+    ///
+    /// # Errors
+    /// A file cannot be opened.
+    pub fn open_without_thread(
+        folder: Folder,
+        durability: Durability,
+        go_on: Option<&SegmentFile>,
+    ) -> Result<Self, Error> {
         let writer = Writer::new(folder, go_on)?;
         let number = writer.last();
         let (bytes, begin) = (writer.bytes(), writer.open.as_ref().map_or(0, |open| open.end));
@@ -87,12 +107,7 @@ impl Log {
             asked: Mutex::new(()),
             stops: AtomicBool::new(false),
         });
-        let flushing = Arc::clone(&shared);
-        let flusher = std::thread::Builder::new()
-            .name("log-flush".to_owned())
-            .spawn(move || flushing.flush_until_stopped())
-            .map_err(Error::io("start the thread that flushes", &path))?;
-        Ok(Self { shared, flusher: Some(flusher) })
+        Ok(Self { shared, flusher: None })
     }
 
     /// Takes a record in, behind those before it. It is not safe before [`Log::settle`] has said so.
@@ -131,6 +146,9 @@ impl Log {
         shared.write_up_to(end)?;
         if shared.is_settled(end) {
             return Ok(());
+        }
+        if self.flusher.is_none() {
+            return shared.flush().inspect_err(|error| shared.fail(error));
         }
         let mut progress = shared.progress.subscribe();
         shared.ask();

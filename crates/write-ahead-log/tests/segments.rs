@@ -185,9 +185,13 @@ fn a_log_goes_on_behind_its_last_record_and_starts_anew_when_told() {
 fn threads_that_add_at_once_lose_nothing_and_keep_their_order() {
     let scratch = tempfile::tempdir().expect("a folder");
     let path = scratch.path().join("log");
-    for durability in [Durability::Wal, Durability::WalSync] {
-        let log =
-            Arc::new(Log::open(Folder::open(&path).expect("free"), durability, None).expect("it opens"));
+    for (durability, open) in [
+        (Durability::Wal, Log::open as fn(_, _, _) -> _),
+        (Durability::WalSync, Log::open),
+        (Durability::WalSync, Log::open_without_thread),
+    ] {
+        let log: Result<Log, _> = open(Folder::open(&path).expect("free"), durability, None);
+        let log = Arc::new(log.expect("it opens"));
         log.begin(ORIGIN, [], true);
         std::thread::scope(|scope| {
             for thread in 0..4_u16 {

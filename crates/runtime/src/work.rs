@@ -1,0 +1,71 @@
+//! Work that blocks, beside tasks that must not.
+
+use std::future::Future;
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// Returns whether tasks have more than one thread: a daemon's do. Where they share one, all work is done on it, in turn,
+/// so that the same events come in the same order; threads beside it would bring in an order of their own.
+pub fn has_threads() -> bool {
+    Handle::try_current().map_or(true, |handle| handle.runtime_flavor() != RuntimeFlavor::CurrentThread)
+}
+
+/// Does work that blocks, on a thread where it holds up nobody.
+///
+/// # Panics
+/// It is called outside of a tokio runtime.
+pub fn blocking<T, W>(work: W) -> JoinHandle<T>
+where
+    W: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    match has_threads() {
+        true => spawn_blocking(work),
+        false => tokio::spawn(async move { work() }),
+    }
+}
+
+/// Runs a task that computes much on a thread of its own, where it holds up nobody.
+///
+/// # Panics
+/// It is called outside of a tokio runtime.
+pub fn apart<F>(task: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    match has_threads() {
+        true => {
+            let runtime = Handle::current();
+            spawn_blocking(move || runtime.block_on(task))
+        }
+        false => tokio::spawn(task),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::current;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_daemons_work_has_threads_of_its_own() {
+        let tasks = tokio::spawn(async { current().id() }).await.expect("it does not panic");
+        let elsewhere = [
+            blocking(|| current().id()).await.expect("it does not panic"),
+            apart(async { current().id() }).await.expect("it does not panic"),
+        ];
+        assert!(elsewhere.iter().all(|thread| *thread != tasks && *thread != current().id()));
+    }
+
+    #[tokio::test]
+    async fn on_one_thread_all_work_is_done_there_in_turn() {
+        let here = current().id();
+        assert_eq!(blocking(|| current().id()).await.expect("it does not panic"), here);
+        assert_eq!(apart(async { current().id() }).await.expect("it does not panic"), here);
+        let failed = blocking(|| panic!("expected")).await;
+        assert!(failed.is_err_and(|error| error.is_panic()), "a panic is told to who waits, as of a thread");
+    }
+}
