@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::service::Routes;
 use trainyard_checkpoint::cluster_id;
-use trainyard_cluster_client::{RemoteShard, Shard, channel};
+use trainyard_cluster_client::{RemoteShard, Shard, channel_over};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -152,7 +152,7 @@ pub async fn run<M: Model>(
         (mirror, hub) = (Some(own), Some(meets));
     }
     for (task, address) in &servers {
-        let server = RemoteShard::new(task.index, address, channel(*task, address)?);
+        let server = RemoteShard::new(task.index, address, channel_over(&context.network, *task, address)?);
         shards.push(Shard::Remote(server.behind(usize::from(mirrors))));
     }
     let listener = context.listener().await?;

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
 use trainyard_diagnostic::{Code, Diagnostic, Place};
 use trainyard_run_config::Job;
+use trainyard_runtime::Network;
 
 use crate::{Arguments, Listener, LogFormat, Readiness, listen};
 
@@ -44,6 +45,8 @@ pub struct Context {
     pub admin_listen: Option<String>,
     /// Whether there is an admin port at all.
     pub serves_admin: bool,
+    /// How the others are reached, and reach this task.
+    pub network: Network,
     /// Form of log lines and messages.
     pub log_format: LogFormat,
 }
@@ -118,6 +121,7 @@ impl Context {
             readiness: Readiness::default(),
             admin_listen: arguments.admin_listen.clone(),
             serves_admin: true,
+            network: Network::System,
             log_format: arguments.log_format,
             job: Arc::new(job),
         })
@@ -140,6 +144,7 @@ impl Context {
             readiness: Readiness::default(),
             admin_listen: None,
             serves_admin: false,
+            network: Network::System,
             log_format,
             job: Arc::new(job),
         }
@@ -154,7 +159,14 @@ impl Context {
             self.listen.as_deref().or_else(|| self.cluster.address(self.task)).ok_or_else(|| {
                 Diagnostic::error(Code::E1004, format!("the cluster has no address for {}", self.task))
             })?;
-        listen(address).await
+        match &self.network {
+            Network::System => listen(address).await,
+            Network::Other(transport) => {
+                transport.listen(address.to_owned()).await.map(Listener::Other).map_err(|error| {
+                    Diagnostic::error(Code::E2001, format!("cannot listen on {address}: {error}"))
+                })
+            }
+        }
     }
 
     /// Returns the seconds since 1970 at which the process started.

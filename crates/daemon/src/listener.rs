@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::either::Either;
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_runtime::{Arrivals, Connection};
 
 use crate::server::bind;
 
@@ -14,7 +15,7 @@ use crate::server::bind;
 const SEND_BUFFER_BYTES: usize = 2 << 20;
 
 /// A connection, however it came.
-pub(crate) type Stream = Either<TcpStream, UnixStream>;
+pub(crate) type Stream = Either<Either<TcpStream, UnixStream>, Connection>;
 
 /// A place where connections arrive.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub enum Listener {
     Tcp(TcpListener),
     /// A Unix socket and its file, which goes just before the listener does: a successor's is never taken for it.
     Unix(SocketFile, UnixListener),
+    /// A place of a network other than the system's.
+    Other(Box<dyn Arrivals>),
 }
 
 /// A socket's file.
@@ -84,13 +87,17 @@ impl Listener {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 drop(stream.set_nodelay(true));
-                Ok((Either::Left(stream), peer.to_string()))
+                Ok((Either::Left(Either::Left(stream)), peer.to_string()))
             }
             Self::Unix(_, listener) => {
                 let (stream, _) = listener.accept().await?;
                 // What the system gives a socket is room for a fraction of a message; it may give no more.
                 let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
-                Ok((Either::Right(stream), "a process of this host".to_owned()))
+                Ok((Either::Left(Either::Right(stream)), "a process of this host".to_owned()))
+            }
+            Self::Other(arrivals) => {
+                let (connection, peer) = arrivals.accept().await?;
+                Ok((Either::Right(connection), peer))
             }
         }
     }
@@ -99,8 +106,10 @@ impl Listener {
 /// Waits until a connection says something, and returns whether it does.
 pub(crate) async fn speaks(stream: &Stream) -> bool {
     match stream {
-        Either::Left(stream) => stream.peek(&mut [0]).await.is_ok_and(|count| count > 0),
-        Either::Right(stream) => stream.readable().await.is_ok(),
+        Either::Left(Either::Left(stream)) => stream.peek(&mut [0]).await.is_ok_and(|count| count > 0),
+        Either::Left(Either::Right(stream)) => stream.readable().await.is_ok(),
+        // Another network lets nobody look: keepalive finds out.
+        Either::Right(_) => true,
     }
 }
 

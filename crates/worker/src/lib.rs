@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tonic::service::Routes;
-use trainyard_cluster_client::{RemoteShard, Shard, channel};
+use trainyard_cluster_client::{RemoteShard, Shard, channel_over};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model};
 use trainyard_run_config::Job;
+use trainyard_runtime::apart;
 use trainyard_trainer::{Mirror, RemoteCoordinator, check_cluster};
 
 /// Trains until the job ends, its input does, or the token says stop.
@@ -31,10 +32,11 @@ pub async fn run<M: Model>(
         Diagnostic::error(Code::E1007, "the cluster has no chief")
             .help("add chief = [\"host:2222\"] to [cluster]")
     })?;
-    let coordinator = RemoteCoordinator::new(&chief_address, channel(chief, &chief_address)?);
+    let coordinator =
+        RemoteCoordinator::new(&chief_address, channel_over(&context.network, chief, &chief_address)?);
     let mirrors = context.job.strategy.kind.is_mirrored();
     let shards = context.cluster.of_role(Role::Ps).map(|(task, address)| {
-        let server = RemoteShard::new(task.index, address, channel(task, address)?);
+        let server = RemoteShard::new(task.index, address, channel_over(&context.network, task, address)?);
         Ok(Shard::Remote(server.behind(usize::from(mirrors))))
     });
     let shards = shards.collect::<Result<Vec<_>, Diagnostic>>()?;
@@ -72,10 +74,7 @@ pub async fn run<M: Model>(
         mirror,
     };
     // On a thread of its own: its arithmetic must not hold up connections and heartbeats.
-    let runtime = tokio::runtime::Handle::current();
-    let training = tokio::task::spawn_blocking(move || {
-        runtime.block_on(trainyard_trainer::run(config, model, coordinator, shards, stop))
-    });
+    let training = apart(trainyard_trainer::run(config, model, coordinator, shards, stop));
     let outcome = training
         .await
         .map_err(|error| Diagnostic::error(Code::E9001, format!("the training loop has failed: {error}")));
