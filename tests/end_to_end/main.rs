@@ -12,6 +12,7 @@ mod modes;
 mod nemesis;
 mod network;
 mod rolling;
+mod standby;
 mod takeover;
 
 use std::time::Duration;

@@ -41,6 +41,8 @@ pub struct Supervisor {
     /// What the next life of a task is started by, such as a tracer.
     wrappers: BTreeMap<Task, Vec<String>>,
     told_to_stop: BTreeSet<Task>,
+    /// Tasks whose machines are gone.
+    lost: BTreeSet<Task>,
     exits: BTreeMap<Task, i32>,
     starts: u64,
 }
@@ -71,11 +73,28 @@ impl Supervisor {
             due: BTreeMap::new(),
             wrappers: BTreeMap::new(),
             told_to_stop: BTreeSet::new(),
+            lost: BTreeSet::new(),
             exits: BTreeMap::new(),
             starts: 0,
         };
         out.write_cluster();
         out
+    }
+
+    /// Adds a chief that stands by, `chief:1`. To be said before anything is started.
+    ///
+    /// # Panics
+    /// The cluster file cannot be written, or there are too few free ports.
+    pub fn add_standby(&mut self) -> Task {
+        let task = Task { role: Role::Chief, index: 1 };
+        // The same are free as before: those of the others come first.
+        let used = self.cluster.tasks.len() + self.cluster.admin.len();
+        let free = free_ports(used + 2);
+        let address: Vec<String> = free[used..].iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        self.cluster.standbys.insert(task, address[0].clone());
+        self.cluster.admin.insert(task, address[1].clone());
+        self.write_cluster();
+        task
     }
 
     fn write_cluster(&self) {
@@ -179,7 +198,7 @@ impl Supervisor {
     /// Looks after the tasks: one that has died, or was told to stop and did, is started again when it is time.
     pub fn look(&mut self) {
         for (task, code) in self.reap() {
-            if PERMANENT.contains(&code) {
+            if PERMANENT.contains(&code) || self.lost.contains(&task) {
                 continue;
             }
             if code == 0 && !self.told_to_stop.contains(&task) {
@@ -248,6 +267,12 @@ impl Supervisor {
     /// Times that a task was started, all tasks together.
     pub fn starts(&self) -> u64 {
         self.starts
+    }
+
+    /// Kills a task that is never started again: its machine is gone.
+    pub fn lose(&mut self, task: Task) {
+        self.lost.insert(task);
+        self.signal(task, Signal::KILL);
     }
 
     /// Sends a signal to a task, if it runs.

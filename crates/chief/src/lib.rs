@@ -16,7 +16,9 @@ mod roster;
 mod run;
 mod save;
 mod service;
+mod standby;
 mod telemetry;
+mod vigil;
 
 pub use coordinator::LocalCoordinator;
 pub use data::Data;

@@ -171,6 +171,19 @@ impl Roster {
         self.state
     }
 
+    /// Checks that another means this cluster.
+    ///
+    /// # Errors
+    /// It means another.
+    pub fn check_cluster(&self, given: u128) -> Result<(), Refusal> {
+        let own = self.config.cluster_id;
+        if given == own {
+            return Ok(());
+        }
+        let message = format!("this chief is of cluster {own:032x}, asked for was cluster {given:032x}");
+        Err(Refusal::new(Reason::OtherCluster, message))
+    }
+
     /// Remembers the steps applied by all.
     pub fn set_global_step(&mut self, global_step: u64) {
         self.global_step = global_step;

@@ -17,6 +17,7 @@ use trainyard_run_config::{Job, Sharding, UpdateConfig};
 use trainyard_trainer::{Mirror, OnStanding, OnStep, check_cluster, plan, scale_learning_rates};
 
 use crate::service::Service;
+use crate::standby;
 use crate::{Admission, Data, Lead, LocalCoordinator, Roster, RosterConfig, lead};
 
 /// Silence after which a task counts as gone.
@@ -84,7 +85,8 @@ impl<M: Model> Lead<M> {
             model: Arc::new(model),
             shards,
             plan,
-            task: context.task,
+            // Whichever of the chiefs leads is the first.
+            task: Task { role: Role::Chief, index: 0 },
             incarnation: context.incarnation,
             started: Instant::now()
                 .checked_sub(context.started.elapsed().unwrap_or_default())
@@ -144,6 +146,9 @@ pub async fn run<M: Model>(
     let servers: Vec<(Task, String)> =
         context.cluster.of_role(Role::Ps).map(|(task, address)| (task, address.to_owned())).collect();
     check_cluster(&context.job, servers.len())?;
+    if !standby::turn(&context, &stop).await? {
+        return Ok(());
+    }
     let mirrors = context.job.strategy.kind.is_mirrored();
     let (mut shards, mut mirror, mut hub) = (Vec::new(), None, None);
     if mirrors {

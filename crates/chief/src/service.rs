@@ -215,6 +215,15 @@ impl SessionService for Service {
         Ok(Response::new(Attendance { coordinator: self.coordinator.clone(), pulse }))
     }
 
+    type FollowStream = Sign;
+
+    async fn follow(&self, request: Request<v1::FollowRequest>) -> Result<Response<Sign>, Status> {
+        let id = convert::cluster_id_from_wire(&request.into_inner().cluster_id)
+            .map_err(|error| Refusal::new(Reason::BadRequest, error.to_string()))?;
+        self.coordinator.with(|roster, _| roster.check_cluster(id))?;
+        Ok(Response::new(Sign { given: false }))
+    }
+
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveReply>, Status> {
         let request = request.into_inner();
         let reason = match request.reason() {
@@ -248,5 +257,22 @@ impl futures_util::Stream for Attendance {
 impl Drop for Attendance {
     fn drop(&mut self) {
         self.coordinator.lost_now(&self.pulse);
+    }
+}
+
+/// One sign of life, after which nothing more comes: that the stream is open is the sign.
+#[derive(Debug)]
+pub(crate) struct Sign {
+    given: bool,
+}
+
+impl futures_util::Stream for Sign {
+    type Item = Result<v1::FollowReply, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match std::mem::replace(&mut self.given, true) {
+            false => Poll::Ready(Some(Ok(v1::FollowReply {}))),
+            true => Poll::Pending,
+        }
     }
 }

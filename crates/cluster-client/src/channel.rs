@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UnixStream};
 use tonic::transport::{Channel, Endpoint};
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -27,20 +28,7 @@ pub fn channel(task: Task, address: &str) -> Result<Channel, Diagnostic> {
 pub fn channel_over(network: &Network, task: Task, address: &str) -> Result<Channel, Diagnostic> {
     let path = address.strip_prefix("unix:").map(PathBuf::from);
     // The name in the requests of a socket file's channel is for nobody to read.
-    let host = if path.is_some() { "localhost" } else { address };
-    let endpoint = Endpoint::from_shared(format!("http://{host}")).map_err(|error| {
-        Diagnostic::error(Code::E1007, format!("address `{address}` of {task} cannot be used: {error}"))
-    })?;
-    let endpoint = endpoint
-        .connect_timeout(limits::CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .initial_stream_window_size(limits::WINDOW_BYTES)
-        .initial_connection_window_size(limits::WINDOW_BYTES)
-        .max_frame_size(limits::FRAME_BYTES)
-        .http2_max_header_list_size(16 << 10)
-        .http2_keep_alive_interval(limits::KEEPALIVE_INTERVAL)
-        .keep_alive_timeout(limits::KEEPALIVE_TIMEOUT)
-        .keep_alive_while_idle(true);
+    let endpoint = endpoint(task, address, if path.is_some() { "localhost" } else { address })?;
     Ok(match (path, network) {
         (None, Network::System) => endpoint.connect_lazy(),
         (None, Network::Other(transport)) => {
@@ -52,6 +40,86 @@ pub fn channel_over(network: &Network, task: Task, address: &str) -> Result<Chan
             endpoint.connect_with_connector_lazy(tower::service_fn(move |_| open(path.clone())))
         }
     })
+}
+
+/// Returns a channel to a task that listens at one of several addresses, `host:port` each, and at no other: whenever it
+/// connects, they are tried in turn, beginning behind the one that it was connected to before.
+///
+/// # Errors
+/// One of them is no address.
+pub fn channel_in_turn(network: &Network, task: Task, addresses: &[String]) -> Result<Channel, Diagnostic> {
+    let [first, more @ ..] = addresses else {
+        return Err(Diagnostic::error(Code::E1007, format!("the cluster has no address for {task}")));
+    };
+    if more.is_empty() {
+        return channel_over(network, task, first);
+    }
+    for address in more {
+        endpoint(task, address, address)?;
+    }
+    let turns = Arc::new(Turns { network: network.clone(), addresses: addresses.to_vec(), next: 0.into() });
+    let connect = move |_| {
+        let turns = Arc::clone(&turns);
+        async move { turns.connect().await.map(TokioIo::new) }
+    };
+    Ok(endpoint(task, first, first)?.connect_with_connector_lazy(tower::service_fn(connect)))
+}
+
+/// Addresses that are tried in turn.
+#[derive(Debug)]
+struct Turns {
+    network: Network,
+    addresses: Vec<String>,
+    next: AtomicUsize,
+}
+
+impl Turns {
+    async fn connect(&self) -> std::io::Result<Connection> {
+        let (first, count) = (self.next.load(Ordering::Relaxed), self.addresses.len());
+        let mut told = Vec::new();
+        for place in (first..first + count).map(|place| place % count) {
+            let address = &self.addresses[place];
+            // All of them together have the time of one.
+            let share = limits::CONNECT_TIMEOUT / count as u32;
+            match tokio::time::timeout(share, connect(&self.network, address)).await {
+                Ok(Ok(connection)) => {
+                    self.next.store(place + 1, Ordering::Relaxed);
+                    return Ok(connection);
+                }
+                Ok(Err(error)) => told.push(format!("{address}: {error}")),
+                Err(_) => told.push(format!("{address}: no answer within {} ms", share.as_millis())),
+            }
+        }
+        Err(std::io::Error::other(told.join("; ")))
+    }
+}
+
+async fn connect(network: &Network, address: &str) -> std::io::Result<Connection> {
+    match network {
+        Network::System => {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream))
+        }
+        Network::Other(transport) => transport.connect(address.to_owned()).await,
+    }
+}
+
+/// Returns how a peer is called, with every limit set. `host` is its name in the requests.
+fn endpoint(task: Task, address: &str, host: &str) -> Result<Endpoint, Diagnostic> {
+    let endpoint = Endpoint::from_shared(format!("http://{host}")).map_err(|error| {
+        Diagnostic::error(Code::E1007, format!("address `{address}` of {task} cannot be used: {error}"))
+    })?;
+    Ok(endpoint
+        .connect_timeout(limits::CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .initial_stream_window_size(limits::WINDOW_BYTES)
+        .initial_connection_window_size(limits::WINDOW_BYTES)
+        .max_frame_size(limits::FRAME_BYTES)
+        .http2_max_header_list_size(16 << 10)
+        .http2_keep_alive_interval(limits::KEEPALIVE_INTERVAL)
+        .keep_alive_timeout(limits::KEEPALIVE_TIMEOUT)
+        .keep_alive_while_idle(true))
 }
 
 async fn cross(transport: Arc<dyn Transport>, address: String) -> std::io::Result<TokioIo<Connection>> {

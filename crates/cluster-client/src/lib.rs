@@ -21,7 +21,7 @@ mod split;
 pub use answer::Answer;
 pub use backoff::Backoff;
 pub use call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
-pub use channel::{channel, channel_over};
+pub use channel::{channel, channel_in_turn, channel_over};
 pub use error::{Error, refusal};
 pub use gradients::ShardGradients;
 pub use held::Held;

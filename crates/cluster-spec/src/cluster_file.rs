@@ -50,16 +50,24 @@ impl ClusterSpec {
         }
         let evaluators = tasks.keys().filter(|task| task.role == Role::Evaluator).count();
         tasks.retain(|task, _| task.role != Role::Evaluator);
-        match tasks.keys().filter(|task| task.role == Role::Chief).count() {
-            1 => {}
-            count if root.node("cluster").is_some() => {
-                root.fail(Code::E1007, "cluster", format!("the cluster must have one chief, given {count}"));
-            }
-            _ => {}
+        if tasks.keys().all(|task| task.role != Role::Chief) && root.node("cluster").is_some() {
+            root.fail(Code::E1007, "cluster", "the cluster must have a chief, given none".to_owned());
+        }
+        let waits = |task: &Task| task.role == Role::Chief && task.index > 0;
+        let standbys: BTreeMap<Task, String> =
+            tasks.iter().filter(|(task, _)| waits(task)).map(|(task, text)| (*task, text.clone())).collect();
+        tasks.retain(|task, _| !waits(task));
+        let socket = |address: &&String| address.starts_with("unix:");
+        let chief = tasks.get(&Task { role: Role::Chief, index: 0 });
+        if let Some(file) =
+            chief.into_iter().chain(standbys.values()).find(socket).filter(|_| !standbys.is_empty())
+        {
+            let message = format!("chiefs that stand by for one another must be host:port, given `{file}`");
+            root.fail(Code::E1007, "cluster", message);
         }
         root.finish();
         let found = problems.into_vec();
-        if found.is_empty() { Ok(Self { tasks, admin, evaluators }) } else { Err(found) }
+        if found.is_empty() { Ok(Self { tasks, admin, standbys, evaluators }) } else { Err(found) }
     }
 }
 

@@ -1,4 +1,5 @@
-//! What all tasks of a cluster must agree on: the chief, the parameter servers, and where they listen.
+//! What all tasks of a cluster must agree on: the chief, those that stand by for it, the parameter servers, and where they
+//! listen.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,12 @@ impl Servers {
     /// Returns those of a cluster.
     pub fn of(cluster: &ClusterSpec) -> Self {
         let tasks = cluster.tasks.iter().filter(|(task, _)| matches!(task.role, Role::Chief | Role::Ps));
-        Self(tasks.map(|(task, address)| (task.to_string(), address.clone())).collect())
+        Self(
+            tasks
+                .chain(&cluster.standbys)
+                .map(|(task, address)| (task.to_string(), address.clone()))
+                .collect(),
+        )
     }
 
     /// Reads what [`Servers::lines`] wrote. A line without `=` names a task without address.

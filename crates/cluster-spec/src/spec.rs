@@ -16,6 +16,10 @@ pub struct ClusterSpec {
     /// Addresses of the admin ports (`/metrics`), where the cluster file gives them; may hold evaluators.
     #[serde(serialize_with = "by_name")]
     pub admin: BTreeMap<Task, String>,
+    /// Addresses of the chiefs that stand by, `chief:1` and above: one of them leads when `chief:0` is gone for good. They
+    /// are no tasks of their own: whoever leads is `chief:0`.
+    #[serde(serialize_with = "by_name")]
+    pub standbys: BTreeMap<Task, String>,
     /// Evaluators that the cluster names. An evaluator takes no part in training, so it has no address here.
     pub evaluators: usize,
 }
@@ -88,7 +92,7 @@ impl ClusterSpec {
         let tasks =
             roles.into_iter().flat_map(|(role, count)| (0..count).map(move |index| Task { role, index }));
         let tasks = tasks.zip(ports).map(|(task, port)| (task, format!("127.0.0.1:{port}"))).collect();
-        Self { tasks, admin: BTreeMap::new(), evaluators: counts.evaluators }
+        Self { tasks, admin: BTreeMap::new(), standbys: BTreeMap::new(), evaluators: counts.evaluators }
     }
 
     /// Returns the number of parameter servers.
@@ -111,7 +115,13 @@ impl ClusterSpec {
 
     /// Returns the address of a task.
     pub fn address(&self, task: Task) -> Option<&str> {
-        self.tasks.get(&task).map(String::as_str)
+        self.tasks.get(&task).or_else(|| self.standbys.get(&task)).map(String::as_str)
+    }
+
+    /// Returns the addresses at which the job's chief may be: that of `chief:0`, then those of the chiefs that stand by.
+    pub fn chiefs(&self) -> Vec<String> {
+        let chief = self.of_role(Role::Chief).map(|(_, address)| address.to_owned());
+        chief.chain(self.standbys.values().cloned()).collect()
     }
 
     /// Returns the task of a role by index.
@@ -120,7 +130,7 @@ impl ClusterSpec {
     /// The cluster has no such task; the message lists those that it has.
     pub fn task(&self, role: Role, index: usize) -> Result<Task, Diagnostic> {
         let task = Task { role, index };
-        if self.tasks.contains_key(&task) || task == (Task { role: Role::Evaluator, index: 0 }) {
+        if self.address(task).is_some() || task == (Task { role: Role::Evaluator, index: 0 }) {
             return Ok(task);
         }
         Err(self.no_task(role, index))
@@ -132,9 +142,10 @@ impl ClusterSpec {
             let message = format!("there can be only one evaluator, evaluator:0, given index {index}");
             return error(message).help("use index 0");
         }
+        let of_role = || self.tasks.iter().chain(&self.standbys).filter(|(task, _)| task.role == role);
         let known: Vec<String> =
-            self.of_role(role).map(|(task, address)| format!("{} = {address}", task.index)).collect();
-        let indices: Vec<String> = self.of_role(role).map(|(task, _)| task.index.to_string()).collect();
+            of_role().map(|(task, address)| format!("{} = {address}", task.index)).collect();
+        let indices: Vec<String> = of_role().map(|(task, _)| task.index.to_string()).collect();
         if known.is_empty() {
             return error(format!("the cluster has no {role}"))
                 .help(format!("add {role} addresses to the cluster"));
@@ -167,18 +178,19 @@ impl ClusterSpec {
 
     /// Returns the cluster as a cluster file.
     pub fn to_toml(&self) -> String {
-        let list = |tasks: &BTreeMap<Task, String>, role: Role| {
-            let addresses = tasks.iter().filter(|(task, _)| task.role == role);
-            addresses.map(|(_, address)| format!("\"{address}\"")).collect::<Vec<_>>().join(", ")
-        };
-        let mut out = String::new();
-        for (title, tasks) in [("cluster", &self.tasks), ("admin", &self.admin)] {
+        let (none, mut out) = (BTreeMap::new(), String::new());
+        for (title, tasks, more) in [("cluster", &self.tasks, &self.standbys), ("admin", &self.admin, &none)]
+        {
+            let list = |role: Role| {
+                let addresses = tasks.iter().chain(more).filter(|(task, _)| task.role == role);
+                addresses.map(|(_, address)| format!("\"{address}\"")).collect::<Vec<_>>().join(", ")
+            };
             if tasks.is_empty() {
                 continue;
             }
             out.push_str(&format!("[{title}]\n"));
             for role in [Role::Chief, Role::Worker, Role::Ps, Role::Evaluator] {
-                let addresses = list(tasks, role);
+                let addresses = list(role);
                 if !addresses.is_empty() {
                     out.push_str(&format!("{role} = [{addresses}]\n"));
                 }

@@ -202,7 +202,12 @@ fn in_cluster(spec: &ClusterSpec, task: &RawTask, master: bool) -> Result<Task, 
 
 /// Reads the cluster; also says whether its chief is called `master`.
 fn read_cluster(map: &serde_json::Map<String, Value>) -> Result<(ClusterSpec, bool), Diagnostic> {
-    let mut spec = ClusterSpec { tasks: BTreeMap::new(), admin: BTreeMap::new(), evaluators: 0 };
+    let mut spec = ClusterSpec {
+        tasks: BTreeMap::new(),
+        admin: BTreeMap::new(),
+        standbys: BTreeMap::new(),
+        evaluators: 0,
+    };
     let master = map.contains_key("master");
     if master && map.contains_key("chief") {
         return Err(wrong(

@@ -22,10 +22,9 @@ fn every_shipped_cluster_loads_and_survives_a_round_trip() {
 
 #[test]
 fn every_mistake_of_a_cluster_file_is_reported() {
-    let text = "[cluster]\nchief = [\"a:1\", \"b:1\"]\nworkr = [\"c:1\"]\nps = [\"a:1\", \"noport\"]\n[admn]\nps = [\"x:1\"]\n";
+    let text = "[cluster]\nchief = [\"a:1\"]\nworkr = [\"c:1\"]\nps = [\"a:1\", \"noport\"]\n[admn]\nps = [\"x:1\"]\n";
     let rendered = render_all(&ClusterSpec::from_toml(Path::new("c.toml"), text).unwrap_err());
     for part in [
-        "must have one chief, given 2",
         "unknown key `workr`",
         "did you mean `worker`?",
         "address of ps:0 must be its own, a:1 is chief:0's",
@@ -34,6 +33,27 @@ fn every_mistake_of_a_cluster_file_is_reported() {
         "c.toml:4:6",
     ] {
         assert!(rendered.contains(part), "no `{part}` in\n{rendered}");
+    }
+}
+
+#[test]
+fn a_second_chief_stands_by_and_is_no_task_of_its_own() {
+    let text = "[cluster]\nchief = [\"a:1\", \"b:1\"]\nworker = [\"c:1\"]\nps = [\"d:1\"]\n";
+    let read = |text: &str| ClusterSpec::from_toml(Path::new("c.toml"), text);
+    let cluster = read(text).expect("two chiefs");
+    assert_eq!(cluster.chiefs(), ["a:1", "b:1"]);
+    assert_eq!((cluster.tasks.len(), cluster.num_worker_replicas()), (3, 2));
+    let second = cluster.task(Role::Chief, 1).expect("it can be started");
+    assert_eq!(cluster.address(second), Some("b:1"));
+    assert_eq!(read(&cluster.to_toml()).as_ref(), Ok(&cluster));
+    let alone = read(&text.replace(", \"b:1\"", "")).expect("one chief");
+    assert_ne!(alone.fingerprint(), cluster.fingerprint(), "all must know where the job may be led");
+    for (given, rule) in [
+        ("[\"unix:/a\", \"b:1\"]", "must be host:port, given `unix:/a`"),
+        ("[]", "must have a chief, given none"),
+    ] {
+        let rendered = render_all(&read(&text.replace("[\"a:1\", \"b:1\"]", given)).unwrap_err());
+        assert!(rendered.contains(rule), "{rendered}");
     }
 }
 

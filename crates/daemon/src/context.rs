@@ -132,7 +132,12 @@ impl Context {
         let task = Task { role: Role::Chief, index: 0 };
         let tasks = [(task, "this process".to_owned())].into_iter().collect();
         Self {
-            cluster: Arc::new(ClusterSpec { tasks, admin: Default::default(), evaluators: 0 }),
+            cluster: Arc::new(ClusterSpec {
+                tasks,
+                admin: Default::default(),
+                standbys: Default::default(),
+                evaluators: 0,
+            }),
             task,
             incarnation: uuid::Uuid::new_v4().as_u64_pair().0,
             started: SystemTime::now(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tonic::service::Routes;
-use trainyard_cluster_client::{RemoteShard, Shard, channel_over};
+use trainyard_cluster_client::{RemoteShard, Shard, channel_in_turn, channel_over};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -28,12 +28,13 @@ pub async fn run<M: Model>(
 ) -> Result<(), Diagnostic> {
     let model = Arc::new(build(&context.job)?);
     let chief = Task { role: Role::Chief, index: 0 };
-    let chief_address = context.cluster.address(chief).map(str::to_owned).ok_or_else(|| {
-        Diagnostic::error(Code::E1007, "the cluster has no chief")
-            .help("add chief = [\"host:2222\"] to [cluster]")
-    })?;
+    let addresses = context.cluster.chiefs();
+    if addresses.is_empty() {
+        return Err(Diagnostic::error(Code::E1007, "the cluster has no chief")
+            .help("add chief = [\"host:2222\"] to [cluster]"));
+    }
     let coordinator =
-        RemoteCoordinator::new(&chief_address, channel_over(&context.network, chief, &chief_address)?);
+        RemoteCoordinator::new(&addresses, channel_in_turn(&context.network, chief, &addresses)?);
     let mirrors = context.job.strategy.kind.is_mirrored();
     let shards = context.cluster.of_role(Role::Ps).map(|(task, address)| {
         let server = RemoteShard::new(task.index, address, channel_over(&context.network, task, address)?);

@@ -21,12 +21,31 @@ pub struct RemoteCoordinator {
 }
 
 impl RemoteCoordinator {
-    /// Returns the chief that listens at `address`, behind `channel`.
-    pub fn new(address: &str, channel: Channel) -> Self {
+    /// Returns the chief that listens at one of `addresses`, behind `channel`.
+    pub fn new(addresses: &[String], channel: Channel) -> Self {
         let client = SessionServiceClient::new(channel)
             .max_decoding_message_size(limits::PARCEL_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX);
-        Self { name: format!("chief:0 at {address}"), client }
+        Self { name: format!("chief:0 at {}", addresses.join(" or ")), client }
+    }
+}
+
+impl RemoteCoordinator {
+    /// Follows the chief that leads in the model folder of this id: `heard` is called once it has answered. Returns when the
+    /// connection breaks off.
+    ///
+    /// # Errors
+    /// It has not answered, or leads another job.
+    pub async fn follow(&self, cluster_id: u128, heard: impl FnOnce()) -> Result<(), Error> {
+        let request = v1::FollowRequest { cluster_id: cluster_id.to_be_bytes().to_vec().into() };
+        let mut client = self.client.clone();
+        let reply = timed(&self.name, limits::CALL_TIMEOUT, client.follow(request)).await?;
+        let mut signs = reply.into_inner();
+        if let Ok(Some(_)) = signs.message().await {
+            heard();
+            while let Ok(Some(_)) = signs.message().await {}
+        }
+        Ok(())
     }
 }
 

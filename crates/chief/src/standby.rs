@@ -1,0 +1,111 @@
+//! The wait of a chief until it is its turn to lead.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+use trainyard_checkpoint::{JobPhase, JobState, Leader, cluster_id};
+use trainyard_cluster_client::channel_over;
+use trainyard_cluster_spec::{Role, Task};
+use trainyard_daemon::{CancellationToken, Context};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_trainer::RemoteCoordinator;
+
+use crate::vigil::{Next, Vigil};
+
+/// Time between looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// Time within which a host says that nobody listens at a port of its own.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
+/// Waits until this chief leads. `false`: it does not come to that, the job is over or the token says stop.
+///
+/// # Errors
+/// Another chief leads, and the cluster has but one; or the model folder cannot be used.
+pub(crate) async fn turn(context: &Context, stop: &CancellationToken) -> Result<bool, Diagnostic> {
+    let own = context.cluster.address(context.task).unwrap_or_default();
+    let (folder, several) = (&context.job.model_dir, !context.cluster.standbys.is_empty());
+    let first = context.task.index == 0;
+    if !first {
+        // Whatever keeps it from listening is told now, and not when it is needed.
+        drop(context.listener().await?);
+    }
+    let mut vigil = Vigil::new(own, first, several);
+    let (started, mut told, mut heard) = (Instant::now(), 0, false);
+    loop {
+        let phase = JobState::read(folder).ok().flatten().map(|state| state.phase);
+        if heard && matches!(phase, Some(JobPhase::Done | JobPhase::Failed)) {
+            info!(?phase, "the job is over: this chief was not needed");
+            return Ok(false);
+        }
+        let next = vigil.next(started.elapsed(), Leader::read(folder), phase == Some(JobPhase::Stopped));
+        match next {
+            Next::Lead => return Ok(true),
+            Next::Refuse(leader) => return Err(led_by(&leader)),
+            Next::Wait => context.readiness.set("standing by", true, Vec::new()),
+            Next::Follow(leader) => {
+                context.readiness.set("standing by", true, Vec::new());
+                let seen = tokio::select! {
+                    seen = follow(context, folder, &leader, &mut told) => seen?,
+                    () = stop.cancelled() => return Ok(false),
+                };
+                match seen {
+                    Seen::There => {
+                        heard = true;
+                        vigil.heard(started.elapsed());
+                    }
+                    Seen::Nobody => vigil.nobody(),
+                    Seen::Silent => {}
+                }
+            }
+        }
+        tokio::select! {
+            () = sleep(LOOK) => {}
+            () = stop.cancelled() => return Ok(false),
+        }
+    }
+}
+
+/// What was seen of a leader.
+enum Seen {
+    /// It was there until now.
+    There,
+    /// Nobody listens at its address.
+    Nobody,
+    /// It does not answer.
+    Silent,
+}
+
+/// Follows a leader until its connection breaks off.
+async fn follow(
+    context: &Context,
+    folder: &Path,
+    leader: &Leader,
+    told: &mut u64,
+) -> Result<Seen, Diagnostic> {
+    let chief = Task { role: Role::Chief, index: 0 };
+    // One that led in a process without a port is none to be asked.
+    let Ok(channel) = channel_over(&context.network, chief, &leader.address) else { return Ok(Seen::Nobody) };
+    let coordinator = RemoteCoordinator::new(std::slice::from_ref(&leader.address), channel);
+    let (asked, id) = (Instant::now(), cluster_id(folder, uuid::Uuid::new_v4().as_u128())?);
+    let mut there = false;
+    let followed = coordinator.follow(id, || {
+        there = true;
+        if std::mem::replace(told, leader.cluster_epoch) < leader.cluster_epoch {
+            info!(%leader, "standing by");
+        }
+    });
+    let ended = followed.await;
+    if there {
+        warn!(%leader, "the chief that leads has gone, or ends");
+        return Ok(Seen::There);
+    }
+    Ok(if ended.is_err() && asked.elapsed() < AT_ONCE { Seen::Nobody } else { Seen::Silent })
+}
+
+fn led_by(leader: &Leader) -> Diagnostic {
+    Diagnostic::error(Code::E2008, "another chief leads this job, and the cluster names one chief".to_owned())
+        .note(leader.to_string())
+        .help("stop that one first; or name both addresses in `chief` of the cluster file: then the second stands by")
+}

@@ -1,0 +1,178 @@
+//! Whether a chief leads, or stands by for one that does: without clock, network or files.
+
+use std::time::Duration;
+
+use trainyard_checkpoint::Leader;
+
+/// Time without a sign of life of the chief that leads, after which one that stands by leads: its supervisor has had the
+/// time to start it again. A chief that is silent, but not known to be dead, loses its connection 4.5 s earlier.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What a chief does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It leads.
+    Lead,
+    /// It waits for somebody to lead.
+    Wait,
+    /// It asks the one that leads whether it is there, and follows it.
+    Follow(Leader),
+    /// Another leads, and nobody has said that there may be two.
+    Refuse(Leader),
+}
+
+/// What a chief that was started knows of others. Times are counted from its start.
+#[derive(Debug, Clone)]
+pub(crate) struct Vigil {
+    /// Where it listens.
+    own: String,
+    /// Whether it is `chief:0`, which leads where nobody does.
+    first: bool,
+    /// Whether the cluster has chiefs that stand by.
+    several: bool,
+    /// The epoch that was seen last.
+    epoch: u64,
+    /// The last sign of life.
+    sign: Duration,
+    /// Whether that leader has answered.
+    heard: bool,
+    /// Whether nobody listens where it did.
+    gone: bool,
+}
+
+impl Vigil {
+    pub(crate) fn new(own: &str, first: bool, several: bool) -> Self {
+        Self {
+            own: own.to_owned(),
+            first,
+            several,
+            epoch: 0,
+            sign: Duration::ZERO,
+            heard: false,
+            gone: false,
+        }
+    }
+
+    /// Decides, from who has claimed the model folder last and whether that one has `stopped` the job on purpose.
+    pub(crate) fn next(&mut self, now: Duration, leader: Option<Leader>, stopped: bool) -> Next {
+        let leader = match leader {
+            // It was this one in an earlier life.
+            Some(leader) if leader.address == self.own => return Next::Lead,
+            Some(leader) => leader,
+            None if self.first || now >= self.sign + PATIENCE => return Next::Lead,
+            None => return Next::Wait,
+        };
+        if leader.cluster_epoch > self.epoch {
+            // A claim is a sign of life, except of one that was there before.
+            self.sign = if self.epoch > 0 { now } else { self.sign };
+            (self.epoch, self.heard, self.gone) = (leader.cluster_epoch, false, false);
+        }
+        if self.heard && !self.several {
+            return Next::Refuse(leader);
+        }
+        if self.heard && stopped {
+            return Next::Wait;
+        }
+        if now >= self.sign + PATIENCE || (self.gone && self.first) {
+            return Next::Lead;
+        }
+        Next::Follow(leader)
+    }
+
+    /// Notes that the leader was there until now.
+    pub(crate) fn heard(&mut self, now: Duration) {
+        (self.sign, self.heard, self.gone) = (now, true, false);
+    }
+
+    /// Notes that nobody listens at the leader's address.
+    pub(crate) fn nobody(&mut self) {
+        self.gone = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn leader(address: &str, cluster_epoch: u64) -> Option<Leader> {
+        let (host, process_id, started_unix_secs) = ("h".to_owned(), 7, 9);
+        Some(Leader { cluster_epoch, address: address.to_owned(), host, process_id, started_unix_secs })
+    }
+
+    fn follows(next: &Next) -> bool {
+        matches!(next, Next::Follow(_))
+    }
+
+    #[test]
+    fn where_nobody_has_led_the_first_does_at_once_and_the_second_if_the_first_does_not_come() {
+        assert_eq!(Vigil::new("a:1", true, true).next(Duration::ZERO, None, false), Next::Lead);
+        let mut second = Vigil::new("b:1", false, true);
+        assert_eq!(second.next(Duration::ZERO, None, false), Next::Wait);
+        assert_eq!(second.next(PATIENCE, None, false), Next::Lead);
+    }
+
+    #[test]
+    fn a_chief_that_comes_back_leads_at_once_if_nobody_has_led_since() {
+        for first in [true, false] {
+            let mut back = Vigil::new("a:1", first, true);
+            assert_eq!(back.next(Duration::ZERO, leader("a:1", 4), false), Next::Lead);
+        }
+    }
+
+    #[test]
+    fn the_second_leads_when_the_first_has_given_no_sign_for_a_while() {
+        let mut second = Vigil::new("b:1", false, true);
+        assert!(follows(&second.next(Duration::ZERO, leader("a:1", 1), false)));
+        second.heard(60 * SECOND);
+        assert!(follows(&second.next(61 * SECOND, leader("a:1", 1), false)));
+        second.nobody();
+        assert!(follows(&second.next(62 * SECOND, leader("a:1", 1), false)), "it may come back");
+        assert_eq!(second.next(63 * SECOND, leader("a:1", 1), false), Next::Lead);
+    }
+
+    #[test]
+    fn a_leader_that_was_started_again_is_given_time_anew() {
+        let mut second = Vigil::new("b:1", false, true);
+        second.next(Duration::ZERO, leader("a:1", 1), false);
+        second.heard(10 * SECOND);
+        assert!(follows(&second.next(12 * SECOND, leader("a:1", 2), false)));
+        assert!(follows(&second.next(14 * SECOND, leader("a:1", 2), false)));
+        assert_eq!(second.next(15 * SECOND, leader("a:1", 2), false), Next::Lead);
+    }
+
+    #[test]
+    fn the_first_stands_by_for_the_second_that_leads_and_leads_again_when_nobody_listens_there() {
+        let mut first = Vigil::new("a:1", true, true);
+        assert!(follows(&first.next(Duration::ZERO, leader("b:1", 2), false)));
+        first.heard(50 * SECOND);
+        assert!(follows(&first.next(50 * SECOND, leader("b:1", 2), false)));
+        first.nobody();
+        assert_eq!(first.next(50 * SECOND, leader("b:1", 2), false), Next::Lead);
+    }
+
+    #[test]
+    fn a_single_chief_does_not_depose_another_that_lives_and_takes_over_from_a_dead_one() {
+        let mut elsewhere = Vigil::new("b:1", true, false);
+        let found = leader("a:1", 3);
+        assert!(follows(&elsewhere.next(Duration::ZERO, found.clone(), false)));
+        let mut other = elsewhere.clone();
+        elsewhere.heard(SECOND);
+        assert_eq!(elsewhere.next(SECOND, found.clone(), false), Next::Refuse(found.clone().expect("one")));
+        other.nobody();
+        assert_eq!(other.next(SECOND, found.clone(), false), Next::Lead, "it is gone");
+        let mut silent = Vigil::new("b:1", true, false);
+        assert!(follows(&silent.next(2 * SECOND, found.clone(), false)));
+        assert_eq!(silent.next(PATIENCE, found, false), Next::Lead, "it does not answer");
+    }
+
+    #[test]
+    fn a_job_that_was_stopped_is_not_taken_over_by_who_stood_by() {
+        let mut second = Vigil::new("b:1", false, true);
+        assert!(follows(&second.next(Duration::ZERO, leader("a:1", 1), true)));
+        second.heard(SECOND);
+        assert_eq!(second.next(100 * SECOND, leader("a:1", 1), true), Next::Wait);
+        assert!(follows(&second.next(101 * SECOND, leader("a:1", 2), false)), "it goes on");
+    }
+}

@@ -1,0 +1,103 @@
+//! A chief that stands by for another.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use trainyard_cluster_spec::{LocalCounts, Role, Task};
+use trainyard_tests::{Account, Ledger, Supervisor, metric};
+
+use crate::LIMIT;
+
+const CHIEF: Task = Task { role: Role::Chief, index: 0 };
+const SERVER: Task = Task { role: Role::Ps, index: 0 };
+
+/// A counting job with two chiefs.
+struct Pair {
+    folder: tempfile::TempDir,
+    ledger: Ledger,
+    tasks: Supervisor,
+    standby: Task,
+}
+
+impl Pair {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let ledger = Ledger { rows: 5000, epochs: 150, batch_size: 16, servers: 2 };
+        let job = ledger.write(folder.path());
+        let counts = LocalCounts { ps: 2, workers: 2, evaluators: 0 };
+        let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
+        let mut tasks = Supervisor::new(program, folder.path(), &job, counts, &[]);
+        let standby = tasks.add_standby();
+        tasks.start_all();
+        let mut pair = Self { folder, ledger, tasks, standby };
+        pair.wait_until("the second stands by", |pair| pair.told(standby, "standing by") > 0);
+        pair.wait_until("they train", |pair| pair.version() > 100.0);
+        pair
+    }
+
+    /// Waits until something holds, and returns how long it took.
+    fn wait_until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Duration {
+        let begun = Instant::now();
+        while !holds(self) {
+            assert!(begun.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+            self.tasks.look();
+            assert_eq!(self.tasks.failed_for_good(), None, "{what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        begun.elapsed()
+    }
+
+    /// Updates that a server has applied.
+    fn version(&self) -> f64 {
+        metric(self.tasks.admin(SERVER), "trainyard_ps_pushes_total").unwrap_or(0.0)
+    }
+
+    fn told(&self, task: Task, text: &str) -> usize {
+        self.tasks.lines(task, text).len()
+    }
+
+    /// Waits until the second leads, and until updates come in that were not there when it did.
+    fn taken_over(&mut self) {
+        let (standby, before) = (self.standby, self.version());
+        let led = self.wait_until("the second leads", |pair| pair.told(standby, "training is open") > 0);
+        let at_takeover = self.version();
+        println!("the second leads after {led:?}; {} updates came in meanwhile", at_takeover - before);
+        assert!(at_takeover > before, "servers and workers need no chief to train");
+        self.wait_until("training goes on", |pair| pair.version() > at_takeover + 100.0);
+    }
+
+    /// Waits for the end of the job, and checks that every update counted once.
+    fn end(mut self) -> Supervisor {
+        assert!(self.tasks.wait_for_end_of(self.standby, 3 * LIMIT), "the job ends");
+        assert_eq!(self.tasks.finish(Duration::from_secs(10)), [], "all tasks end");
+        let model = self.folder.path().join("model");
+        let account = Account::of_model_dir(&model, &self.ledger).expect("a last checkpoint");
+        assert!(account.is_exact(), "{account}");
+        self.tasks
+    }
+}
+
+#[test]
+fn a_chief_that_is_lost_is_followed_by_the_one_that_stands_by_and_no_update_is_lost_or_repeated() {
+    let mut pair = Pair::start();
+    pair.tasks.lose(CHIEF);
+    pair.taken_over();
+    pair.end();
+}
+
+#[test]
+fn a_chief_that_stood_still_while_another_took_over_changes_nothing_and_stands_by() {
+    let mut pair = Pair::start();
+    let standing = |pair: &Pair| pair.told(CHIEF, "standing by");
+    assert_eq!(standing(&pair), 0);
+    pair.tasks.signal(CHIEF, Signal::STOP);
+    pair.taken_over();
+    let life = pair.tasks.id(CHIEF);
+    pair.tasks.signal(CHIEF, Signal::CONT);
+    pair.wait_until("the first ends", |pair| pair.tasks.id(CHIEF) != life);
+    assert_eq!(pair.tasks.exit(CHIEF), Some(75), "it says that another leads, and may be started again");
+    pair.wait_until("the first stands by", |pair| standing(pair) > 0);
+    let tasks = pair.end();
+    assert_eq!(tasks.exit(CHIEF), Some(0), "it was not needed");
+}
