@@ -59,11 +59,24 @@ impl Pair {
 
     /// Waits until the second leads, and until updates come in that were not there when it did.
     fn taken_over(&mut self) {
-        let (standby, before) = (self.standby, self.version());
-        let led = self.wait_until("the second leads", |pair| pair.told(standby, "training is open") > 0);
-        let at_takeover = self.version();
-        println!("the second leads after {led:?}; {} updates came in meanwhile", at_takeover - before);
-        assert!(at_takeover > before, "servers and workers need no chief to train");
+        let (standby, before, begun) = (self.standby, self.version(), Instant::now());
+        let (mut last, mut since, mut gap) = (before, begun, Duration::ZERO);
+        while self.told(standby, "training is open") == 0 {
+            assert!(begun.elapsed() < LIMIT, "the second must lead within {LIMIT:?}");
+            self.tasks.look();
+            if self.version() > last {
+                (last, gap, since) = (self.version(), gap.max(since.elapsed()), Instant::now());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (led, at_takeover) = (begun.elapsed(), self.version());
+        let came = at_takeover - before;
+        println!("the second leads after {led:?}; {came} updates came in meanwhile, {gap:?} apart at most");
+        assert!(
+            since.elapsed() < led / 2,
+            "servers and workers need no chief to train: the last came {:?} ago",
+            since.elapsed()
+        );
         self.wait_until("training goes on", |pair| pair.version() > at_takeover + 100.0);
     }
 

@@ -20,6 +20,8 @@ use crate::data_shards::{DataShards, Holder, Next};
 const INDEX_WAIT: Duration = Duration::from_millis(500);
 /// Runs that are indexed at once, while others may ask.
 const INDEX_RUNS: u64 = 64;
+/// Most data shards of a reserve.
+const RESERVE_MAX: u32 = 512;
 /// Batches of a data shard, of each lane.
 const SHARD_BATCHES: u32 = 16;
 /// The same where the records travel with it.
@@ -126,15 +128,26 @@ impl Data {
     pub(crate) fn answer(&self, ask: &Ask) -> Result<Grant, Refusal> {
         let until = Instant::now() + INDEX_WAIT;
         let holder = (ask.pulse.task, ask.pulse.session);
+        let mut reserve = Vec::new();
         let next = loop {
             let mut indexer = self.indexer.lock();
             let next = {
                 let mut shards = self.shards.lock();
                 ask.done.iter().for_each(|first| shards.done(*first));
-                match ask.lane {
+                let next = match ask.lane {
                     Some((lane, from)) => shards.of_lane(indexer.index(), lane, from),
                     None => shards.next(indexer.index(), holder),
+                };
+                if let Next::Shard { shard, .. } = &next
+                    && self.fetcher.is_none()
+                {
+                    let count = ask.reserve.min(RESERVE_MAX);
+                    reserve = match ask.lane {
+                        Some((lane, _)) => shards.reserve_of_lane(indexer.index(), lane, shard, count),
+                        None => shards.reserve(indexer.index(), holder, count),
+                    };
                 }
+                next
             };
             let Next::NotIndexed { runs } = next else { break next };
             if Instant::now() > until {
@@ -161,7 +174,7 @@ impl Data {
             }
             None => None,
         };
-        Ok(Grant::Shard(Box::new(GrantedShard { shard, batches, direction, step, parcel })))
+        Ok(Grant::Shard(Box::new(GrantedShard { shard, batches, direction, step, parcel, reserve })))
     }
 
     fn fail(&self, problem: Diagnostic) -> Refusal {

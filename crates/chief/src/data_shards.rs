@@ -4,7 +4,7 @@
 //! and tell it at the beginning of an epoch. Everything else may be lost with the chief: what was handed out and not
 //! applied is handed out again, and what is applied twice counts once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use trainyard_cluster_spec::Task;
@@ -13,6 +13,10 @@ use trainyard_parameter_store::ShardPosition;
 
 /// Most tasks that read one data shard at once.
 const HOLDERS_MAX: usize = 2;
+/// Renewals of a reserve in the time that it lasts, at least.
+const RENEWALS: u64 = 16;
+/// Most data shards applied out of reserves that are remembered; what was forgotten is read again, and counts once.
+const EARLY_MAX: usize = 1 << 16;
 
 /// A session that reads.
 pub(crate) type Holder = (Task, u64);
@@ -56,12 +60,15 @@ pub(crate) struct DataShards {
     returned: BTreeMap<u64, (u64, u64)>,
     /// Those that are being read, by first batch.
     leases: BTreeMap<u64, Lease>,
+    /// Those that were applied out of a reserve, before anybody had them: by first batch.
+    early: BTreeSet<u64>,
 }
 
 impl DataShards {
     pub(crate) fn new(deal: Deal, passes: Option<u64>) -> Self {
         let (applied, returned) = ((0, Vec::new()), BTreeMap::new());
-        Self { deal, passes, applied, cursor: None, returned, leases: BTreeMap::new() }
+        let (leases, early) = (BTreeMap::new(), BTreeSet::new());
+        Self { deal, passes, applied, cursor: None, returned, leases, early }
     }
 
     /// Returns how the records are dealt.
@@ -73,6 +80,7 @@ impl DataShards {
     pub(crate) fn restart(&mut self, servers: &[Vec<ShardPosition>]) {
         self.applied = applied(servers);
         (self.cursor, self.returned, self.leases) = (None, BTreeMap::new(), BTreeMap::new());
+        self.early.clear();
     }
 
     /// Returns whether the servers have applied all batches of all passes. Where it is not known how many there are, they
@@ -139,6 +147,9 @@ impl DataShards {
             Answer::NotIndexed { runs } => return Next::NotIndexed { runs },
             Answer::End => return END,
         };
+        if self.early.remove(&shard.first_batch) {
+            return Next::Wait;
+        }
         let Some(batches) = self.missing(&shard) else { return Next::Wait };
         self.leases.insert(shard.first_batch, Lease { pass, hand, holders: vec![holder] });
         let step = shard.first_step;
@@ -166,8 +177,57 @@ impl DataShards {
 
     /// Takes note that a data shard has been applied whole.
     pub(crate) fn done(&mut self, first_batch: u64) {
-        self.leases.remove(&first_batch);
-        self.returned.remove(&first_batch);
+        let known = self.leases.remove(&first_batch).is_some() | self.returned.remove(&first_batch).is_some();
+        if !known && self.early.len() < EARLY_MAX {
+            self.early.insert(first_batch);
+        }
+    }
+
+    /// Returns what a session may read if the chief is away: data shards that nobody will have had by then. Each session's
+    /// lie behind those of the sessions before it, since none of them will know of the others.
+    pub(crate) fn reserve(&self, index: &RecordIndex, holder: Holder, count: u32) -> Vec<DataShard> {
+        let Some((pass, hand)) = self.cursor.filter(|_| count > 0) else { return Vec::new() };
+        let holders: BTreeSet<Holder> =
+            self.leases.values().flat_map(|lease| lease.holders.iter().copied()).collect();
+        let before = holders.iter().filter(|other| **other < holder).count() as u64;
+        let count = u64::from(count);
+        // All of them will be handed data before the reserve is renewed.
+        let skipped = before * count + holders.len() as u64 * count.div_ceil(RENEWALS);
+        let (mut pass, mut hand) = (pass, hand + skipped);
+        if let Some(batches) = self.deal.batches_per_pass(index) {
+            let hands = batches.get().div_ceil(self.deal.batches_per_hand()).max(1);
+            (pass, hand) = (pass + hand / hands, hand % hands);
+        }
+        let mut found = Vec::new();
+        while (found.len() as u64) < count && self.passes.is_none_or(|passes| pass < passes) {
+            match self.deal.shard(index, pass, hand, 0) {
+                Answer::Shard(shard) => found.push(shard),
+                Answer::End if hand > 0 => {
+                    (pass, hand) = (pass + 1, 0);
+                    continue;
+                }
+                Answer::End | Answer::NotIndexed { .. } => break,
+            }
+            hand += 1;
+        }
+        found
+    }
+
+    /// The same of a lane: the data shards behind the one that is granted.
+    pub(crate) fn reserve_of_lane(
+        &self,
+        index: &RecordIndex,
+        lane: u32,
+        granted: &DataShard,
+        count: u32,
+    ) -> Vec<DataShard> {
+        let (mut found, mut from) = (Vec::new(), granted.batch(granted.batches.saturating_sub(1)) + 1);
+        while found.len() < count as usize {
+            let Next::Shard { shard, .. } = self.of_lane(index, lane, from) else { break };
+            from = shard.batch(shard.batches.saturating_sub(1)) + 1;
+            found.push(shard);
+        }
+        found
     }
 
     /// Takes back what a session reads.

@@ -159,7 +159,7 @@ impl SessionService for Service {
         let request = request.into_inner();
         let beat = request.pulse.ok_or_else(no_pulse)?;
         let lane = request.lane.map(|lane| (lane, request.from_batch));
-        let ask = Ask { pulse: pulse(beat)?, done: request.done, lane };
+        let ask = Ask { pulse: pulse(beat)?, done: request.done, lane, reserve: request.reserve };
         let reply = match self.coordinator.next_shard_now(ask).await? {
             Grant::Wait => outcome(v1::ShardOutcome::Wait),
             Grant::End { step, steps } => {
@@ -172,6 +172,7 @@ impl SessionService for Service {
                 step: granted.step,
                 shard: Some(shard_to_wire(granted.shard)),
                 parcel: granted.parcel.map(parcel_to_wire),
+                reserve: granted.reserve.into_iter().map(shard_to_wire).collect(),
                 ..outcome(v1::ShardOutcome::Granted)
             },
         };

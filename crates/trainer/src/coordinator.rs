@@ -158,6 +158,8 @@ pub struct Ask {
     pub done: Vec<u64>,
     /// Of synchronous training: the lane, and the first batch that may be wanted.
     pub lane: Option<(u32, u64)>,
+    /// Data shards that are to be known for a time without the chief; 0 = none.
+    pub reserve: u32,
 }
 
 /// Answer to a wish for data.
@@ -189,6 +191,8 @@ pub struct GrantedShard {
     pub step: u64,
     /// Its records, where the task is not to read files.
     pub parcel: Option<Parcel>,
+    /// What the task may read if the chief is away, in this order. It holds nobody off.
+    pub reserve: Vec<DataShard>,
 }
 
 /// Why a task leaves.

@@ -1,28 +1,24 @@
 //! Where a task's batches come from: its own share of the input, or data shards that the chief hands out.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
-use trainyard_cluster_client::{Error, retry};
+use trainyard_cluster_client::Error;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Batch, Batches, Dataset, Position, Prefetch, ShardReader};
 use trainyard_model::{Model, Part, Shard, input_options, parcel_options};
-use trainyard_parameter_store::{Contribution, Identity};
+use trainyard_parameter_store::Contribution;
 use trainyard_run_config::Replication;
 use trainyard_runtime::has_threads;
 
+use crate::asking::{Asking, Open};
 use crate::session::Session;
 use crate::step::Failure;
-use crate::{Ask, Config, Coordinator, Grant, GrantedShard, Pulse};
-
-/// Time between questions for a data shard while all are in others' hands.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
+use crate::{Config, Coordinator, GrantedShard};
 
 /// A batch made ready.
 #[derive(Debug)]
@@ -88,6 +84,8 @@ impl<M: Model> Feed<M> {
             coordinator: coordinator.clone(),
             pulse: session.pulse.clone(),
             deadline: config.connect_deadline,
+            // Records that the chief reads cannot be trained without it.
+            reserves: config.job.strategy.replication == Replication::BetweenGraph,
             open: Arc::clone(&open),
             sender,
         };
@@ -148,12 +146,12 @@ impl<M: Model> Feed<M> {
 
     /// Returns the synchronous step of the data that the session begins at, once there is a batch.
     fn origin(&self) -> u64 {
-        self.granting.as_ref().and_then(|granting| *granting.open.origin.lock()).unwrap_or(0)
+        self.granting.as_ref().and_then(|granting| granting.open.origin()).unwrap_or(0)
     }
 
     /// Returns the synchronous steps from where the session begins to the end of the data, which has been reached.
     pub(crate) fn steps_in_all(&self) -> u64 {
-        let steps = self.granting.as_ref().map_or(0, |granting| *granting.open.steps.lock());
+        let steps = self.granting.as_ref().map_or(0, |granting| granting.open.steps());
         steps.saturating_sub(self.origin())
     }
 
@@ -189,99 +187,6 @@ fn read_ahead<T: Send + 'static, E: Send + 'static>(
     }
     Prefetch::spawn(source, depth, prepare)
         .map_err(|error| Diagnostic::error(Code::E9002, format!("the input thread cannot start: {error}")))
-}
-
-/// Data shards that were granted and are not applied whole; and those that are, which the chief has not been told of.
-#[derive(Debug, Default)]
-struct Open {
-    shards: Mutex<Shards>,
-    news: Notify,
-    /// Synchronous step of the data that the session begins at.
-    origin: Mutex<Option<u64>>,
-    /// Synchronous steps of all the data, once the end is known.
-    steps: Mutex<u64>,
-}
-
-#[derive(Debug, Default)]
-struct Shards {
-    /// By first batch: one past the last, and batches that are missing.
-    open: BTreeMap<u64, (u64, u32)>,
-    done: Vec<u64>,
-}
-
-impl Open {
-    fn granted(&self, granted: &GrantedShard) {
-        let shard = &granted.shard;
-        let end = shard.batch(shard.batches);
-        self.shards.lock().open.insert(shard.first_batch, (end, granted.batches.len() as u32));
-    }
-
-    fn applied(&self, batch: u64) {
-        let mut shards = self.shards.lock();
-        let Some((&first, (end, missing))) = shards.open.range_mut(..=batch).next_back() else { return };
-        if batch >= *end {
-            return;
-        }
-        *missing = missing.saturating_sub(1);
-        if *missing == 0 {
-            shards.open.remove(&first);
-            shards.done.push(first);
-            self.news.notify_one();
-        }
-    }
-
-    fn take_done(&self) -> Vec<u64> {
-        std::mem::take(&mut self.shards.lock().done)
-    }
-}
-
-/// Asks for one data shard ahead of the one that is read.
-struct Asking<C> {
-    coordinator: C,
-    pulse: Pulse,
-    deadline: Duration,
-    open: Arc<Open>,
-    sender: mpsc::Sender<Box<GrantedShard>>,
-}
-
-impl<C: Coordinator> Asking<C> {
-    async fn run(self, mut lane: Option<(u32, u64)>) -> Result<(), Error> {
-        let Pulse { task, incarnation, epoch, session, .. } = self.pulse;
-        let identity = Identity { cluster_id: 0, epoch, task, incarnation, session, seq: 0 };
-        let name = self.coordinator.name();
-        loop {
-            let ask = Ask { pulse: self.pulse.clone(), done: self.open.take_done(), lane };
-            let ask = &ask;
-            let coordinator = &self.coordinator;
-            let granted = retry(&identity, &name, self.deadline, move || coordinator.next_shard(ask.clone()));
-            match granted.await? {
-                Grant::Shard(granted) => {
-                    // Only the first answer counts: it is about the batch that the session begins at.
-                    self.open.origin.lock().get_or_insert(granted.step);
-                    if let Some((_, from)) = &mut lane {
-                        *from = granted.shard.batch(granted.shard.batches - 1) + 1;
-                    } else {
-                        self.open.granted(&granted);
-                    }
-                    if self.sender.send(granted).await.is_err() {
-                        return Ok(());
-                    }
-                }
-                Grant::Wait => {
-                    tokio::select! {
-                        () = tokio::time::sleep(ASK_AGAIN) => {}
-                        () = self.open.news.notified() => {}
-                        () = self.sender.closed() => return Ok(()),
-                    }
-                }
-                Grant::End { step, steps } => {
-                    self.open.origin.lock().get_or_insert(step);
-                    *self.open.steps.lock() = steps;
-                    return Ok(());
-                }
-            }
-        }
-    }
 }
 
 /// Batches of the data shards granted, on the input's thread.

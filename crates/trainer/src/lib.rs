@@ -3,6 +3,7 @@
 //! The chief and the workers run the same loop; only who coordinates them differs. A loop lives through the loss of
 //! anything else: when its session is refused it joins again, and goes on at the first batch that was not applied.
 
+mod asking;
 mod compute;
 mod coordinator;
 mod feed;

@@ -237,3 +237,70 @@ fn the_data_of_tasks_that_came_back_is_read_again() {
     shards.release_before(holder(0, 4));
     assert!(granted(&mut shards, holder(1, 5)) && !granted(&mut shards, holder(2, 3)));
 }
+
+/// First batches of data shards.
+fn firsts(shards: &[DataShard]) -> Vec<u64> {
+    shards.iter().map(|shard| shard.first_batch).collect()
+}
+
+#[test]
+fn reserves_overlap_neither_each_other_nor_what_is_handed_out_soon_and_go_on_in_the_next_pass() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut indexer = indexer(folder.path(), 600);
+    indexer.advance(u64::MAX).expect("the file is read");
+    // 200 batches a pass, 2 a data shard.
+    let mut shards = DataShards::new(deal(1, 2), Some(2));
+    let (one, two) = (holder(0, 1), holder(1, 1));
+    assert_eq!(firsts(&shards.reserve(indexer.index(), one, 4)), [0; 0], "nobody has had anything");
+    for who in [one, two, one] {
+        assert!(matches!(shards.next(indexer.index(), who), Next::Shard { .. }));
+    }
+    let (first, second) =
+        (shards.reserve(indexer.index(), one, 20), shards.reserve(indexer.index(), two, 20));
+    let handed_out: BTreeSet<u64> = [0, 2, 4].into();
+    let (first, second): (BTreeSet<u64>, BTreeSet<u64>) =
+        (firsts(&first).into_iter().collect(), firsts(&second).into_iter().collect());
+    assert_eq!((first.len(), second.len()), (20, 20));
+    assert!(first.is_disjoint(&second) && first.is_disjoint(&handed_out) && second.is_disjoint(&handed_out));
+    assert!(
+        first.first() > Some(&6),
+        "the next ones are handed out before the reserve is renewed: {first:?}"
+    );
+    let all = firsts(&shards.reserve(indexer.index(), one, 512));
+    assert!(all.contains(&200) && all.iter().all(|first| *first < 400), "to the end of the last pass");
+}
+
+#[test]
+fn what_was_applied_out_of_a_reserve_is_not_handed_out() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut indexer = indexer(folder.path(), 60);
+    indexer.advance(u64::MAX).expect("the file is read");
+    let mut shards = DataShards::new(deal(1, 2), Some(1));
+    let who = holder(0, 1);
+    let mut seen = Vec::new();
+    shards.next(indexer.index(), who);
+    let reserve = firsts(&shards.reserve(indexer.index(), who, 3));
+    assert_eq!(reserve.len(), 3);
+    reserve.iter().for_each(|first| shards.done(*first));
+    while let Next::Shard { shard, direction: Direction::Forward, .. } = shards.next(indexer.index(), who) {
+        seen.push(shard.first_batch);
+        shards.done(shard.first_batch);
+    }
+    assert_eq!(seen.len(), 10 - 1 - 3, "{seen:?}");
+    assert!(reserve.iter().all(|first| !seen.contains(first)), "{reserve:?}, {seen:?}");
+}
+
+#[test]
+fn the_reserve_of_a_lane_is_what_comes_next() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut indexer = indexer(folder.path(), 120);
+    indexer.advance(u64::MAX).expect("the file is read");
+    let shards = DataShards::new(deal(2, 2), Some(2));
+    let Next::Shard { shard, .. } = shards.of_lane(indexer.index(), 1, 0) else { panic!("a data shard") };
+    let reserve = shards.reserve_of_lane(indexer.index(), 1, &shard, 100);
+    // 20 steps a pass, 2 a data shard.
+    assert_eq!(reserve.len(), 2 * 10 - 1);
+    let steps: Vec<u64> = reserve.iter().map(|shard| shard.first_step).collect();
+    assert_eq!(steps, (1..20).map(|nth| 2 * nth).collect::<Vec<u64>>());
+    assert!(reserve.iter().all(|shard| shard.lane == 1));
+}

@@ -102,6 +102,7 @@ impl Coordinator for RemoteCoordinator {
             done: ask.done,
             lane: ask.lane.map(|(lane, _)| lane),
             from_batch: ask.lane.map_or(0, |(_, from)| from),
+            reserve: ask.reserve,
         };
         let mut client = self.client.clone();
         let reply = timed(&self.name, limits::CALL_TIMEOUT, client.next_shard(request)).await?.into_inner();
@@ -121,6 +122,7 @@ impl Coordinator for RemoteCoordinator {
             direction,
             step: reply.step,
             parcel: reply.parcel.map(parcel_from_wire),
+            reserve: reply.reserve.into_iter().map(shard_from_wire).collect(),
         })))
     }
 
