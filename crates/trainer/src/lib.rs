@@ -50,6 +50,9 @@ use session::Session;
 pub use session::encoding;
 pub use threads::Threads;
 
+/// Longest time in which the step under way may be answered after the loop is told to stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(4);
+
 /// Told how a loop stands: a word, whether it trains, what it waits for.
 pub type OnStanding = Arc<dyn Fn(&str, bool, Vec<String>) + Send + Sync>;
 /// Told of every step.
@@ -128,21 +131,30 @@ pub async fn run<M: Model, C: Coordinator>(
                     false => return Err(into_diagnostic(&error)),
                 },
             };
-        let trained = match (&mut replica, &config.mirror) {
-            (Some(replica), Some(mirror)) => {
-                let member = mirrored::Member {
-                    config: &config,
-                    model: &model,
-                    threads: &threads,
-                    layout: &layout,
-                    fingerprint,
-                    meeting: &mirror.meeting,
-                    tables: &tables,
-                    stop: &stop,
-                };
-                mirrored::train(&member, replica, &mut session, &coordinator, &mut outcome).await
+        let training = async {
+            match (&mut replica, &config.mirror) {
+                (Some(replica), Some(mirror)) => {
+                    let member = mirrored::Member {
+                        config: &config,
+                        model: &model,
+                        threads: &threads,
+                        layout: &layout,
+                        fingerprint,
+                        meeting: &mirror.meeting,
+                        tables: &tables,
+                        stop: &stop,
+                    };
+                    mirrored::train(&member, replica, &mut session, &coordinator, &mut outcome).await
+                }
+                _ => train(&config, &model, &threads, &mut session, &coordinator, &mut outcome, &stop).await,
             }
-            _ => train(&config, &model, &threads, &mut session, &coordinator, &mut outcome, &stop).await,
+        };
+        let trained = tokio::select! {
+            trained = training => trained,
+            () = async { stop.cancelled().await; tokio::time::sleep(STOP_PATIENCE).await } => {
+                warn!("told to stop, and the step under way gets no answer: it is left to the others, as if this task had died");
+                Ok(LeaveReason::Shutdown)
+            }
         };
         match trained {
             Ok(reason) => {
