@@ -343,7 +343,10 @@ impl ParameterService for Service {
             true => self.shard.store().positions().into_iter().map(position_to_wire).collect(),
             false => Vec::new(),
         };
-        Ok(Response::new(v1::StatusReply { positions, ..self.standing() }))
+        let reply = v1::StatusReply { positions, ..self.standing() };
+        // The chief ends a job by what it is told here: a restart must not take it back.
+        self.settle().await?;
+        Ok(Response::new(reply))
     }
 
     async fn open_session(
