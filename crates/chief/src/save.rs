@@ -18,6 +18,8 @@ use crate::telemetry::Telemetry;
 const SAVE_PATIENCE: Duration = Duration::from_secs(60);
 /// Steps from now to the one that is saved, at each try: at first the present one, in case nobody trains.
 const STEPS_AHEAD: [u64; 8] = [0, 4, 16, 64, 256, 1024, 0, 0];
+/// Time in which no server has gone on, after which training stands still.
+const STANDSTILL: Duration = Duration::from_millis(500);
 /// Time between questions whether it is done.
 const SAVE_AGAIN: Duration = Duration::from_millis(100);
 
@@ -100,7 +102,7 @@ impl Saver<'_> {
     /// Has all servers write their parts as of one and the same synchronous step: one that is about to come, or the
     /// latest where training stands still.
     async fn save_together(&self, identity: Identity, folder: &Path) -> Result<Vec<Saved>, Error> {
-        let mut refused = None;
+        let (mut refused, mut seen) = (None, None);
         for ahead in STEPS_AHEAD {
             let told = try_join_all(self.shards.iter().map(Shard::status)).await?;
             let versions = || told.iter().map(|status| status.store.version);
@@ -113,11 +115,21 @@ impl Saver<'_> {
                 continue;
             }
             let version = Some(highest + ahead);
-            let saved = self.shards.iter().map(|shard| shard.save(identity, folder, version));
-            match try_join_all(saved).await {
+            let saved = try_join_all(self.shards.iter().map(|shard| shard.save(identity, folder, version)));
+            let saved = tokio::select! {
+                saved = saved => saved,
+                () = self.standstill(highest + ahead), if ahead > 0 => continue,
+            };
+            match saved {
                 Err(error) if error.reason() == Some(Reason::NotReady) => {
                     tracing::debug!(%error, version, "no checkpoint of that step");
                     refused = Some(error);
+            // Nobody goes on, perhaps because the last step is over: no later one will come.
+            let still = seen.replace(highest) == Some(highest);
+            let ahead = if still { 0 } else { ahead };
+                }
+                if still {
+                    tokio::time::sleep(STANDSTILL).await;
                 }
                 saved => return saved,
             }
@@ -136,6 +148,23 @@ async fn save_on(shard: &Shard, identity: Identity, folder: &Path) -> Result<Sav
     loop {
         match shard.save(identity, folder, None).await {
             Err(error) if error.reason() == Some(Reason::NotReady) && started.elapsed() < SAVE_PATIENCE => {
+
+    /// Waits until training stands still before a version that no server has reached.
+    async fn standstill(&self, version: u64) {
+        let mut seen = None;
+        loop {
+            let told = try_join_all(self.shards.iter().map(Shard::status)).await;
+            let versions =
+                told.ok().map(|told| told.iter().map(|status| status.store.version).collect::<Vec<_>>());
+            let before =
+                versions.as_ref().is_some_and(|versions| versions.iter().all(|reached| *reached < version));
+            if before && seen == versions {
+                return;
+            }
+            seen = versions;
+            tokio::time::sleep(STANDSTILL).await;
+        }
+    }
                 if shard.status().await?.store.state == State::Empty {
                     return Err(error);
                 }
