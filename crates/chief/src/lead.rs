@@ -93,6 +93,8 @@ struct Run {
     first_step: Option<u64>,
     opened: Option<Instant>,
     saved_step: Option<u64>,
+    /// Version of each server in the latest checkpoint: of one step, servers may have applied more or less.
+    saved_versions: Vec<u64>,
     saved_at: Instant,
     value_bytes: u64,
     /// Version of the first server.
@@ -121,6 +123,7 @@ pub async fn lead<M: Model>(
         first_step: None,
         opened: None,
         saved_step: None,
+        saved_versions: Vec::new(),
         saved_at: Instant::now(),
         value_bytes: value_bytes(&lead.plan),
         version: 0,

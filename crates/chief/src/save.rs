@@ -23,6 +23,14 @@ const STANDSTILL: Duration = Duration::from_millis(500);
 /// Time between questions whether it is done.
 const SAVE_AGAIN: Duration = Duration::from_millis(100);
 
+/// What a checkpoint is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) step: u64,
+    /// Of each server.
+    pub(crate) versions: Vec<u64>,
+}
+
 /// What a save needs to know.
 #[derive(Debug)]
 pub(crate) struct Saver<'a> {
@@ -35,14 +43,14 @@ pub(crate) struct Saver<'a> {
 }
 
 impl Saver<'_> {
-    /// Writes and commits a checkpoint. Returns its step.
+    /// Writes and commits a checkpoint.
     pub(crate) async fn save(
         &self,
         identity: Identity,
         step_hint: u64,
         value_bytes: u64,
         synchronous: bool,
-    ) -> Result<u64, Diagnostic> {
+    ) -> Result<Written, Diagnostic> {
         let started = Instant::now();
         let attempt = format!("{}-{:016x}", identity.epoch, identity.incarnation);
         let folder = begin(self.model_dir, step_hint, &attempt, value_bytes)?;
@@ -50,7 +58,7 @@ impl Saver<'_> {
         let shown = std::path::absolute(&folder).unwrap_or_else(|_| folder.clone());
         let saved = self.write(identity, &shown, &folder, synchronous).await;
         match &saved {
-            Ok(step) => {
+            Ok(Written { step, .. }) => {
                 self.telemetry.checkpoints.increment(1);
                 self.telemetry.checkpoint_step.set(*step as f64);
                 self.telemetry.checkpoint_seconds.record(started.elapsed());
@@ -74,7 +82,7 @@ impl Saver<'_> {
         shown: &Path,
         folder: &Path,
         synchronous: bool,
-    ) -> Result<u64, Diagnostic> {
+    ) -> Result<Written, Diagnostic> {
         let saved = if synchronous {
             self.save_together(identity, shown).await
         } else {
@@ -86,6 +94,7 @@ impl Saver<'_> {
             Diagnostic::error(Code::E3003, format!("{name} reported a shard that cannot be read: {error}"))
         })?;
         let step = manifest.global_step;
+        let versions = manifest.shards.iter().map(|shard| shard.version).collect();
         manifest.input = self.input.to_owned();
         commit(self.model_dir, folder, &manifest)?;
         let keep = (self.run.keep_checkpoint_max, self.run.keep_checkpoint_every_n_hours);
@@ -94,7 +103,7 @@ impl Saver<'_> {
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "old checkpoints stay: the newest could not be read back"),
         }
-        Ok(step)
+        Ok(Written { step, versions })
     }
 }
 
@@ -111,7 +120,13 @@ impl Saver<'_> {
                 // One was restarted: there is nothing to save before all are restored.
                 break;
             }
+            // Nobody goes on, perhaps because the last step is over: no later one will come.
+            let still = seen.replace(highest) == Some(highest);
+            let ahead = if still { 0 } else { ahead };
             if ahead == 0 && lowest != highest {
+                if still {
+                    tokio::time::sleep(STANDSTILL).await;
+                }
                 continue;
             }
             let version = Some(highest + ahead);
@@ -124,12 +139,6 @@ impl Saver<'_> {
                 Err(error) if error.reason() == Some(Reason::NotReady) => {
                     tracing::debug!(%error, version, "no checkpoint of that step");
                     refused = Some(error);
-            // Nobody goes on, perhaps because the last step is over: no later one will come.
-            let still = seen.replace(highest) == Some(highest);
-            let ahead = if still { 0 } else { ahead };
-                }
-                if still {
-                    tokio::time::sleep(STANDSTILL).await;
                 }
                 saved => return saved,
             }
@@ -139,15 +148,6 @@ impl Saver<'_> {
             message: "they stand at different steps, and none of them goes on".to_owned(),
         }))
     }
-}
-
-/// Has a server write its part. One that still writes a checkpoint for the chief before this one is asked again; one that
-/// was restarted has nothing to write.
-async fn save_on(shard: &Shard, identity: Identity, folder: &Path) -> Result<Saved, Error> {
-    let started = Instant::now();
-    loop {
-        match shard.save(identity, folder, None).await {
-            Err(error) if error.reason() == Some(Reason::NotReady) && started.elapsed() < SAVE_PATIENCE => {
 
     /// Waits until training stands still before a version that no server has reached.
     async fn standstill(&self, version: u64) {
@@ -165,6 +165,15 @@ async fn save_on(shard: &Shard, identity: Identity, folder: &Path) -> Result<Sav
             tokio::time::sleep(STANDSTILL).await;
         }
     }
+}
+
+/// Has a server write its part. One that still writes a checkpoint for the chief before this one is asked again; one that
+/// was restarted has nothing to write.
+async fn save_on(shard: &Shard, identity: Identity, folder: &Path) -> Result<Saved, Error> {
+    let started = Instant::now();
+    loop {
+        match shard.save(identity, folder, None).await {
+            Err(error) if error.reason() == Some(Reason::NotReady) && started.elapsed() < SAVE_PATIENCE => {
                 if shard.status().await?.store.state == State::Empty {
                     return Err(error);
                 }

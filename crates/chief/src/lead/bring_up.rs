@@ -6,7 +6,8 @@ use futures_util::future::try_join_all;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    Checkpoint, JobPhase, Origin, WarmStart, latest_good, list, misfit, note_prepared, prepared_epoch,
+    Checkpoint, JobPhase, Manifest, Origin, WarmStart, latest_good, list, misfit, note_prepared,
+    prepared_epoch,
 };
 use trainyard_cluster_client::{Error, Plan, Shard, ShardStatus, retry};
 use trainyard_daemon::CancellationToken;
@@ -195,6 +196,14 @@ async fn claim<M: Model>(lead: &Lead<M>, run: &Run) -> Result<Vec<ShardStatus>, 
     try_join_all(calls).await.map_err(|error: Error| into_diagnostic(&error))
 }
 
+/// Returns the version that each server has once it is restored.
+fn versions_of<M: Model>(manifest: &Manifest, lead: &Lead<M>) -> Vec<u64> {
+    let most = manifest.shards.iter().map(|shard| shard.version).max().unwrap_or(0);
+    let same = manifest.num_ps == lead.shards.len() && lead.plan.update != Update::Sync;
+    let own = |place| manifest.shards.iter().find(|shard| same && shard.ps == place);
+    (0..lead.shards.len()).map(|place| own(place).map_or(most, |shard| shard.version)).collect()
+}
+
 /// Creates the variables, or restores them from the latest good checkpoint.
 async fn prepare<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnostic> {
     let folder = &lead.job.model_dir;
@@ -208,6 +217,8 @@ async fn prepare<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diag
     let fresh = checkpoint.is_none();
     run.global_step = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.manifest().global_step);
     run.saved_step = checkpoint.as_ref().map(|_| run.global_step);
+    let versions = checkpoint.as_ref().map(|checkpoint| versions_of(checkpoint.manifest(), lead));
+    run.saved_versions = versions.unwrap_or_default();
     lead.plan.forget_positions = checkpoint.as_ref().is_some_and(|checkpoint| {
         let known = &checkpoint.manifest().input;
         // One that was taken over from TensorFlow says nothing of its input.

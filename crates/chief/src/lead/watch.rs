@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
@@ -16,7 +16,7 @@ use trainyard_trainer::{Outcome, into_diagnostic};
 
 use super::{Lead, Run};
 use crate::Attendance;
-use crate::save::Saver;
+use crate::save::{Saver, Written};
 
 /// Time between looks.
 const TICK: Duration = Duration::from_millis(25);
@@ -266,14 +266,19 @@ async fn close_sessions<M: Model>(lead: &mut Lead<M>, run: &Run, unclosed: &mut 
 }
 
 impl<M: Model> Lead<M> {
-    /// Reads the global step once more.
+    /// Asks once more how far the servers have come.
     pub(super) async fn refresh(&self, run: &mut Run) {
-        if let Ok(status) = status(self, 0).await {
-            run.global_step = status.store.global_step;
+        let told = join_all((0..self.shards.len()).map(|ps| status(self, ps))).await;
+        for (ps, status) in told.into_iter().enumerate() {
+            let Ok(status) = status else { continue };
+            run.versions[ps] = status.store.version;
+            if ps == 0 {
+                run.global_step = status.store.global_step;
+            }
         }
     }
 
-    /// Writes a checkpoint, unless this step has one.
+    /// Writes a checkpoint, unless there is one of what all servers hold.
     pub(super) async fn save(&self, run: &mut Run) -> Result<(), Diagnostic> {
         let together = self.plan.update == Update::Sync && !self.plan.hybrid;
         self.save_as(run, together).await
@@ -285,7 +290,8 @@ impl<M: Model> Lead<M> {
     }
 
     async fn save_as(&self, run: &mut Run, synchronous: bool) -> Result<(), Diagnostic> {
-        if run.saved_step == Some(run.global_step) {
+        // A server may have applied more of the same step since.
+        if run.saved_step == Some(run.global_step) && run.saved_versions == run.versions {
             run.saved_at = Instant::now();
             return Ok(());
         }
@@ -299,8 +305,9 @@ impl<M: Model> Lead<M> {
             telemetry: &run.telemetry,
         };
         let bytes = run.value_bytes.max(run.server_bytes.iter().sum());
-        let step = saver.save(self.identity(run), run.global_step, bytes, synchronous).await?;
-        (run.saved_step, run.saved_at) = (Some(step), Instant::now());
+        let Written { step, versions } =
+            saver.save(self.identity(run), run.global_step, bytes, synchronous).await?;
+        (run.saved_step, run.saved_versions, run.saved_at) = (Some(step), versions, Instant::now());
         Ok(())
     }
 
