@@ -79,6 +79,12 @@ impl Data {
         self.shards.lock().is_applied(indexer.index(), servers)
     }
 
+    /// Returns whether the servers have applied all data; not before it is known how much there is.
+    pub(crate) fn is_over(&self, servers: &[Vec<ShardPosition>]) -> bool {
+        let indexer = self.indexer.lock();
+        self.shards.lock().is_over(indexer.index(), servers) == Some(true)
+    }
+
     /// Takes back what a session reads.
     pub(crate) fn release(&self, holder: Holder) {
         self.shards.lock().release(holder);

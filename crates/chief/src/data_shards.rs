@@ -86,10 +86,13 @@ impl DataShards {
     /// Returns whether the servers have applied all batches of all passes. Where it is not known how many there are, they
     /// have as far as is known.
     pub(crate) fn is_applied(&self, index: &RecordIndex, servers: &[Vec<ShardPosition>]) -> bool {
-        let (Some(passes), Some(batches)) = (self.passes, self.deal.batches_per_pass(index)) else {
-            return true;
-        };
-        applied(servers).0 >= passes.saturating_mul(batches.get())
+        self.is_over(index, servers).unwrap_or(true)
+    }
+
+    /// The same, and nothing where it is not known how many there are.
+    pub(crate) fn is_over(&self, index: &RecordIndex, servers: &[Vec<ShardPosition>]) -> Option<bool> {
+        let batches = self.deal.batches_per_pass(index)?;
+        Some(applied(servers).0 >= self.passes?.saturating_mul(batches.get()))
     }
 
     /// Returns the first batch that is not applied, as of the beginning of the epoch.

@@ -103,6 +103,8 @@ struct Run {
     versions: Vec<u64>,
     /// What each server last said that it holds: dynamic tables grow.
     server_bytes: Vec<u64>,
+    /// When it was last looked whether all data has been applied, while nobody trained.
+    data_at: Option<Instant>,
     /// Passes over the data, once all of them have been applied.
     epochs: Option<u64>,
 }
@@ -129,6 +131,7 @@ pub async fn lead<M: Model>(
         version: 0,
         versions: vec![0; lead.shards.len()],
         server_bytes: vec![0; lead.shards.len()],
+        data_at: None,
         epochs: None,
     };
     if let Some(step) = over::look(&lead, &run)? {

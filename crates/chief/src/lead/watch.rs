@@ -11,12 +11,12 @@ use trainyard_cluster_spec::Task;
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
 use trainyard_model::Model;
-use trainyard_parameter_store::{State, Update};
+use trainyard_parameter_store::{ShardPosition, State, Update};
 use trainyard_trainer::{Outcome, into_diagnostic};
 
 use super::{Lead, Run};
-use crate::Attendance;
 use crate::save::{Saver, Written};
+use crate::{Attendance, Data};
 
 /// Time between looks.
 const TICK: Duration = Duration::from_millis(25);
@@ -381,6 +381,16 @@ impl<M: Model> Lead<M> {
                 given_up.then_some(Seen::Ended)
             }
             Attendance::Deserted(missed) => {
+                if missed >= MISSED && run.data_at.is_none_or(|at| at.elapsed() >= SERVERS) {
+                    run.data_at = Some(Instant::now());
+                    // Those who have applied it may have gone before this chief came.
+                    if self.positions().await.is_some_and(|(data, positions)| data.is_over(&positions)) {
+                        info!("nobody trains, and all data has been applied");
+                        self.refresh(run).await;
+                        run.epochs = self.job.input.train.epochs;
+                        return Some(Seen::Ended);
+                    }
+                }
                 if missed >= MISSED {
                     notice(DESERTED.to_owned());
                 }
@@ -400,10 +410,19 @@ impl<M: Model> Lead<M> {
 
     /// Whether every server has applied all data that is handed out. Nothing where one does not answer.
     async fn all_applied(&self) -> Option<bool> {
-        let Some(data) = self.coordinator.data() else { return Some(true) };
+        if self.coordinator.data().is_none() {
+            return Some(true);
+        }
+        let (data, positions) = self.positions().await?;
+        Some(data.is_applied(&positions))
+    }
+
+    /// Returns the data that is handed out, and how much of it each server has applied. Nothing where there is no such
+    /// data, or a server does not answer.
+    async fn positions(&self) -> Option<(&Data, Vec<Vec<ShardPosition>>)> {
+        let data = self.coordinator.data()?;
         let told = try_join_all(self.shards.iter().map(Shard::positions));
         let told = tokio::time::timeout(STATUS_TIMEOUT, told).await.ok()?.ok()?;
-        let positions: Vec<_> = told.into_iter().map(|status| status.positions).collect();
-        Some(data.is_applied(&positions))
+        Some((data, told.into_iter().map(|status| status.positions).collect()))
     }
 }
