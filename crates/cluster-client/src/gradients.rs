@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use trainyard_parameter_store as store;
-use trainyard_parameter_store::{Selection, Written};
+use trainyard_parameter_store::Selection;
 use trainyard_protocol::Pool;
 use trainyard_protocol::framing::Tensor;
 use trainyard_protocol::payload::{Encoding, float_bytes};
@@ -92,13 +92,6 @@ impl store::Gradients for ShardGradients {
         let mut values = Vec::with_capacity(self.plan.values());
         (0..self.plan.places.len()).for_each(|place| values.extend_from_slice(self.at(place)));
         values
-    }
-
-    fn written(&self) -> Written {
-        Written {
-            encoding: 0,
-            pieces: vec![Bytes::copy_from_slice(float_bytes(&store::Gradients::copy(self)))],
-        }
     }
 }
 

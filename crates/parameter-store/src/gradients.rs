@@ -24,7 +24,9 @@ pub trait Gradients: Sync {
     fn copy(&self) -> Vec<f32>;
 
     /// Returns the values as a journal keeps them: as they came, if they came as bytes.
-    fn written(&self) -> Written;
+    fn written(&self) -> Written {
+        Written { encoding: 0, pieces: vec![Bytes::copy_from_slice(bytemuck::cast_slice(&self.copy()))] }
+    }
 }
 
 impl Gradients for [f32] {
@@ -42,10 +44,6 @@ impl Gradients for [f32] {
 
     fn copy(&self) -> Vec<f32> {
         self.to_vec()
-    }
-
-    fn written(&self) -> Written {
-        Written { encoding: 0, pieces: vec![Bytes::copy_from_slice(bytemuck::cast_slice(self))] }
     }
 }
 
