@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use trainyard_variable::{add_by_key, union_of_keys};
+
 use crate::selection::Resolved;
 use crate::{BatchId, Contribution, Error, PartStanding, Selection};
 
@@ -196,19 +198,10 @@ fn sum_by_key<'a, K: Ord + Copy + 'a>(
     named: impl Fn(usize, usize) -> &'a [K],
     values: &mut Vec<f32>,
 ) -> Vec<K> {
-    let mut union: Vec<K> = places.iter().flat_map(|&(part, place, _)| named(part, place)).copied().collect();
-    union.sort_unstable();
-    union.dedup();
-    let out = extend(values, union.len() * width);
+    let union = union_of_keys(places.iter().map(|&(part, place, _)| named(part, place)));
+    let sums = extend(values, union.len() * width);
     for &(part, place, begin) in places {
-        let mut at = 0;
-        let gradients = parts[part].values[begin..].chunks_exact(width.max(1));
-        for (key, gradient) in named(part, place).iter().zip(gradients) {
-            while union[at] < *key {
-                at += 1;
-            }
-            add(&mut out[at * width..(at + 1) * width], gradient);
-        }
+        add_by_key(&union, sums, named(part, place), &parts[part].values[begin..], width);
     }
     union
 }

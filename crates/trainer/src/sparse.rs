@@ -1,9 +1,7 @@
 //! Gradients of rows and ids, as workers give them to each other: indexed slices (`tf.IndexedSlices`), by lane.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use trainyard_variable::{Gradients, Read, Reads, VariableSpec};
+use trainyard_variable::{Gradients, Read, Reads, VariableSpec, add_by_key, union_of_keys};
 
 /// The rows and ids that the batch of one lane has gradients of.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,14 +113,20 @@ pub(crate) fn merge(parts: &mut [&SparsePart], variables: &[VariableSpec], share
     for (place, spec) in variables.iter().enumerate() {
         let named: Vec<&Read> = parts.iter().map(|part| &part.reads[place]).collect();
         let union = match named.iter().find(|read| !matches!(read, Read::Nothing)) {
-            Some(Read::Rows(_)) => Read::Rows(union(named.iter().filter_map(|read| match read {
-                Read::Rows(rows) => Some(&**rows),
-                _ => None,
-            }))),
-            Some(Read::Ids(_)) => Read::Ids(union(named.iter().filter_map(|read| match read {
-                Read::Ids(ids) => Some(&**ids),
-                _ => None,
-            }))),
+            Some(Read::Rows(_)) => Read::Rows(
+                union_of_keys(named.iter().filter_map(|read| match read {
+                    Read::Rows(rows) => Some(&**rows),
+                    _ => None,
+                }))
+                .into(),
+            ),
+            Some(Read::Ids(_)) => Read::Ids(
+                union_of_keys(named.iter().filter_map(|read| match read {
+                    Read::Ids(ids) => Some(&**ids),
+                    _ => None,
+                }))
+                .into(),
+            ),
             _ => Read::Nothing,
         };
         let union = shared(&mut known, union);
@@ -163,28 +167,13 @@ fn shared(known: &mut Vec<Read>, union: Read) -> Read {
     }
 }
 
-fn union<'a, K: Ord + Copy + 'a>(keys: impl Iterator<Item = &'a [K]>) -> Arc<[K]> {
-    let mut all: Vec<K> = keys.flatten().copied().collect();
-    all.sort_unstable();
-    all.dedup();
-    all.into()
-}
-
 fn sum<'a, K: Ord + 'a>(
     keys: &[K],
     width: usize,
     parts: impl Iterator<Item = (&'a [K], &'a [f32])>,
 ) -> Vec<f32> {
     let mut sums = vec![0.0; keys.len() * width];
-    for (named, values) in parts {
-        let mut at = 0;
-        for (key, values) in named.iter().zip(values.chunks_exact(width.max(1))) {
-            while keys[at] < *key {
-                at += 1;
-            }
-            sums[at * width..(at + 1) * width].iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
-        }
-    }
+    parts.for_each(|(named, values)| add_by_key(keys, &mut sums, named, values, width));
     sums
 }
 
