@@ -367,18 +367,14 @@ impl Store {
     /// or the version asked for.
     ///
     /// # Errors
-    /// Not open, not the open session, or slices and rows that do not exist.
+    /// Not open, not the open session, or slices and rows that do not exist: then the ticket that was asked for is given
+    /// back, and the sequence number used up.
     pub fn pull(&self, identity: &Identity, pull: &Pull) -> Result<(Pulled, Reading), Error> {
         let synchronous = {
             let control = self.control.read();
             check_worker(&control, identity)?;
             control.update == Update::Sync
         };
-        let resolved = Arc::new(self.resolve(&pull.selection)?);
-        let given = resolved.lengths().map(|(_, length)| length).sum();
-        if given > ANSWER_VALUES_MAX {
-            return Err(Error::TooLarge { given, max: ANSWER_VALUES_MAX });
-        }
         let one_version = synchronous.then(|| self.step.read());
         let mut pulled = {
             let mut ledger = self.ledger.lock();
@@ -413,6 +409,16 @@ impl Store {
         if pulled.ticket != Ticket::Granted {
             return Ok((pulled, Reading::default()));
         }
+        let resolved = match self.resolve_answer(&pull.selection) {
+            Ok(resolved) => Arc::new(resolved),
+            Err(error) => {
+                // Nobody would push the step that was just given.
+                if pull.reserve_step {
+                    self.use_up(&mut self.ledger.lock(), identity);
+                }
+                return Err(error);
+            }
+        };
         // Older values stand for no count: the next pull reads all again.
         let count = |slice: &Arc<Slice>| if before { 0 } else { slice.updates() };
         pulled.updates = resolved.whole.iter().map(count).collect();
@@ -436,6 +442,16 @@ impl Store {
 
     fn turn(&self, task: Task) -> Arc<Mutex<Turn>> {
         Arc::clone(&self.turns.entry(task).or_default())
+    }
+
+    /// The same as [`Store::resolve`], of what fits an answer.
+    fn resolve_answer(&self, selection: &Arc<Selection>) -> Result<Resolved, Error> {
+        let resolved = self.resolve(selection)?;
+        let given = resolved.lengths().map(|(_, length)| length).sum();
+        match given > ANSWER_VALUES_MAX {
+            true => Err(Error::TooLarge { given, max: ANSWER_VALUES_MAX }),
+            false => Ok(resolved),
+        }
     }
 
     /// Finds everything that a request names, and checks its rows and ids.

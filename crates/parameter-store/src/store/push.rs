@@ -197,7 +197,7 @@ impl Store {
     }
 
     /// Uses up a sequence number, and takes its ticket back.
-    fn use_up(&self, ledger: &mut Ledger, identity: &Identity) {
+    pub(super) fn use_up(&self, ledger: &mut Ledger, identity: &Identity) {
         let (held, fresh) = (ledger.steps.give_back(identity), ledger.sessions.consume(identity));
         if held || fresh {
             let Identity { task, session, seq, .. } = *identity;

@@ -241,6 +241,17 @@ fn sequence_gap_is_refused() {
 }
 
 #[test]
+fn a_pull_of_what_is_not_there_gives_its_ticket_back() {
+    let store = open_store(1);
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    store.open_session(&worker(1, 1, 0), FINGERPRINT, 1).unwrap();
+    let selection = Arc::new(Selection { whole: vec![9], ..Selection::default() });
+    let bad = Pull { selection, reserve_step: true, ..Pull::default() };
+    assert!(matches!(store.pull(&worker(0, 1, 1), &bad), Err(Error::BadRequest(_))));
+    assert_eq!(reserve(&store, &worker(1, 1, 1)), Ticket::Granted, "nobody else has the last step");
+}
+
+#[test]
 fn bad_rows_and_lengths_change_nothing() {
     let store = open_store(0);
     store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
