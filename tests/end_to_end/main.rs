@@ -5,6 +5,7 @@ mod crash_points;
 mod dynamic;
 mod elastic;
 mod faults;
+mod guard;
 mod jobs;
 mod messages;
 mod mirrored;

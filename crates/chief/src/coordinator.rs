@@ -60,6 +60,18 @@ impl LocalCoordinator {
         self.with(|roster, now| roster.attend(now, pulse))
     }
 
+    /// Ends a session for good. Returns whether it was under way.
+    pub(crate) fn quarantine(&self, task: Task, session: u64, why: String) -> bool {
+        let ended = self.with(|roster, _| roster.quarantine(task, session, why));
+        if ended {
+            if let Some(data) = &self.data {
+                data.release((task, session));
+            }
+            let _ = self.closed.try_send((task, session));
+        }
+        ended
+    }
+
     /// Takes note that a task's connection has broken off.
     pub(crate) fn lost_now(&self, pulse: &Pulse) {
         self.with(|roster, now| roster.lost(now, pulse));

@@ -110,6 +110,8 @@ pub struct Roster {
     start: Start,
     /// When the tasks were let in.
     opened: Option<Duration>,
+    /// Tasks that take part no more, and why.
+    quarantined: BTreeMap<Task, String>,
 }
 
 impl Roster {
@@ -121,6 +123,7 @@ impl Roster {
             groups: Groups::default(),
             start: Start::default(),
             opened: None,
+            quarantined: BTreeMap::new(),
             config,
             epoch: 0,
             state: JobState::Waiting,
@@ -209,6 +212,9 @@ impl Roster {
     pub fn register(&mut self, now: Duration, join: Join) -> Result<Joined, Refusal> {
         let task = join.task;
         let shard = self.admit(task)?;
+        if let Some(why) = self.quarantined.get(&task) {
+            return Err(Refusal::new(Reason::Quarantined, why.clone()));
+        }
         if let Some(difference) = self.config.servers.differences(&join.servers, "chief:0", &task.to_string())
         {
             let message = format!("{task} was given another cluster than the chief: {difference}");
@@ -437,6 +443,26 @@ impl Roster {
             }
         }
         gone
+    }
+
+    /// Ends a session for good: its task takes part no more, as long as this chief leads. Returns whether it had.
+    pub fn quarantine(&mut self, task: Task, session: u64, why: String) -> bool {
+        let Some(member) = self.members.get_mut(&task).filter(|member| member.session == session) else {
+            return false;
+        };
+        if member.expired {
+            return false;
+        }
+        member.expired = true;
+        self.quarantined.insert(task, why);
+        true
+    }
+
+    /// Returns why tasks take part no more, if nobody is left who trains, or has come to the end of its input.
+    pub fn stranded(&self) -> Option<String> {
+        let useful = self.members.values().any(|member| member.trains() || member.is_done());
+        let why: Vec<&str> = self.quarantined.values().map(String::as_str).collect();
+        (!useful && !why.is_empty()).then(|| why.join("; "))
     }
 
     /// Returns the number of tasks that train.

@@ -14,6 +14,7 @@ pub(crate) struct Telemetry {
     pub(crate) checkpoint_step: Gauge,
     pub(crate) active_tasks: Gauge,
     pub(crate) leases_lost: Counter,
+    pub(crate) quarantined: Counter,
     pub(crate) global_step: Gauge,
     pub(crate) global_steps_per_second: Gauge,
     pub(crate) epoch: Gauge,
@@ -27,6 +28,10 @@ impl Telemetry {
         describe_gauge!("trainyard_checkpoint_step", "Global step of the newest checkpoint.");
         describe_gauge!("trainyard_active_tasks", "Tasks that train.");
         describe_counter!("trainyard_leases_lost_total", "Tasks that fell silent.");
+        describe_counter!(
+            "trainyard_quarantined_total",
+            "Tasks too many of whose pushes were refused for their values."
+        );
         describe_gauge!("trainyard_global_step", "Steps applied by all tasks.");
         describe_gauge!(
             "trainyard_global_steps_per_second",
@@ -40,6 +45,7 @@ impl Telemetry {
             checkpoint_step: gauge!("trainyard_checkpoint_step"),
             active_tasks: gauge!("trainyard_active_tasks"),
             leases_lost: counter!("trainyard_leases_lost_total"),
+            quarantined: counter!("trainyard_quarantined_total"),
             global_step: gauge!("trainyard_global_step"),
             global_steps_per_second: gauge!("trainyard_global_steps_per_second"),
             epoch: gauge!("trainyard_cluster_epoch"),

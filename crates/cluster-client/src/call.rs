@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trainyard_parameter_store::{BatchId, Contribution, Pulled, Pushed, Selection};
+use trainyard_parameter_store::{BatchId, Contribution, Pulled, Pushed, Rejection, Selection};
 use trainyard_protocol::payload::Encoding;
 
 use crate::{Answer, ShardGradients};
@@ -33,6 +33,8 @@ pub struct ShardPush {
     pub selection: Option<Arc<Selection>>,
     /// Their values.
     pub gradients: Arc<ShardGradients>,
+    /// Why the worker has refused them itself, if it has.
+    pub rejected: Option<Rejection>,
 }
 
 /// What one step reads of one server.

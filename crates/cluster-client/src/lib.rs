@@ -13,6 +13,7 @@ mod gradients;
 mod held;
 mod local;
 mod parameters;
+mod rejection;
 mod remote;
 mod rounding;
 mod shard;
@@ -27,5 +28,8 @@ pub use gradients::ShardGradients;
 pub use held::Held;
 pub use local::{LocalShard, Stepped};
 pub use parameters::{Parameters, PulledStep, Push, PushedStep, Returned, Step, Traffic, retry};
+pub use rejection::{
+    batch_from_wire, batch_to_wire, guard_from_wire, guard_to_wire, rejection_from_wire, rejection_to_wire,
+};
 pub use remote::{RemoteShard, timed};
 pub use shard::{Plan, Saved, Shard, ShardStatus};

@@ -211,6 +211,7 @@ impl LocalShard {
             counts_steps: place == 0,
             global_step_max: plan.global_step_max,
             update: plan.update,
+            guard: plan.guard,
             stores: if plan.hybrid { 1 } else { plan.layout.num_ps },
             restore,
             first_values,
@@ -265,23 +266,23 @@ impl LocalShard {
     }
 
     pub(crate) async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error> {
-        let push =
-            call.push.as_ref().map(|push| {
-                let ShardPush {
-                    seq,
-                    batch,
-                    batches,
-                    pulled_version,
-                    contribution,
-                    ref selection,
-                    ref gradients,
-                } = *push;
-                let (selection, gradients) = (selection.clone(), &**gradients);
-                (
-                    Identity { seq, ..identity },
-                    Push { batch, batches, pulled_version, contribution, selection, gradients },
-                )
-            });
+        let push = call.push.as_ref().map(|push| {
+            let ShardPush {
+                seq,
+                batch,
+                batches,
+                pulled_version,
+                contribution,
+                ref selection,
+                ref gradients,
+                rejected,
+            } = *push;
+            let (selection, gradients) = (selection.clone(), &**gradients);
+            (
+                Identity { seq, ..identity },
+                Push { batch, batches, pulled_version, contribution, selection, gradients, rejected },
+            )
+        });
         let pull = call.pull.as_ref().map(|pull| {
             let ShardPull { seq, ref selection, ref known, reserve_step, at_least, or_before, .. } = *pull;
             let (selection, known) = (Arc::clone(selection), known.clone());

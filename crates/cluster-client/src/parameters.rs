@@ -10,7 +10,7 @@ use futures_util::future::try_join_all;
 use tokio::time::Instant;
 use tracing::warn;
 use trainyard_diagnostic::{Action, Waiting};
-use trainyard_parameter_store::{BatchId, Contribution, Identity, Opened, Ticket};
+use trainyard_parameter_store::{BatchId, Contribution, Identity, Opened, Rejection, Ticket};
 use trainyard_protocol::payload::Encoding;
 use trainyard_variable::{Gradients, Layout, Read, Reads};
 
@@ -71,6 +71,8 @@ pub struct PushedStep {
     pub version: u64,
     /// Steps of others between this one's pull and its push, at `ps:0`.
     pub staleness: u64,
+    /// Why its values were refused, if they were: by a server, of those that it got.
+    pub rejected: Option<Rejection>,
 }
 
 /// Bytes of values moved, for telemetry.
@@ -97,6 +99,8 @@ pub struct Push {
     pub stores: Option<Range<usize>>,
     /// The gradients, by variable.
     pub gradients: Gradients,
+    /// Why they were refused here: then they are empty, and every server is told that the batch is done with.
+    pub rejected: Option<Rejection>,
 }
 
 /// What became of a push, a pull or both.
@@ -207,7 +211,8 @@ impl Parameters {
         let mut traffic = Traffic::default();
         let mut calls = vec![ShardCall::default(); self.shards.len()];
         let mut shared = None;
-        if let Some(Push { step, batch, batches, contribution, stores, gradients }) = push {
+        if let Some(push) = push {
+            let Push { step, batch, batches, contribution, stores, gradients, rejected } = push;
             let gradients = Arc::new(gradients);
             let silent =
                 gradients.iter().zip(&step.sizes).any(|(values, (size, _))| values.is_empty() && *size > 0);
@@ -237,6 +242,7 @@ impl Parameters {
                     contribution,
                     selection,
                     gradients,
+                    rejected,
                 });
             }
             shared = Some(gradients);
@@ -293,6 +299,7 @@ async fn run(
             global_step: first.map_or(0, |first| first.global_step),
             version: pushed.iter().map(|pushed| pushed.version).min().unwrap_or(0),
             staleness: first.map_or(0, |first| first.staleness),
+            rejected: pushed.iter().find_map(|pushed| pushed.rejected),
         }
         .with(gradients)
     });

@@ -10,9 +10,7 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store as store;
-use trainyard_parameter_store::{
-    BatchId, Identity, Opened, Pulled, Pushed, Selection, ShardPosition, Ticket, Update,
-};
+use trainyard_parameter_store::{Identity, Opened, Pulled, Pushed, Selection, ShardPosition, Ticket, Update};
 use trainyard_protocol::framing::Outgoing;
 use trainyard_protocol::payload::Payload;
 use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
@@ -20,6 +18,9 @@ use trainyard_protocol::{Pool, Reason, convert, limits, own_body, payload, v1};
 
 use crate::call::{ShardAnswer, ShardCall, ShardPush};
 use crate::gradients::GradientTensor;
+use crate::rejection::{
+    batch_from_wire, batch_to_wire, guard_to_wire, rejection_from_wire, rejection_to_wire,
+};
 use crate::{Answer, Error, Plan, Saved, ShardStatus};
 
 /// The method whose messages carry tensors.
@@ -104,6 +105,7 @@ impl RemoteShard {
             global_step_max: plan.global_step_max,
             update: update.into(),
             staleness_max,
+            guard: Some(guard_to_wire(&plan.guard)),
             forget_positions: plan.forget_positions,
             settings: plan.settings,
             warm_start: plan
@@ -165,6 +167,7 @@ impl RemoteShard {
             encoding: convert::encoding_to_wire(push.gradients.encoding()).into(),
             slot: push.contribution.map_or(0, |place| place.slot),
             of: push.contribution.map_or(0, |place| place.of),
+            rejected: push.rejected.as_ref().map(rejection_to_wire),
         });
         let pull = call.pull.as_ref().map(|pull| v1::Pull {
             seq: pull.seq,
@@ -188,8 +191,9 @@ impl RemoteShard {
         };
         let pushed = match (reply.pushed, &call.push) {
             (Some(pushed), _) => {
-                let v1::Pushed { duplicate, version, global_step, staleness, stale } = pushed;
-                Some(Pushed { duplicate, stale, version, global_step, staleness })
+                let v1::Pushed { duplicate, version, global_step, staleness, stale, rejected } = pushed;
+                let rejected = rejected.as_ref().map(rejection_from_wire);
+                Some(Pushed { duplicate, stale, version, global_step, staleness, rejected })
             }
             (None, Some(_)) => return Err(missing("push")),
             (None, None) => None,
@@ -283,6 +287,7 @@ impl RemoteShard {
             value_bytes: reply.value_bytes,
             slowest_slot: reply.slowest_slot,
             dynamic: Vec::new(),
+            rejections: reply.rejections.iter().filter_map(rejections_from_wire).collect(),
         };
         let positions = reply.positions.iter().map(position_from_wire).collect();
         Ok(ShardStatus {
@@ -329,9 +334,11 @@ fn position_from_wire(position: &v1::DataPosition) -> ShardPosition {
     ShardPosition { shard: position.shard, pass: position.pass, batch: position.batch, ahead }
 }
 
-fn batch_to_wire(batch: BatchId) -> v1::BatchId {
-    let BatchId { pass, shard, batch } = batch;
-    v1::BatchId { pass, shard, batch }
+/// Nothing where they name no task.
+fn rejections_from_wire(told: &v1::Rejections) -> Option<store::Rejections> {
+    let latest = told.latest.iter().copied().map(batch_from_wire).collect();
+    let (task, session) = (convert::task_from_wire(told.task).ok()?, told.session);
+    Some(store::Rejections { task, session, recent: told.recent, latest })
 }
 
 fn selection_to_wire(selection: &Selection) -> v1::Selection {

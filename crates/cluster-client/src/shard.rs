@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use trainyard_checkpoint::{Manifest, ShardRecord, WarmStart};
 use trainyard_cluster_spec::Task;
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_parameter_store::{Identity, Opened, ShardPosition, Status, Update};
+use trainyard_parameter_store::{Guard, Identity, Opened, ShardPosition, Status, Update};
 use trainyard_variable::{Layout, VariableSpec};
 
 use crate::call::{ShardAnswer, ShardCall};
@@ -30,6 +30,8 @@ pub struct Plan {
     pub global_step_max: u64,
     /// When pushes take effect, in the store that counts the steps.
     pub update: Update,
+    /// What values pushes may hold.
+    pub guard: Guard,
     /// Whether that store is the workers' own copy of what is read whole, and everything else lies on servers, where each
     /// push takes effect as it comes.
     pub hybrid: bool,

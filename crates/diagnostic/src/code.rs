@@ -50,7 +50,8 @@ codes! {
     E4002 66 "input file is missing or cannot be read";
     E4003 65 "column is not in the input";
     E4004 65 "unreadable records";
-    E5001 65 "loss is not finite";
+    E5001 65 "loss or gradient is not finite";
+    E5002 75 "too many batches rejected: quarantined";
     E6001 65 "model cannot be exported in this format";
     E9001 70 "fault in this program";
     E9002 74 "input or output failed";

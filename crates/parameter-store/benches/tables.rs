@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_parameter_store::{BatchId, Claim, Identity, Prepare, Pull, Push, Selection, Store, Update};
+use trainyard_parameter_store::{
+    BatchId, Claim, Guard, Identity, Prepare, Pull, Push, Selection, Store, Update,
+};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
 
 /// Rows of the table.
@@ -39,6 +41,7 @@ fn open(access: Access) -> Store {
         counts_steps: true,
         global_step_max: 0,
         update: Update::Async,
+        guard: Guard::default(),
         stores: 2,
         restore: None,
         first_values: None,
@@ -108,6 +111,7 @@ fn main() {
                 contribution: None,
                 selection: None,
                 gradients: &values[..],
+                rejected: None,
             };
             store.push(&worker, &push).expect("a push");
             // The first steps fill the table.

@@ -2,6 +2,8 @@
 
 use trainyard_cluster_spec::Task;
 
+use crate::BatchId;
+
 /// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -63,15 +65,15 @@ pub enum Error {
         /// Most values of an answer.
         max: usize,
     },
-    /// A gradient holds NaN or infinity.
-    #[error("gradient of slice {slice} must be finite, value {position} is {value}")]
+    /// A gradient holds NaN or infinity, and the job is to halt.
+    #[error("gradients must be finite: of {task} in batch {batch}, {what}")]
     NotFinite {
-        /// Slice number.
-        slice: u32,
-        /// Position in the slice's gradient.
-        position: usize,
-        /// The value, as text.
-        value: String,
+        /// Whose push it is.
+        task: Task,
+        /// Its batch.
+        batch: BatchId,
+        /// Which value of which variable it is.
+        what: String,
     },
     /// A push names nothing, and what its pull named is not known here: the store was brought back since.
     #[error("what the pull of seq {seq} has named is not known here: the push must name it")]

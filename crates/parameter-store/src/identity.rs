@@ -1,5 +1,7 @@
 //! Who asks, and for which batch.
 
+use std::fmt;
+
 use trainyard_cluster_spec::Task;
 
 /// Carried by every request that changes something.
@@ -28,4 +30,10 @@ pub struct BatchId {
     pub shard: u64,
     /// Running number in the shard, from 0.
     pub batch: u64,
+}
+
+impl fmt::Display for BatchId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "pass {}/shard {}/{}", self.pass, self.shard, self.batch)
+    }
 }

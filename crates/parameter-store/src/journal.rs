@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use trainyard_cluster_spec::Task;
 
-use crate::{BatchId, Contribution, Selection, ShardPosition};
+use crate::{BatchId, Contribution, RejectedPush, Rejection, Selection, ShardPosition};
 
 /// Takes a record in that has been drawn up, with the version that the change led to. Called under a lock: it must not
 /// wait.
@@ -112,6 +112,8 @@ pub struct PushRecord<'a> {
     pub contribution: Option<Contribution>,
     /// Seconds of training.
     pub secs: u64,
+    /// Why its values were refused, if they were: then it names nothing, and has none.
+    pub rejected: Option<Rejection>,
     /// What it updates.
     pub selection: &'a Selection,
     /// Its gradients.
@@ -142,7 +144,7 @@ pub struct Standing {
 }
 
 /// A session at one instant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionStanding {
     /// Its task.
     pub task: Task,
@@ -154,6 +156,8 @@ pub struct SessionStanding {
     pub highest: u64,
     /// Bit `i` says that `highest - i` has been used.
     pub seen: u64,
+    /// Pushes whose values were refused, as far as they are remembered.
+    pub rejected: Vec<RejectedPush>,
 }
 
 /// A part of a synchronous step.

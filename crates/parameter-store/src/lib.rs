@@ -10,6 +10,7 @@ mod clocks;
 mod dynamic;
 mod error;
 mod gradients;
+mod guard;
 mod identity;
 mod journal;
 mod reading;
@@ -29,6 +30,7 @@ mod window;
 pub use dynamic::DynamicStatus;
 pub use error::Error;
 pub use gradients::{Gradients, not_finite};
+pub use guard::{Fault, Found, Guard, Look, Nonfinite, RejectedPush, Rejection, zero_nonfinite};
 pub use identity::{BatchId, Identity};
 pub use journal::{
     Change, Journal, PartStanding, PushRecord, Replaced, SessionStanding, Standing, Take, Written,
@@ -38,8 +40,8 @@ pub use selection::Selection;
 pub use snapshot::{Snapshot, SnapshotSlice, SnapshotTable};
 pub use steps::Ticket;
 pub use store::{
-    Claim, FirstValues, Opened, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, SnapshotAt,
-    State, Status, Store, TensorSource,
+    Claim, FirstValues, Opened, Prepare, Pull, Pulled, Push, Pushed, Rejections, Restore, ShardPosition,
+    SnapshotAt, State, Status, Store, TensorSource,
 };
 pub use stripe::SliceValues;
 pub use update::{Contribution, Update};

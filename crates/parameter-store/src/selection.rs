@@ -43,6 +43,12 @@ impl Resolved {
         named.map(|(&(number, set), slice)| (number, &**slice, self.selection.id_sets[set].as_slice()))
     }
 
+    /// Returns the variable of everything named, in the order of its payload.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = usize> {
+        let named = self.whole.iter().chain(&self.rows).map(|slice| slice.variable);
+        named.chain(self.ids.iter().map(|slice| slice.variable))
+    }
+
     /// Returns slice number and values of everything named, in the order of its payload.
     pub(crate) fn lengths(&self) -> impl Iterator<Item = (u32, usize)> {
         self.whole_lengths().chain(self.row_lengths()).chain(self.id_lengths())

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use trainyard_cluster_spec::Task;
 
 use crate::batch_set::{AHEAD_MAX, BatchSet};
-use crate::window::Window;
-use crate::{BatchId, Error, Identity, SessionStanding, ShardPosition, Standing};
+use crate::window::{WINDOW, Window};
+use crate::{
+    BatchId, Error, Identity, RejectedPush, Rejection, Rejections, SessionStanding, ShardPosition, Standing,
+};
 
 #[derive(Debug, Clone, Copy)]
 struct Session {
@@ -22,7 +24,12 @@ pub(crate) struct Sessions {
     by_task: BTreeMap<Task, Session>,
     /// Batches applied, by data shard; and the pass of the latest.
     batches: BTreeMap<u64, (BatchSet, u64)>,
+    /// Of each task's session, the pushes within its window whose values were refused.
+    rejected: BTreeMap<Task, Vec<RejectedPush>>,
 }
+
+/// Batches that are told of a session whose pushes were refused.
+const BATCHES_TOLD: usize = 8;
 
 /// What a push is, before it is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +54,7 @@ impl Sessions {
                 let pushes = Window::behind(identity.seq);
                 let session = Session { number: identity.session, open: true, pushes };
                 self.by_task.insert(identity.task, session);
+                self.rejected.remove(&identity.task);
                 Ok(true)
             }
         }
@@ -102,6 +110,36 @@ impl Sessions {
         fresh
     }
 
+    /// Remembers that a push's values were refused, whose sequence number has been used up, for as long as it may be
+    /// repeated.
+    pub(crate) fn reject(&mut self, identity: &Identity, batch: BatchId, rejection: Rejection) {
+        let Some(session) = self.by_task.get(&identity.task) else { return };
+        let (highest, _) = session.pushes.bits();
+        let rejected = self.rejected.entry(identity.task).or_default();
+        rejected.retain(|push| push.seq + WINDOW > highest);
+        rejected.push(RejectedPush { seq: identity.seq, batch, rejection });
+    }
+
+    /// Returns why the values of a push were refused, if they were and it is remembered.
+    pub(crate) fn rejection(&self, identity: &Identity) -> Option<Rejection> {
+        let found = self.rejected.get(&identity.task)?.iter().find(|push| push.seq == identity.seq);
+        found.map(|push| push.rejection)
+    }
+
+    /// Tells the open sessions some of whose latest pushes were refused.
+    pub(crate) fn rejections(&self) -> Vec<Rejections> {
+        let told = |(task, rejected): (&Task, &Vec<RejectedPush>)| {
+            let session = self.by_task.get(task).filter(|session| session.open)?;
+            let (highest, _) = session.pushes.bits();
+            let recent = rejected.iter().filter(|push| push.seq + WINDOW > highest);
+            let batches: Vec<BatchId> = recent.map(|push| push.batch).collect();
+            let latest = batches[batches.len().saturating_sub(BATCHES_TOLD)..].to_vec();
+            let (task, session, recent) = (*task, session.number, batches.len() as u32);
+            (recent > 0).then_some(Rejections { task, session, recent, latest })
+        };
+        self.rejected.iter().filter_map(told).collect()
+    }
+
     /// Takes up what others had come to.
     pub(crate) fn resume(&mut self, standing: &Standing) {
         let session = |known: &SessionStanding| {
@@ -109,6 +147,8 @@ impl Sessions {
             (known.task, Session { number: known.number, open: known.open, pushes })
         };
         self.by_task = standing.sessions.iter().map(session).collect();
+        let rejected = standing.sessions.iter().filter(|known| !known.rejected.is_empty());
+        self.rejected = rejected.map(|known| (known.task, known.rejected.clone())).collect();
         self.batches.clear();
         standing.positions.iter().for_each(|position| self.restore_position(position));
     }
@@ -117,7 +157,8 @@ impl Sessions {
     pub(crate) fn stand(&self, standing: &mut Standing) {
         let session = |(&task, session): (&Task, &Session)| {
             let (highest, seen) = session.pushes.bits();
-            SessionStanding { task, number: session.number, open: session.open, highest, seen }
+            let rejected = self.rejected.get(&task).cloned().unwrap_or_default();
+            SessionStanding { task, number: session.number, open: session.open, highest, seen, rejected }
         };
         standing.sessions = self.by_task.iter().map(session).collect();
         standing.positions = self.positions();

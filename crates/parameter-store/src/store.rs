@@ -23,13 +23,13 @@ use crate::slice::Slice;
 use crate::steps::Steps;
 use crate::sync::{Mutex, RwLock};
 use crate::turn::Turn;
-use crate::{Change, Error, Identity, Journal, Reading, Selection, Ticket, Update};
+use crate::{Change, Error, Guard, Identity, Journal, Reading, Selection, Ticket, Update};
 use build::build_slices;
 pub use cut::SnapshotAt;
 use previous::Previous;
 pub use request::{
-    Claim, FirstValues, Opened, Prepare, Pull, Pulled, Push, Pushed, Restore, ShardPosition, State, Status,
-    TensorSource,
+    Claim, FirstValues, Opened, Prepare, Pull, Pulled, Push, Pushed, Rejections, Restore, ShardPosition,
+    State, Status, TensorSource,
 };
 use tables::Tables;
 
@@ -48,6 +48,7 @@ struct Control {
     layout_fingerprint: u64,
     counts_steps: bool,
     update: Update,
+    guard: Guard,
 }
 
 /// What is counted: sessions, batches, steps. One lock, held for a moment.
@@ -157,6 +158,7 @@ impl Store {
             value_bytes: floats as u64 * 4 + self.tables.bytes(),
             slowest_slot,
             dynamic: self.tables.status(),
+            rejections: ledger.sessions.rejections(),
         }
     }
 
@@ -237,6 +239,7 @@ impl Store {
         }
         control.layout_fingerprint = prepare.layout_fingerprint;
         (control.counts_steps, control.update) = (prepare.counts_steps, prepare.update);
+        control.guard = prepare.guard;
         *self.variables.write() = prepare.variables.into();
         control.state = State::Prepared;
         Ok(())

@@ -8,7 +8,7 @@ use shuttle::thread;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{
-    BatchId, Claim, Error, Identity, Prepare, Pull, Push, Reading, Selection, Store, Ticket, Update,
+    BatchId, Claim, Error, Guard, Identity, Prepare, Pull, Push, Reading, Selection, Store, Ticket, Update,
 };
 use trainyard_variable::{Access, Initializer, Slice, VariableSpec};
 
@@ -47,6 +47,7 @@ fn open(dense: usize, global_step_max: u64) -> Arc<Store> {
         counts_steps: true,
         global_step_max,
         update: Update::Async,
+        guard: Guard::default(),
         stores: 2,
         restore: None,
         first_values: None,
@@ -76,7 +77,8 @@ fn push(
     gradients: &[f32],
 ) -> Result<bool, Error> {
     let batch = BatchId { pass: 0, shard, batch };
-    let push = Push { batch, batches: 1, pulled_version: 0, contribution: None, selection: None, gradients };
+    let (contribution, selection, rejected) = (None, None, None);
+    let push = Push { batch, batches: 1, pulled_version: 0, contribution, selection, gradients, rejected };
     store.push(identity, &push).map(|pushed| pushed.duplicate)
 }
 

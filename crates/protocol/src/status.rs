@@ -50,6 +50,8 @@ reasons! {
     Forgotten "forgotten" FailedPrecondition;
     /// The message does not fit the slices it names.
     BadRequest "bad_request" InvalidArgument;
+    /// Too many pushes of the task were refused for their values: it takes part no more.
+    Quarantined "quarantined" FailedPrecondition;
     /// A gradient holds NaN or infinity.
     NotFinite "not_finite" InvalidArgument;
     /// The step was pushed without the right to: the last one has been applied.

@@ -2,10 +2,11 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prost::Message as _;
+use trainyard_cluster_client::{batch_from_wire, batch_to_wire, rejection_from_wire, rejection_to_wire};
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
-    BatchId, Change, Contribution, PartStanding, Replaced, Selection, SessionStanding, ShardPosition,
-    Standing,
+    BatchId, Change, Contribution, PartStanding, RejectedPush, Rejection, Replaced, Selection,
+    SessionStanding, ShardPosition, Standing,
 };
 use trainyard_protocol::payload::{Payload, float_bytes};
 use trainyard_protocol::{convert, payload, v1};
@@ -51,6 +52,7 @@ pub(crate) fn of_change(change: &Change<'_>) -> Entry {
                 push: Some(v1::Push {
                     seq: push.seq,
                     encoding: push.gradients.encoding,
+                    rejected: push.rejected.as_ref().map(rejection_to_wire),
                     ..push_to_wire(push.batch, push.pulled_version, push.contribution, push.selection)
                 }),
                 batches: push.batches,
@@ -68,21 +70,26 @@ pub(crate) fn of_restart(restarts: u64) -> Entry {
     message(CHANGE, &v1::LoggedChange { change })
 }
 
+fn logged_rejection(push: &RejectedPush) -> v1::LoggedRejection {
+    let (batch, rejection) = (Some(batch_to_wire(push.batch)), Some(rejection_to_wire(&push.rejection)));
+    v1::LoggedRejection { seq: push.seq, batch, rejection }
+}
+
 fn push_to_wire(
     batch: BatchId,
     pulled_version: u64,
     contribution: Option<Contribution>,
     selection: &Selection,
 ) -> v1::Push {
-    let BatchId { pass, shard, batch } = batch;
     v1::Push {
         seq: 0,
-        batch: Some(v1::BatchId { pass, shard, batch }),
+        batch: Some(batch_to_wire(batch)),
         pulled_version,
         selection: Some(convert_selection(selection)),
         encoding: 0,
         slot: contribution.map_or(0, |place| place.slot),
         of: contribution.map_or(0, |place| place.of),
+        rejected: None,
     }
 }
 
@@ -133,6 +140,7 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
         open: known.open,
         highest: known.highest,
         seen: known.seen,
+        rejected: known.rejected.iter().map(logged_rejection).collect(),
     };
     let ticket = |&(task, session, seq): &(Task, u64, u64)| v1::LoggedTicket {
         task: Some(convert::task_to_wire(task)),
@@ -191,7 +199,12 @@ pub(crate) fn head(body: Bytes) -> Result<(v1::LoggedHead, Standing), String> {
     };
     for known in &head.sessions {
         let v1::LoggedSession { number, open, highest, seen, .. } = *known;
-        standing.sessions.push(SessionStanding { task: task(known.task)?, number, open, highest, seen });
+        let rejected = known.rejected.iter().filter_map(|push| {
+            let rejection = rejection_from_wire(push.rejection.as_ref()?);
+            Some(RejectedPush { seq: push.seq, batch: batch_from_wire(push.batch?), rejection })
+        });
+        let (task, rejected) = (task(known.task)?, rejected.collect());
+        standing.sessions.push(SessionStanding { task, number, open, highest, seen, rejected });
     }
     for position in &head.positions {
         let ahead = position.ahead.chunks_exact(2).map(|ends| ends[0]..ends[1]).collect();
@@ -217,6 +230,7 @@ pub(crate) struct LoggedPush {
     pub(crate) pulled_version: u64,
     pub(crate) contribution: Option<Contribution>,
     pub(crate) secs: u64,
+    pub(crate) rejected: Option<Rejection>,
     pub(crate) selection: std::sync::Arc<Selection>,
     pub(crate) gradients: WireGradients,
 }
@@ -238,16 +252,16 @@ pub(crate) fn push(body: &Bytes) -> Result<LoggedPush, String> {
     let values =
         Payload::new(vec![body.slice(end..)], encoding).map_err(|error| wrong(&error.to_string()))?;
     let named = push.selection.as_ref().ok_or_else(|| wrong("it names nothing"))?;
-    let v1::BatchId { pass, shard, batch } = push.batch.unwrap_or_default();
     Ok(LoggedPush {
         task: head.task,
         session: head.session,
         seq: push.seq,
-        batch: BatchId { pass, shard, batch },
+        batch: batch_from_wire(push.batch.unwrap_or_default()),
         batches: head.batches,
         pulled_version: push.pulled_version,
         contribution: (push.of > 0).then_some(Contribution { slot: push.slot, of: push.of }),
         secs: head.seconds,
+        rejected: push.rejected.as_ref().map(rejection_from_wire),
         selection: selection(named).map_err(|status| wrong(status.message()))?,
         gradients: WireGradients(values),
     })

@@ -410,6 +410,7 @@ impl<'a> Replay<'a> {
             contribution: logged.contribution,
             selection: Some(logged.selection),
             gradients: &logged.gradients,
+            rejected: logged.rejected,
         };
         let pushed = self.store.push(&identity, &push).map_err(|error| cannot(&error))?;
         let same = self.synchronous || pushed.version == record.number;

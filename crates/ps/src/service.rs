@@ -8,10 +8,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use trainyard_checkpoint::WarmStart;
-use trainyard_cluster_client::{Error, LocalShard, Plan, Stepped};
+use trainyard_cluster_client::{
+    Error, LocalShard, Plan, Stepped, batch_from_wire, batch_to_wire, guard_from_wire, rejection_from_wire,
+    rejection_to_wire,
+};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_parameter_store::{
-    BatchId, Contribution, Identity, Opened, Pull, Push, Selection, ShardPosition, State, Ticket, Update,
+    Contribution, Identity, Opened, Pull, Push, Rejections, Selection, ShardPosition, State, Ticket, Update,
 };
 use trainyard_protocol::framing::Tensor as _;
 use trainyard_protocol::payload::{Encoding, Payload};
@@ -115,6 +118,7 @@ pub(crate) fn plan_of(request: &v1::PrepareRequest, index: usize) -> Result<(Pla
         seed: request.seed,
         global_step_max: request.global_step_max,
         update,
+        guard: guard_from_wire(request.guard),
         hybrid: false,
         settings: request.settings,
         forget_positions: request.forget_positions,
@@ -125,6 +129,12 @@ pub(crate) fn plan_of(request: &v1::PrepareRequest, index: usize) -> Result<(Pla
         }),
     };
     Ok((plan, request.place as usize, slices))
+}
+
+fn rejections_to_wire(told: &Rejections) -> v1::Rejections {
+    let latest = told.latest.iter().copied().map(batch_to_wire).collect();
+    let task = Some(convert::task_to_wire(told.task));
+    v1::Rejections { task, session: told.session, recent: told.recent, latest }
 }
 
 /// Slices, by number.
@@ -181,12 +191,15 @@ impl Service {
         let (received, gradients) = (payload.bytes(), WireGradients(payload));
         let push = request.push.map(|push| -> Result<_, Status> {
             let batch = push.batch.ok_or_else(|| bad("field `batch` must be set, given nothing"))?;
-            let batch = BatchId { pass: batch.pass, shard: batch.shard, batch: batch.batch };
+            let batch = batch_from_wire(batch);
             let (pulled_version, gradients) = (push.pulled_version, &gradients);
+            let rejected = push.rejected.as_ref().map(rejection_from_wire);
             let contribution = (push.of > 0).then_some(Contribution { slot: push.slot, of: push.of });
             let selection = push.selection.as_ref().map(selection).transpose()?;
             let identity = Identity { seq: push.seq, ..identity };
-            Ok((identity, Push { batch, batches: 1, pulled_version, contribution, selection, gradients }))
+            let push =
+                Push { batch, batches: 1, pulled_version, contribution, selection, gradients, rejected };
+            Ok((identity, push))
         });
         let (mut encoding, mut asked) = (Encoding::Float32, false);
         let pull = request.pull.map(|pull| -> Result<_, Status> {
@@ -198,6 +211,7 @@ impl Service {
             Ok((Identity { seq: pull.seq, ..identity }, pulled))
         });
         let (push, pull) = (push.transpose()?, pull.transpose()?);
+        let batch = push.as_ref().map(|(_, push)| push.batch);
         let Stepped { pushed, pulled } = self.answer(self.shard.apply(push, pull).await)?;
         // Nor may values be told that a restart would take back.
         self.settle().await?;
@@ -210,6 +224,11 @@ impl Service {
                 self.telemetry.stale.increment(1);
             } else if pushed.duplicate {
                 self.telemetry.duplicates.increment(1);
+            } else if let Some(rejection) = &pushed.rejected {
+                self.telemetry.rejected(rejection.fault);
+                let (fault, value) = (rejection.fault.name(), rejection.value());
+                let batch = batch.map(|batch| batch.to_string());
+                tracing::warn!(task = %identity.task, batch, fault, value, "refused the values of a push: its batch is done with, nothing else changed");
             } else {
                 self.telemetry.pushes.increment(1);
                 self.telemetry.staleness_steps.record(pushed.staleness as f64);
@@ -221,6 +240,7 @@ impl Service {
             global_step: pushed.global_step,
             staleness: pushed.staleness,
             stale: pushed.stale,
+            rejected: pushed.rejected.as_ref().map(rejection_to_wire),
         });
         let Some((pulled, reading)) = pulled else {
             return Ok((v1::StepReply { pushed, pulled: None, payload: Bytes::new() }, None));
@@ -286,6 +306,7 @@ impl Service {
             memory: store.memory,
             settings: journal.as_ref().map_or(0, |journal| journal.settings()),
             wants_checkpoint: journal.is_some_and(|journal| journal.bytes() > self.log_bytes_max),
+            rejections: store.rejections.iter().map(rejections_to_wire).collect(),
         }
     }
 }

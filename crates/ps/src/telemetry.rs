@@ -3,7 +3,7 @@
 use metrics::{
     Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
-use trainyard_parameter_store::Status;
+use trainyard_parameter_store::{Fault, Status};
 
 /// Handles of what is measured at every call.
 #[derive(Debug)]
@@ -54,6 +54,10 @@ impl Telemetry {
             "Steps that a worker which was let go on was ahead of the slowest live one; stale-synchronous updates bound it."
         );
         describe_counter!("trainyard_ps_refusals_total", "Requests refused.");
+        describe_counter!(
+            "trainyard_ps_rejected_total",
+            "Pushes whose values were refused, by reason: `nonfinite`, `max_norm` or `max_abs`; by their workers, too."
+        );
         describe_counter!("trainyard_ps_received_bytes_total", "Bytes of gradients received.");
         describe_counter!("trainyard_ps_sent_bytes_total", "Bytes of parameters sent.");
         describe_histogram!("trainyard_ps_save_seconds", "Time to write a shard of a checkpoint.");
@@ -82,6 +86,11 @@ impl Telemetry {
             sent_bytes: counter!("trainyard_ps_sent_bytes_total"),
             save_seconds: histogram!("trainyard_ps_save_seconds"),
         }
+    }
+
+    /// Counts a push whose values were refused.
+    pub(crate) fn rejected(&self, fault: Fault) {
+        counter!("trainyard_ps_rejected_total", "reason" => fault.name()).increment(1);
     }
 
     /// Records how the store stands.

@@ -46,18 +46,53 @@ pub enum DurabilityConfig {
     WalSync,
 }
 
+/// What is done with a push that holds infinity or no number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NonfiniteConfig {
+    /// Its batch is done with, and training goes on (the default).
+    #[default]
+    Reject,
+    /// Such values become 0.
+    Zero,
+    /// The task that computed it ends, and with it the job.
+    Halt,
+}
+
+/// What values a push may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct GuardConfig {
+    /// What is done with infinity and what is no number, in loss or gradients.
+    pub nonfinite: NonfiniteConfig,
+    /// Most Euclidean norm of all gradients of a batch together; absent = any.
+    pub max_norm: Option<f32>,
+    /// Most absolute value of a gradient; absent = any.
+    pub max_abs: Option<f32>,
+    /// Rejected ones among the latest 64 pushes of a task after which it takes part no more; 16 by default, 0 = never.
+    pub quarantine_after: u32,
+}
+
+impl Default for GuardConfig {
+    fn default() -> Self {
+        Self { nonfinite: NonfiniteConfig::default(), max_norm: None, max_abs: None, quarantine_after: 16 }
+    }
+}
+
 /// What parameter servers keep beside their memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ParameterServersConfig {
     /// What has to be over before a push is acknowledged.
     pub durability: DurabilityConfig,
     /// Bytes of a server's log from which it asks for a checkpoint; 4 GiB by default.
     pub log_bytes_max: u64,
+    /// What values pushes may hold.
+    pub guard: GuardConfig,
 }
 
 impl Default for ParameterServersConfig {
     fn default() -> Self {
-        Self { durability: DurabilityConfig::default(), log_bytes_max: 4 << 30 }
+        let (durability, guard) = (DurabilityConfig::default(), GuardConfig::default());
+        Self { durability, log_bytes_max: 4 << 30, guard }
     }
 }
 

@@ -2,15 +2,17 @@
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
+use tracing::warn;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Position;
 use trainyard_model::{Model, OnGradient};
 use trainyard_optimizer::Clipping;
-use trainyard_parameter_store::BatchId;
+use trainyard_parameter_store::{BatchId, Fault, Found, Guard, Look, Nonfinite, Rejection, zero_nonfinite};
 use trainyard_run_config::OptimizerSection;
 use trainyard_variable::{Gradients, MOVING_AVERAGE, Read, Reads, Values};
 
 use crate::feed::Prepared;
+use crate::layout::guard;
 use crate::tally::Tally;
 use crate::{Config, Threads};
 
@@ -21,12 +23,13 @@ pub(crate) struct Sent {
     pub(crate) examples: u64,
     /// Absent where the batch had no good record.
     pub(crate) loss: Option<f64>,
+    /// Why its gradients were refused, if they were: none are sent.
+    pub(crate) rejected: Option<Rejection>,
 }
 
 impl Sent {
     pub(crate) fn batch(&self) -> BatchId {
-        let Position { pass, shard, batch } = self.position;
-        BatchId { pass, shard, batch }
+        batch_of(self.position)
     }
 }
 
@@ -36,13 +39,15 @@ pub(crate) struct Computing<'a, M: Model> {
     model: &'a M,
     threads: &'a Threads,
     clipping: Option<Clipping>,
+    guard: Guard,
     scratch: M::Scratch,
 }
 
 impl<'a, M: Model> Computing<'a, M> {
     pub(crate) fn new(config: &'a Config, model: &'a M, threads: &'a Threads) -> Result<Self, Diagnostic> {
         let clipping = config.job.train.clip_gradients.as_ref().map(clipping).transpose()?;
-        Ok(Self { config, model, threads, clipping, scratch: M::Scratch::default() })
+        let (guard, scratch) = (guard(&config.job), M::Scratch::default());
+        Ok(Self { config, model, threads, clipping, guard, scratch })
     }
 
     /// Computes the gradients of a batch. `busy` says that calls are under way, which this thread does not serve
@@ -58,9 +63,8 @@ impl<'a, M: Model> Computing<'a, M> {
     ) -> Result<Sent, Diagnostic> {
         let position = prepared.position;
         let Some(features) = prepared.features else {
-            gradients.iter_mut().for_each(Vec::clear);
-            gradients.resize_with(self.model.variables().len(), Vec::new);
-            return Ok(Sent { position, examples: 0, loss: None });
+            self.empty(gradients);
+            return Ok(Sent { position, examples: 0, loss: None, rejected: None });
         };
         let began = Instant::now();
         let (model, scratch, out) = (self.model, &mut self.scratch, &mut *gradients);
@@ -76,12 +80,76 @@ impl<'a, M: Model> Computing<'a, M> {
             let variables = model.variables();
             clipping.apply(gradients, |place| variables[place].optimizer_group != MOVING_AVERAGE);
         }
-        if !done.loss.is_finite() {
-            return Err(not_finite(self.config, position, done.loss, tally.last_loss()));
+        let rejected = self.refuse(gradients, position, done.loss, tally.last_loss())?;
+        if rejected.is_some() {
+            self.empty(gradients);
         }
         tally.telemetry.compute_seconds.record(began.elapsed());
-        Ok(Sent { position, examples: done.examples as u64, loss: Some(done.loss) })
+        let loss = Some(done.loss).filter(|loss| loss.is_finite() && rejected.is_none());
+        Ok(Sent { position, examples: done.examples as u64, loss, rejected })
     }
+
+    /// Makes the gradients those of a step that updates nothing.
+    fn empty(&self, gradients: &mut Gradients) {
+        gradients.iter_mut().for_each(Vec::clear);
+        gradients.resize_with(self.model.variables().len(), Vec::new);
+    }
+
+    /// Looks at loss and gradients before any server gets its part of them, so that all servers refuse a batch or none.
+    fn refuse(
+        &self,
+        gradients: &mut Gradients,
+        position: Position,
+        loss: f64,
+        last: Option<f64>,
+    ) -> Result<Option<Rejection>, Diagnostic> {
+        let nonfinite = self.guard.nonfinite;
+        if nonfinite == Nonfinite::Zero {
+            let zeroed: usize = gradients.iter_mut().map(|values| zero_nonfinite(values)).sum();
+            if zeroed > 0 {
+                let batch = batch_of(position);
+                warn!(task = %self.config.task, %batch, zeroed, "gradients that were not finite became 0");
+            }
+        }
+        let of_loss = || {
+            let bits = (loss as f32).to_bits();
+            Rejection { fault: Fault::Nonfinite, variable: None, position: 0, bits }
+        };
+        let found = match nonfinite {
+            Nonfinite::Reject | Nonfinite::Halt if !loss.is_finite() => Some(of_loss()),
+            _ => find(self.guard, gradients),
+        };
+        let Some(rejection) = found else { return Ok(None) };
+        let name =
+            |variable: usize| self.model.variables().get(variable).map(|variable| variable.name.as_str());
+        let what = rejection.describe(name);
+        if rejection.fault == Fault::Nonfinite && nonfinite == Nonfinite::Halt {
+            return Err(not_finite(self.config, position, &what, last));
+        }
+        let (batch, reason) = (batch_of(position), rejection.fault.name());
+        warn!(task = %self.config.task, %batch, reason, "batch rejected: {what}; it updates nothing");
+        Ok(Some(rejection))
+    }
+}
+
+/// Finds a value that may not be, and whose it is.
+fn find(guard: Guard, gradients: &Gradients) -> Option<Rejection> {
+    let mut look = Look::new(guard);
+    let rejection = |variable: Option<usize>, found: Found| {
+        let (variable, position) = (variable.map(|variable| variable as u32), found.position as u64);
+        Rejection { fault: found.fault, variable, position, bits: found.value.to_bits() }
+    };
+    for (variable, values) in gradients.iter().enumerate() {
+        if let Some(found) = look.at(values) {
+            return Some(rejection(Some(variable), found));
+        }
+    }
+    look.end().map(|found| rejection(None, found))
+}
+
+fn batch_of(position: Position) -> BatchId {
+    let Position { pass, shard, batch } = position;
+    BatchId { pass, shard, batch }
 }
 
 /// Computes. Where calls are under way beside it, the runtime is told that this thread does not serve them for a while.
@@ -104,14 +172,15 @@ pub(crate) fn reads<M: Model>(model: &M, batch: &Prepared<M::Features>) -> Reads
     }
 }
 
-fn not_finite(config: &Config, position: Position, loss: f64, last: Option<f64>) -> Diagnostic {
-    let Position { pass, shard, batch } = position;
-    let message = format!("loss became {loss} ({}, batch pass {pass}/shard {shard}/{batch})", config.task);
+fn not_finite(config: &Config, position: Position, what: &str, last: Option<f64>) -> Diagnostic {
+    let message = format!("training diverged in {}, batch {}: {what}", config.task, batch_of(position));
     let problem =
         Diagnostic::error(Code::E5001, message).note("the update was not sent; parameters are finite");
     let problem = match last {
         Some(last) => problem.note(format!("last finite loss {last:.4}")),
         None => problem,
     };
-    problem.help("lower learning_rate, or look for extreme values in the data")
+    problem.help(
+        "lower learning_rate, look for extreme values in the data, or let parameter_servers.guard reject such batches",
+    )
 }

@@ -3,8 +3,10 @@
 use trainyard_cluster_client::Plan;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Model;
-use trainyard_parameter_store::Update;
-use trainyard_run_config::{Job, PartitionerConfig, PlacementConfig, StrategyKind, UpdateConfig};
+use trainyard_parameter_store::{Guard, Nonfinite, Update};
+use trainyard_run_config::{
+    Job, NonfiniteConfig, PartitionerConfig, PlacementConfig, StrategyKind, UpdateConfig,
+};
 use trainyard_variable::{Layout, MOVING_AVERAGE, Partitioner, Placement, VariableSpec};
 
 /// Returns the layout that a job's strategy calls for, on so many parameter servers.
@@ -39,6 +41,7 @@ pub fn plan<M: Model>(job: &Job, model: &M, num_ps: usize) -> Plan {
         seed: job.run.seed,
         global_step_max: job.train.max_steps.unwrap_or(0),
         update: update(job),
+        guard: guard(job),
         hybrid: job.strategy.kind == StrategyKind::Hybrid,
         checkpoint: None,
         warm_start: None,
@@ -57,6 +60,27 @@ pub fn scale_learning_rates(job: &Job, plan: &mut Plan, batches: usize) {
         if group != MOVING_AVERAGE {
             *rule = rule.clone().with_learning_rate_times(batches as f32);
         }
+    }
+}
+
+/// Returns what values the pushes of a job may hold. Where workers add up gradients among themselves, some of a batch have
+/// left before the others are known: there is no going on without it.
+pub(crate) fn guard(job: &Job) -> Guard {
+    let guard = &job.parameter_servers.guard;
+    match job.strategy.kind {
+        StrategyKind::ParameterServer | StrategyKind::OneDevice => Guard {
+            nonfinite: match guard.nonfinite {
+                NonfiniteConfig::Reject => Nonfinite::Reject,
+                NonfiniteConfig::Zero => Nonfinite::Zero,
+                NonfiniteConfig::Halt => Nonfinite::Halt,
+            },
+            max_norm: guard.max_norm,
+            max_abs: guard.max_abs,
+        },
+        StrategyKind::Hybrid
+        | StrategyKind::MultiWorkerMirrored
+        | StrategyKind::Mirrored
+        | StrategyKind::CentralStorage => Guard { nonfinite: Nonfinite::Halt, ..Guard::default() },
     }
 }
 

@@ -52,6 +52,9 @@ pub fn into_diagnostic(error: &Error) -> Diagnostic {
                 Reason::NotFinite => {
                     (Code::E5001, "lower the learning rate, or look for extreme values in the data")
                 }
+                Reason::Quarantined => {
+                    (Code::E5002, "look at the memory and the data of its host, then start the job again")
+                }
                 Reason::Storage => (Code::E3003, "look at the log of that task"),
                 Reason::TooLarge => (Code::E2007, "use more parameter servers"),
                 _ => (Code::E9001, "look at the log of that task"),

@@ -112,6 +112,7 @@ pub(crate) async fn train<M: Model>(
             contribution: None,
             stores: None,
             gradients,
+            rejected: sent.rejected,
         };
         computed = Some(Computed { push, sent });
     }

@@ -130,6 +130,7 @@ pub(crate) async fn train<M: Model, C: Coordinator>(
             contribution,
             stores: None,
             gradients,
+            rejected: sent.rejected,
         };
         steps.computed = Some(Computed { push, sent });
     }

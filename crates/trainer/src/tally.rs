@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::info;
+use tracing::{info, warn};
 use trainyard_cluster_client::{PushedStep, Traffic};
 
 use crate::Config;
@@ -59,8 +59,16 @@ impl<'a> Tally<'a> {
             telemetry.stale.increment(1);
             return;
         }
-        if pushed.duplicate {
+        if pushed.duplicate && pushed.rejected.is_none() {
             telemetry.duplicates.increment(1);
+            return;
+        }
+        if let Some(rejection) = sent.rejected.or(pushed.rejected) {
+            telemetry.rejected(rejection.fault);
+            if sent.rejected.is_none() {
+                let (batch, what) = (sent.batch(), rejection.describe(|_| None));
+                warn!(task = %self.config.task, %batch, "batch rejected by a parameter server: {what}");
+            }
             return;
         }
         let examples = sent.examples;

@@ -4,6 +4,7 @@ use metrics::{
     Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
     histogram,
 };
+use trainyard_parameter_store::Fault;
 
 /// Handles of what is measured at every step.
 #[derive(Debug)]
@@ -26,6 +27,11 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
+    /// Counts a step whose gradients were refused.
+    pub(crate) fn rejected(&self, fault: Fault) {
+        counter!("trainyard_rejected_steps_total", "reason" => fault.name()).increment(1);
+    }
+
     pub(crate) fn new() -> Self {
         describe_histogram!("trainyard_step_input_seconds", "Time a step waits for its batch.");
         describe_histogram!(
@@ -43,6 +49,10 @@ impl Telemetry {
         describe_counter!(
             "trainyard_stale_steps_total",
             "Parts of synchronous steps that came too late: another task had computed the same."
+        );
+        describe_counter!(
+            "trainyard_rejected_steps_total",
+            "Steps whose gradients were refused, by reason: `nonfinite`, `max_norm` or `max_abs`; their batches are done with."
         );
         describe_counter!("trainyard_pulled_bytes_total", "Bytes of parameters read.");
         describe_counter!("trainyard_pushed_bytes_total", "Bytes of gradients sent.");

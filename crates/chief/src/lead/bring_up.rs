@@ -155,8 +155,8 @@ fn known_input(model_dir: &Path) -> String {
 
 /// Returns the fingerprint of what servers are prepared with: FNV-1a of its text, which is the same for the same release.
 fn settings(plan: &Plan, input: &str) -> u64 {
-    let Plan { variables, optimizers, seed, global_step_max, update, hybrid, fingerprint, .. } = plan;
-    let rules = (optimizers, seed, global_step_max, update, hybrid, fingerprint);
+    let Plan { variables, optimizers, seed, global_step_max, update, guard, hybrid, fingerprint, .. } = plan;
+    let rules = (optimizers, seed, global_step_max, update, guard, hybrid, fingerprint);
     let text = format!("{variables:?} {rules:?} {input}");
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, fold).max(1)

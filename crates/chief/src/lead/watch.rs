@@ -11,7 +11,7 @@ use trainyard_cluster_spec::Task;
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
 use trainyard_model::Model;
-use trainyard_parameter_store::{ShardPosition, State, Update};
+use trainyard_parameter_store::{Rejections, ShardPosition, State, Update};
 use trainyard_trainer::{Outcome, into_diagnostic};
 
 use super::{Lead, Run};
@@ -83,7 +83,11 @@ pub(super) async fn watch<M: Model>(
             return Seen::Stopped;
         }
         if let Some(failure) = look_at_trainer(trainer, outcome).await {
-            return Seen::Failed(failure);
+            // Its own loop takes part no more; it leads the others all the same, if there are any.
+            if failure.code != Code::E5002 {
+                return Seen::Failed(failure);
+            }
+            error!("{}", failure.render());
         }
         if let Some(failure) = lead.coordinator.data().and_then(|data| data.failure()) {
             return Seen::Failed(failure);
@@ -189,6 +193,7 @@ fn look_at_server<M: Model>(
             "was restarted, and remembers everything: training goes on"
         );
     }
+    quarantine(lead, run, name, &status.store.rejections);
     run.server_bytes[ps] = status.store.value_bytes;
     run.versions[ps] = status.store.version;
     if ps == 0 {
@@ -203,6 +208,26 @@ fn look_at_server<M: Model>(
         });
     }
     None
+}
+
+/// Lets tasks take part no more whose pushes are refused too often. Their data is given to others, where it is handed out.
+fn quarantine<M: Model>(lead: &Lead<M>, run: &Run, server: &str, rejections: &[Rejections]) {
+    let most = lead.job.parameter_servers.guard.quarantine_after;
+    for Rejections { task, session, recent, latest } in rejections.iter().filter(|_| most > 0) {
+        if *recent < most {
+            continue;
+        }
+        let batches: Vec<String> = latest.iter().map(ToString::to_string).collect();
+        let why = format!(
+            "{task} is quarantined: {server} has refused {recent} of its latest 64 pushes for their values, the last of \
+             batches {}",
+            batches.join(", ")
+        );
+        if lead.coordinator.quarantine(*task, *session, why.clone()) {
+            run.telemetry.quarantined.increment(1);
+            error!("{why}");
+        }
+    }
 }
 
 fn look_at_silence<M: Model>(
@@ -343,10 +368,17 @@ impl<M: Model> Lead<M> {
                 told.push(text);
             }
         };
-        let (attendance, failure) =
-            self.coordinator.with(|roster, now| (roster.attendance(now), roster.failure()));
+        let (attendance, failure, stranded) = self
+            .coordinator
+            .with(|roster, now| (roster.attendance(now), roster.failure(), roster.stranded()));
         if let Some((task, message)) = failure {
             notice(format!("{task} cannot go on: {message}; the others go on"));
+        }
+        if let Some(why) = stranded {
+            let help =
+                "lower learning_rate, look for extreme values in the data, or change parameter_servers.guard";
+            let problem = Diagnostic::error(Code::E5001, format!("nobody is left who trains: {why}"));
+            return Some(Seen::Failed(problem.help(help)));
         }
         match attendance {
             Attendance::Training => {

@@ -77,6 +77,28 @@ fn a_task_waits_until_training_is_opened() {
 }
 
 #[test]
+fn a_quarantined_task_takes_part_no_more_and_the_job_fails_when_nobody_else_does() {
+    let mut roster = open(0);
+    let (one, other) =
+        (roster.register(SECOND, join(0, 7)).unwrap(), roster.register(SECOND, join(1, 7)).unwrap());
+    assert!(!roster.quarantine(worker(0), one.session + 9, "x".into()), "not that session");
+    assert!(roster.quarantine(worker(0), one.session, "worker:0 is quarantined".into()));
+    assert!(!roster.quarantine(worker(0), one.session, "x".into()), "once");
+    assert_eq!(roster.heartbeat(SECOND, &pulse(0, 7, &one)).unwrap_err().reason, Reason::Fenced);
+    for incarnation in [7, 8] {
+        let refused = roster.register(SECOND, join(0, incarnation)).unwrap_err();
+        assert_eq!(
+            (refused.reason, refused.message.as_str()),
+            (Reason::Quarantined, "worker:0 is quarantined")
+        );
+    }
+    assert_eq!((roster.active(), roster.stranded()), (1, None));
+    assert_eq!(roster.attendance(SECOND), Attendance::Training);
+    assert!(roster.quarantine(worker(1), other.session, "worker:1 too".into()));
+    assert_eq!(roster.stranded().as_deref(), Some("worker:0 is quarantined; worker:1 too"));
+}
+
+#[test]
 fn a_second_process_of_a_live_task_is_refused_and_one_of_a_silent_task_taken_in() {
     let mut roster = roster();
     let first = roster.register(SECOND, join(0, 7)).unwrap();

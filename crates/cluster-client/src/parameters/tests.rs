@@ -33,6 +33,7 @@ async fn serve(folder: &std::path::Path, update: Update) -> (Vec<Shard>, Plan) {
         optimizers: [("all".to_owned(), OptimizerConfig::sgd(1.0))].into(),
         seed: 0,
         global_step_max: 0,
+        guard: trainyard_parameter_store::Guard::default(),
         update,
         hybrid: false,
         checkpoint: None,
@@ -80,6 +81,7 @@ fn part(pulled: PulledStep, version: u64, slot: u32) -> Push {
         contribution: Some(Contribution { slot, of: 2 }),
         stores: None,
         gradients,
+        rejected: None,
     }
 }
 
@@ -104,8 +106,16 @@ async fn a_part_that_only_some_servers_were_given_is_computed_again_from_the_sam
             let gradients = Arc::new(ShardGradients::new(Arc::clone(&gradients), plan));
             let (pulled_version, contribution) = (push.step.versions[ps], push.contribution);
             let (batch, selection) = (push.batch, None);
-            let push =
-                ShardPush { seq, batch, batches: 1, pulled_version, contribution, selection, gradients };
+            let push = ShardPush {
+                seq,
+                batch,
+                batches: 1,
+                pulled_version,
+                contribution,
+                selection,
+                gradients,
+                rejected: None,
+            };
             let call = ShardCall { push: Some(push), pull: None };
             shard.step(second.identity, &call).await.expect("pushed");
         }
@@ -150,8 +160,15 @@ async fn servers_that_have_nothing_to_read_or_update_take_part_in_every_step() {
         }
         let gradients = vec![if gradient { vec![-1.0; rows.len() * 2] } else { Vec::new() }];
         let batch = BatchId { pass: 0, shard: 0, batch };
-        push =
-            Some(Push { step: pulled.step, batch, batches: 1, contribution: None, stores: None, gradients });
+        push = Some(Push {
+            step: pulled.step,
+            batch,
+            batches: 1,
+            contribution: None,
+            stores: None,
+            gradients,
+            rejected: None,
+        });
         held = pulled.held;
     }
     let returned = parameters.call(push, None).await.expect("an answer");

@@ -8,7 +8,10 @@ use crate::aggregation::{Part, Put, mean};
 use crate::selection::Resolved;
 use crate::sessions::Admission;
 use crate::slice::Scratch;
-use crate::{Change, Contribution, Error, Gradients, Identity, Push, PushRecord, Pushed, Take, Update};
+use crate::{
+    Change, Contribution, Error, Fault, Found, Gradients, Guard, Identity, Nonfinite, Push, PushRecord,
+    Pushed, Rejection, Selection, Take, Update, zero_nonfinite,
+};
 
 impl Store {
     /// Applies one step's gradients: all of them, once, or none. Under synchronous updates they wait for the other parts
@@ -16,16 +19,16 @@ impl Store {
     ///
     /// # Errors
     /// Refused by epoch, session, sequence or ticket; slices, rows or lengths that do not fit; values that are not
-    /// finite. The sequence number of a push with non-finite values is used up, so that it is not tried again.
+    /// finite, where the job halts at them: the sequence number is used up then, so that it is not tried again.
     pub fn push<G: Gradients + ?Sized>(
         &self,
         identity: &Identity,
         push: &Push<'_, G>,
     ) -> Result<Pushed, Error> {
-        let (counts_steps, update) = {
+        let (counts_steps, update, guard) = {
             let control = self.control.read();
             check_worker(&control, identity)?;
-            (control.counts_steps, control.update)
+            (control.counts_steps, control.update, control.guard)
         };
         let contribution = match (update, push.contribution) {
             (Update::Sync, None) => {
@@ -45,17 +48,116 @@ impl Store {
         if self.closed.load(Ordering::Relaxed) {
             return Err(Error::NotReady("it is about to end"));
         }
-        let resolved = match &push.selection {
-            Some(selection) => Arc::new(self.resolve(selection)?),
-            None => turn.recall(identity).ok_or(Error::Forgotten { seq: identity.seq })?,
-        };
-        self.check_gradients(identity, &resolved, push.gradients)?;
-        let pushed = match contribution {
-            Some(place) => self.contribute(identity, push, place, resolved)?,
-            None => self.update(identity, push, &resolved, counts_steps)?,
+        let pushed = match push.rejected {
+            Some(rejection) => self.reject(identity, push, contribution, rejection)?,
+            None => {
+                let resolved = match &push.selection {
+                    Some(selection) => Arc::new(self.resolve(selection)?),
+                    None => turn.recall(identity).ok_or(Error::Forgotten { seq: identity.seq })?,
+                };
+                check_length(&resolved, push.gradients)?;
+                match guard.find(push.gradients) {
+                    None => self.take_in(identity, push, contribution, resolved, counts_steps)?,
+                    Some(Found { fault: Fault::Nonfinite, .. }) if guard.nonfinite == Nonfinite::Zero => {
+                        let mut values = push.gradients.copy();
+                        zero_nonfinite(&mut values);
+                        let gradients = values.as_slice();
+                        let Push { batch, batches, pulled_version, .. } = *push;
+                        let (selection, rejected) = (push.selection.clone(), None);
+                        let push = Push {
+                            batch,
+                            batches,
+                            pulled_version,
+                            contribution,
+                            selection,
+                            gradients,
+                            rejected,
+                        };
+                        match guard.find(gradients) {
+                            None => self.take_in(identity, &push, contribution, resolved, counts_steps)?,
+                            Some(found) => {
+                                self.refuse(identity, &push, contribution, &resolved, guard, found)?
+                            }
+                        }
+                    }
+                    Some(found) => self.refuse(identity, push, contribution, &resolved, guard, found)?,
+                }
+            }
         };
         turn.forget(identity);
         Ok(pushed)
+    }
+
+    /// Takes in a push whose values may be.
+    fn take_in<G: Gradients + ?Sized>(
+        &self,
+        identity: &Identity,
+        push: &Push<'_, G>,
+        contribution: Option<Contribution>,
+        resolved: Arc<Resolved>,
+        counts_steps: bool,
+    ) -> Result<Pushed, Error> {
+        match contribution {
+            Some(place) => self.contribute(identity, push, place, resolved),
+            None => self.update(identity, push, &resolved, counts_steps),
+        }
+    }
+
+    /// Does with a push that holds what may not be as the job says.
+    fn refuse<G: Gradients + ?Sized>(
+        &self,
+        identity: &Identity,
+        push: &Push<'_, G>,
+        contribution: Option<Contribution>,
+        resolved: &Resolved,
+        guard: Guard,
+        found: Found,
+    ) -> Result<Pushed, Error> {
+        let rejection = place(resolved, found);
+        if found.fault == Fault::Nonfinite && guard.nonfinite == Nonfinite::Halt {
+            self.use_up(&mut self.ledger.lock(), identity);
+            let variables = Arc::clone(&self.variables.read());
+            let name = |variable: usize| variables.get(variable).map(|spec| spec.name.as_str());
+            let (task, batch, what) = (identity.task, push.batch, rejection.describe(name));
+            return Err(Error::NotFinite { task, batch, what });
+        }
+        self.reject(identity, push, contribution, rejection)
+    }
+
+    /// Is done with a batch whose values were refused, here or by its worker: it counts as handled and changes nothing.
+    /// A part of a synchronous step counts as zeros, so that nobody waits for it.
+    fn reject<G: Gradients + ?Sized>(
+        &self,
+        identity: &Identity,
+        push: &Push<'_, G>,
+        contribution: Option<Contribution>,
+        rejection: Rejection,
+    ) -> Result<Pushed, Error> {
+        let Push { batch, batches, pulled_version, .. } = *push;
+        let (gradients, rejected): (&[f32], _) = (&[], Some(rejection));
+        let selection = Some(Arc::<Selection>::default());
+        let empty = Push { batch, batches, pulled_version, contribution, selection, gradients, rejected };
+        if let Some(place) = contribution {
+            return self.contribute(identity, &empty, place, Arc::default());
+        }
+        let record = self.draw_up(identity, &empty, None, &Resolved::default());
+        let mut ledger = self.ledger.lock();
+        if ledger.sessions.admit(identity, &batch)? == Admission::Duplicate {
+            drop(ledger);
+            return Ok(self.duplicate(identity, pulled_version, false));
+        }
+        ledger.sessions.consume(identity);
+        ledger.sessions.reject(identity, batch, rejection);
+        ledger.sessions.record(&batch, batches);
+        // A version of its own, so that a checkpoint which lacks it is known to.
+        ledger.version += 1;
+        ledger.steps.give_back(identity);
+        if let Some(take) = record {
+            take(ledger.version);
+        }
+        let (version, global_step) = (ledger.version, ledger.steps.global_step());
+        let staleness = (version - 1).saturating_sub(pulled_version);
+        Ok(Pushed { duplicate: false, stale: false, version, global_step, staleness, rejected })
     }
 
     /// Applies a push that is an update of its own.
@@ -88,7 +190,8 @@ impl Store {
             }
             let staleness = (ledger.version - 1).saturating_sub(push.pulled_version);
             let global_step = ledger.steps.global_step();
-            Pushed { duplicate: false, stale: false, version: ledger.version, global_step, staleness }
+            let version = ledger.version;
+            Pushed { duplicate: false, stale: false, version, global_step, staleness, rejected: None }
         };
         self.apply(pushed.version, resolved, push.gradients);
         Ok(pushed)
@@ -121,12 +224,17 @@ impl Store {
             let part = Part { batch: push.batch, batches: push.batches, resolved, values };
             let complete = aggregation.put(place, part)? == Put::Complete;
             ledger.sessions.consume(identity);
+            if let Some(rejection) = push.rejected {
+                ledger.sessions.reject(identity, push.batch, rejection);
+            }
             ledger.steps.give_back(identity);
             if let Some(take) = record {
                 take(ledger.version);
             }
             let (version, global_step) = (ledger.version, ledger.steps.global_step());
-            let pushed = Pushed { duplicate: false, stale: false, version, global_step, staleness: 0 };
+            let rejected = push.rejected;
+            let pushed =
+                Pushed { duplicate: false, stale: false, version, global_step, staleness: 0, rejected };
             if !complete {
                 return Ok(pushed);
             }
@@ -187,13 +295,9 @@ impl Store {
         // A batch that another session applied needs no step of this one.
         self.use_up(&mut ledger, identity);
         let (version, global_step) = (ledger.version, ledger.steps.global_step());
-        Pushed {
-            duplicate: true,
-            stale,
-            version,
-            global_step,
-            staleness: version.saturating_sub(pulled_version),
-        }
+        let rejected = ledger.sessions.rejection(identity);
+        let staleness = version.saturating_sub(pulled_version);
+        Pushed { duplicate: true, stale, version, global_step, staleness, rejected }
     }
 
     /// Uses up a sequence number, and takes its ticket back.
@@ -224,32 +328,34 @@ impl Store {
             pulled_version: push.pulled_version,
             contribution,
             secs: self.clock(),
+            rejected: push.rejected,
             selection: &resolved.selection,
             gradients: push.gradients.written(),
         })))
     }
+}
 
-    fn check_gradients<G: Gradients + ?Sized>(
-        &self,
-        identity: &Identity,
-        resolved: &Resolved,
-        gradients: &G,
-    ) -> Result<(), Error> {
-        let expected: usize = resolved.lengths().map(|(_, length)| length).sum();
-        if gradients.values() != expected {
-            let given = gradients.values();
+fn check_length<G: Gradients + ?Sized>(resolved: &Resolved, gradients: &G) -> Result<(), Error> {
+    let expected: usize = resolved.lengths().map(|(_, length)| length).sum();
+    match gradients.values() {
+        given if given == expected => Ok(()),
+        given => {
             let message = format!("a push of these slices holds {expected} values, given {given}");
-            return Err(Error::BadRequest(message));
+            Err(Error::BadRequest(message))
         }
-        let Some(mut position) = gradients.not_finite() else { return Ok(()) };
-        self.use_up(&mut self.ledger.lock(), identity);
-        let value = gradients.get(position..position + 1, &mut Vec::new())[0].to_string();
-        for (slice, length) in resolved.lengths() {
-            if position < length {
-                return Err(Error::NotFinite { slice, position, value });
-            }
-            position -= length;
-        }
-        Ok(())
     }
+}
+
+/// Finds the variable that a value is of.
+fn place(resolved: &Resolved, found: Found) -> Rejection {
+    let Found { fault, mut position, value } = found;
+    let mut named = resolved.variables().zip(resolved.lengths()).filter(|_| fault != Fault::Norm);
+    let variable = named.find_map(|(variable, (_, length))| match position < length {
+        true => Some(variable as u32),
+        false => {
+            position -= length;
+            None
+        }
+    });
+    Rejection { fault, variable, position: position as u64, bits: value.to_bits() }
 }

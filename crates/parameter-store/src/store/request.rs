@@ -5,10 +5,11 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use trainyard_cluster_spec::Task;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{DynamicRows, Slice, VariableSpec};
 
-use crate::{BatchId, Contribution, DynamicStatus, Selection, Ticket, Update};
+use crate::{BatchId, Contribution, DynamicStatus, Guard, Rejection, Selection, Ticket, Update};
 
 /// What a parameter server is doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,6 +53,21 @@ pub struct Status {
     pub slowest_slot: Option<u32>,
     /// Its slices of dynamic tables; not told on the wire.
     pub dynamic: Vec<DynamicStatus>,
+    /// Open sessions some of whose latest pushes were refused.
+    pub rejections: Vec<Rejections>,
+}
+
+/// A session some of whose latest pushes were refused for their values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejections {
+    /// Its task.
+    pub task: Task,
+    /// Its number.
+    pub session: u64,
+    /// How many of its latest 64 pushes.
+    pub recent: u32,
+    /// The batches of the last of them.
+    pub latest: Vec<BatchId>,
 }
 
 /// A chief's claim.
@@ -148,6 +164,8 @@ pub struct Prepare<'a> {
     pub global_step_max: u64,
     /// When pushes take effect.
     pub update: Update,
+    /// What values they may hold.
+    pub guard: Guard,
     /// Stores that take a synchronous step together; an only one is never behind another.
     pub stores: usize,
     /// Values to start from; absent = first values.
@@ -222,6 +240,8 @@ pub struct Push<'a, G: ?Sized> {
     pub selection: Option<Arc<Selection>>,
     /// Gradients, in the order of the selection.
     pub gradients: &'a G,
+    /// Why the worker has refused its own gradients, if it has: they are not looked at.
+    pub rejected: Option<Rejection>,
 }
 
 /// Answer to a push.
@@ -238,4 +258,6 @@ pub struct Pushed {
     pub global_step: u64,
     /// Pushes applied between the pull and this one.
     pub staleness: u64,
+    /// Why its values were refused, now or when it came before: nothing changed but that its batch is done with.
+    pub rejected: Option<Rejection>,
 }

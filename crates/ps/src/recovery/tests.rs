@@ -219,6 +219,7 @@ impl<'a> Worker<'a> {
             contribution,
             selection: Some(Arc::new(selection)),
             gradients: &gradients[..],
+            rejected: None,
         };
         if self.shard.store().push(&identity, &push).is_ok() {
             self.seqs[task] += 1;

@@ -1,12 +1,15 @@
 //! `[parameter_servers]`: what a parameter server keeps beside its memory.
 
-use trainyard_diagnostic::Section;
+use trainyard_diagnostic::{Code, Section};
 
-use crate::{DurabilityConfig, ParameterServersConfig};
+use crate::section::single;
+use crate::{DurabilityConfig, GuardConfig, NonfiniteConfig, ParameterServersConfig};
 
 /// Least and most length of a log, in bytes, from which a checkpoint is asked for.
 const LOG_BYTES_MIN: u64 = 1 << 20;
 const LOG_BYTES_MAX: u64 = 1 << 50;
+/// Pushes of a session that a server remembers one by one.
+const LATEST_PUSHES: u64 = 64;
 
 pub(crate) fn read(section: Option<Section<'_>>) -> Option<ParameterServersConfig> {
     let default = ParameterServersConfig::default();
@@ -22,6 +25,37 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<ParameterServersConfi
     };
     let log_bytes_max =
         section.integer("log_bytes_max", LOG_BYTES_MIN..=LOG_BYTES_MAX).unwrap_or(default.log_bytes_max);
+    let guard = section.section("guard").map_or(Some(default.guard), guard);
     section.finish();
-    Some(ParameterServersConfig { durability: durability?, log_bytes_max })
+    Some(ParameterServersConfig { durability: durability?, log_bytes_max, guard: guard? })
+}
+
+/// Reads `[parameter_servers.guard]`.
+fn guard(section: Section<'_>) -> Option<GuardConfig> {
+    let default = GuardConfig::default();
+    let policies = [
+        ("reject", NonfiniteConfig::Reject),
+        ("zero", NonfiniteConfig::Zero),
+        ("halt", NonfiniteConfig::Halt),
+    ];
+    let nonfinite = match section.node("nonfinite") {
+        Some(_) => section.choice("nonfinite", "policy", &policies),
+        None => Some(default.nonfinite),
+    };
+    let (max_norm, max_abs) = (bound(&section, "max_norm"), bound(&section, "max_abs"));
+    let quarantine_after = section
+        .integer("quarantine_after", 0..=LATEST_PUSHES)
+        .map_or(default.quarantine_after, |count| count as u32);
+    section.finish();
+    Some(GuardConfig { nonfinite: nonfinite?, max_norm, max_abs, quarantine_after })
+}
+
+/// Reads a bound that must leave room for something.
+fn bound(section: &Section<'_>, key: &'static str) -> Option<f32> {
+    let most = single(section, key)?;
+    if most <= 0.0 {
+        section.fail(Code::E1002, key, format!("{key} must be > 0, given {most:?}"));
+        return None;
+    }
+    Some(most)
 }

@@ -132,6 +132,7 @@ pub(super) async fn steps<M: Model, C: Coordinator>(
                     contribution: None,
                     stores: Some(1..1 + tables.len()),
                     gradients: rows,
+                    rejected: None,
                 };
                 pushes.push(AbortOnDropHandle::new(tokio::spawn(session.parameters.call(Some(push), None))));
             }
@@ -164,6 +165,7 @@ pub(super) async fn steps<M: Model, C: Coordinator>(
             contribution: Some(WHOLE_STEP),
             stores: Some(0..1),
             gradients,
+            rejected: None,
         };
         let returned = session.parameters.call(Some(push), None).await?;
         next_batch += count;

@@ -207,6 +207,7 @@ impl Worker {
                 contribution: None,
                 stores: None,
                 gradients,
+                rejected: None,
             });
         }
         outcome.seconds = began.elapsed().as_secs_f64();

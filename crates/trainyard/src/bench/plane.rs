@@ -10,7 +10,7 @@ use trainyard_cluster_client::{Error, Plan, Shard, retry};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_parameter_store::{Identity, Update};
+use trainyard_parameter_store::{Guard, Identity, Update};
 use trainyard_trainer::into_diagnostic;
 use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, VariableSpec};
 
@@ -188,6 +188,7 @@ async fn prepare(folder: &Path, mut order: Order) -> Result<(Order, Vec<Shard>, 
         checkpoint: None,
         warm_start: None,
         settings: 0,
+        guard: Guard::default(),
         forget_positions: false,
     };
     let (plan, model_dir, fingerprint) = (&plan, &model_dir, cluster.fingerprint());

@@ -68,7 +68,15 @@ fn a_push_that_names_nothing_updates_what_its_pull_read() {
         let batch = batch(0, seq);
         store.push(
             &worker(0, 1, seq),
-            &Push { batch, batches: 1, pulled_version: 0, contribution: None, selection: None, gradients },
+            &Push {
+                batch,
+                batches: 1,
+                pulled_version: 0,
+                contribution: None,
+                selection: None,
+                gradients,
+                rejected: None,
+            },
         )
     };
     apply(2, &[0.0, 0.0, 5.0, 6.0]).unwrap();
@@ -89,6 +97,7 @@ fn a_push_that_names_nothing_updates_what_its_pull_read() {
         contribution: None,
         selection: None,
         gradients: &[1.0; 4][..],
+        rejected: None,
     };
     let refused = store.push(&worker(0, 2, 5), &push);
     assert!(matches!(refused, Err(Error::Forgotten { seq: 5 })), "{refused:?}");

@@ -45,6 +45,7 @@ fn a_ledger_of_whole_numbers_is_exact_under_eight_workers() {
                         contribution: None,
                         selection: None,
                         gradients: &gradients[..],
+                        rejected: None,
                     };
                     // Sent twice, as after a lost answer.
                     assert!(!store.push(&identity, &push).unwrap().duplicate);

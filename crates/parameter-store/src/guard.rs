@@ -1,0 +1,252 @@
+//! What values a push may hold, and what is done with one that holds others.
+
+use crate::{BatchId, Gradients, not_finite};
+
+/// Values that are looked at together.
+const BLOCK_VALUES: usize = 4 << 10;
+/// Sums of squares that are kept side by side, so that they vectorise.
+const LANES: usize = 16;
+
+/// What is done with a push that holds infinity or no number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Nonfinite {
+    /// It is refused, its batch is done with, and its worker goes on.
+    #[default]
+    Reject,
+    /// Such values become 0, and the others count.
+    Zero,
+    /// It is refused, and its worker ends.
+    Halt,
+}
+
+/// The rule for the values of a push.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Guard {
+    /// What is done with infinity and what is no number.
+    pub nonfinite: Nonfinite,
+    /// Most Euclidean norm of all values of a push together; absent = any.
+    pub max_norm: Option<f32>,
+    /// Most absolute value; absent = any.
+    pub max_abs: Option<f32>,
+}
+
+/// What is wrong with the values of a push.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// One is infinite or no number.
+    Nonfinite,
+    /// Their norm is too large.
+    Norm,
+    /// One is too large.
+    Abs,
+}
+
+impl Fault {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Nonfinite, Self::Norm, Self::Abs];
+
+    /// Returns its name in telemetry.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nonfinite => "nonfinite",
+            Self::Norm => "max_norm",
+            Self::Abs => "max_abs",
+        }
+    }
+}
+
+/// Why the values of a push were refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rejection {
+    /// What is wrong with them.
+    pub fault: Fault,
+    /// The variable whose value it is, by number; absent = it is of no single one.
+    pub variable: Option<u32>,
+    /// Place of the value among those pushed of the variable.
+    pub position: u64,
+    /// Bits of the value, or of the norm: what is no number equals nothing, not itself either.
+    pub bits: u32,
+}
+
+impl Rejection {
+    /// Returns the value, or the norm.
+    pub fn value(&self) -> f32 {
+        f32::from_bits(self.bits)
+    }
+
+    /// Says what is wrong. `name` tells the variables' names.
+    pub fn describe<'a>(&self, name: impl Fn(usize) -> Option<&'a str>) -> String {
+        let (position, value) = (self.position, self.value());
+        let of = self.variable.map(|variable| {
+            name(variable as usize).map_or_else(|| format!("variable {variable}"), |name| format!("`{name}`"))
+        });
+        match (self.fault, of) {
+            (Fault::Norm, _) => format!("the norm of its gradients is {value}"),
+            (_, Some(of)) => format!("value {position} of its gradient of {of} is {value}"),
+            (_, None) => format!("its loss is {value}"),
+        }
+    }
+}
+
+/// A push whose values were refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RejectedPush {
+    /// Its sequence number.
+    pub seq: u64,
+    /// Its batch.
+    pub batch: BatchId,
+    /// Why.
+    pub rejection: Rejection,
+}
+
+/// A value that may not be, or the norm: the place among all values, and what it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Found {
+    /// What is wrong.
+    pub fault: Fault,
+    /// Place of the value.
+    pub position: usize,
+    /// The value, or the norm.
+    pub value: f32,
+}
+
+impl Guard {
+    /// Looks at all values of a push.
+    pub fn find<G: Gradients + ?Sized>(&self, gradients: &G) -> Option<Found> {
+        let mut scratch = Vec::new();
+        if self.max_norm.is_none() && self.max_abs.is_none() {
+            let position = gradients.not_finite()?;
+            let value = gradients.get(position..position + 1, &mut scratch)[0];
+            return Some(Found { fault: Fault::Nonfinite, position, value });
+        }
+        let (mut look, count) = (Look::new(*self), gradients.values());
+        for begin in (0..count).step_by(BLOCK_VALUES) {
+            let block = gradients.get(begin..count.min(begin + BLOCK_VALUES), &mut scratch);
+            if let Some(found) = look.at(block) {
+                return Some(Found { position: begin + found.position, ..found });
+            }
+        }
+        look.end()
+    }
+}
+
+/// A look at values that come in pieces.
+#[derive(Debug)]
+pub struct Look {
+    guard: Guard,
+    squares: f64,
+}
+
+impl Look {
+    /// Begins.
+    pub fn new(guard: Guard) -> Self {
+        Self { guard, squares: 0.0 }
+    }
+
+    /// Looks at the next piece. What is found lies at a place of this piece.
+    pub fn at(&mut self, values: &[f32]) -> Option<Found> {
+        let found = |position: usize| {
+            let value = values[position];
+            let fault = if value.is_finite() { Fault::Abs } else { Fault::Nonfinite };
+            Found { fault, position, value }
+        };
+        if let Some(position) = not_finite(values) {
+            return Some(found(position));
+        }
+        if let Some(most) = self.guard.max_abs {
+            let large = values.iter().fold(false, |large, value| large | (value.abs() > most));
+            if large {
+                return values.iter().position(|value| value.abs() > most).map(found);
+            }
+        }
+        if self.guard.max_norm.is_some() {
+            // Of few values together, so that little is lost to rounding; squares of finite values fit doubles.
+            for block in values.chunks(BLOCK_VALUES) {
+                self.squares += squares(block);
+            }
+        }
+        None
+    }
+
+    /// Looks at all of them together.
+    pub fn end(self) -> Option<Found> {
+        let (norm, most) = (self.squares.sqrt(), self.guard.max_norm?);
+        let found = Found { fault: Fault::Norm, position: 0, value: norm as f32 };
+        (norm > f64::from(most)).then_some(found)
+    }
+}
+
+fn squares(values: &[f32]) -> f64 {
+    let mut sums = [0.0_f64; LANES];
+    let (whole, rest) = values.as_chunks::<LANES>();
+    for values in whole {
+        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(*value) * f64::from(*value));
+    }
+    sums.iter().sum::<f64>() + rest.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>()
+}
+
+/// Makes 0 of what is infinite or no number. Returns how many values that were.
+pub fn zero_nonfinite(values: &mut [f32]) -> usize {
+    if not_finite(values).is_none() {
+        return 0;
+    }
+    let bad = values.iter_mut().filter(|value| !value.is_finite());
+    bad.map(|value| *value = 0.0).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ANY: Guard = Guard { nonfinite: Nonfinite::Reject, max_norm: None, max_abs: None };
+
+    proptest! {
+        #[test]
+        fn what_is_not_finite_is_found_before_what_is_large(
+            values in prop::collection::vec(
+                prop_oneof![8 => -2.0_f32..2.0, 1 => Just(f32::NAN), 1 => Just(f32::NEG_INFINITY), 1 => Just(-9.0)], 0..40,
+            ),
+            max_abs in prop::option::of(0.5_f32..10.0),
+        ) {
+            let large = |value: &f32| max_abs.is_some_and(|most| value.abs() > most);
+            let unfit = values.iter().position(|value| !value.is_finite());
+            let expected = unfit.or_else(|| values.iter().position(large));
+            let found = Guard { max_abs, ..ANY }.find(values.as_slice());
+            prop_assert_eq!(found.map(|found| found.position), expected);
+            if let Some(Found { fault, position, .. }) = found {
+                prop_assert_eq!(fault == Fault::Abs, values[position].is_finite());
+            }
+        }
+
+        #[test]
+        fn a_norm_is_that_of_all_pieces(values in prop::collection::vec(-3.0_f32..3.0, 1..9000), cut in 0_usize..9000) {
+            let norm = values.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt() as f32;
+            let looked = |most: f32| {
+                let mut look = Look::new(Guard { max_norm: Some(most), ..ANY });
+                let (one, other) = values.split_at(cut.min(values.len()));
+                assert_eq!((look.at(one), look.at(other)), (None, None));
+                look.end()
+            };
+            prop_assert_eq!(looked(norm * 1.001 + 1e-6), None);
+            let found = looked(norm * 0.999 - 1e-6).map(|found| (found.fault, (found.value - norm).abs() < 1e-3));
+            prop_assert_eq!(found, Some((Fault::Norm, true)));
+        }
+    }
+
+    #[test]
+    fn squares_that_no_float_holds_are_summed_all_the_same() {
+        let guard = Guard { max_norm: Some(2e38), ..ANY };
+        assert_eq!(guard.find([1e38_f32, 1e38].as_slice()), None);
+        assert_eq!(guard.find([3e38_f32].as_slice()).map(|found| found.fault), Some(Fault::Norm));
+    }
+
+    #[test]
+    fn what_is_no_number_becomes_zero_and_nothing_else() {
+        let mut values = [1.0, f32::NAN, -2.0, f32::INFINITY];
+        assert_eq!(zero_nonfinite(&mut values), 2);
+        assert_eq!(values, [1.0, 0.0, -2.0, 0.0]);
+        assert_eq!(zero_nonfinite(&mut values), 0);
+    }
+}

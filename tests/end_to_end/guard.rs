@@ -1,0 +1,131 @@
+//! Jobs some of whose data leads to values that no server may take.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use trainyard_tests::{Ended, Program};
+
+use crate::LIMIT;
+
+/// A row whose gradient is infinite.
+const POISON: &str = "3e38,1000\n";
+
+/// Writes rows of a number and its half. Those that `poisoned` names are not.
+fn write_rows(path: &Path, rows: usize, poisoned: impl Fn(usize) -> bool) {
+    let mut text = "x,y\n".to_owned();
+    for row in 0..rows {
+        let x = row as f64 / rows as f64;
+        match poisoned(row) {
+            true => text.push_str(POISON),
+            false => drop(writeln!(text, "{x},{}", x / 2.0)),
+        }
+    }
+    std::fs::write(path, text).expect("the rows are written");
+}
+
+/// Runs a job of batches of 10 rows on two servers with a chief and two workers that train.
+fn up(folder: &Path, files: &str, more: &str) -> Ended {
+    write_rows(&folder.join("eval.csv"), 100, |_| false);
+    let job = format!(
+        r#"model_dir = "{}"
+[run]
+seed = 3
+[input]
+label = {{ column = "y" }}
+[input.train]
+files = {files}
+batch_size = 10
+[input.eval]
+files = ["eval.csv"]
+[[feature]]
+column = "x"
+kind = "numeric"
+[model]
+kind = "linear_regressor"
+[eval]
+start_delay_secs = 0
+throttle_secs = 0
+{more}"#,
+        folder.join("model").display()
+    );
+    let path = folder.join("job.toml");
+    std::fs::write(&path, job).expect("the job is written");
+    let job = path.to_string_lossy().into_owned();
+    Program::start("trainyard", &["up", &job, "--cluster", "local:ps=2,worker=2"], &[]).wait(LIMIT)
+}
+
+/// Steps applied, as the job's marker tells them, and the loss of its last evaluation.
+fn result(folder: &Path) -> (u64, f64) {
+    let read = |path: &str| std::fs::read_to_string(folder.join("model").join(path)).expect("it is there");
+    let state: serde_json::Value = serde_json::from_str(&read("job_state.json")).expect("JSON");
+    let scores = read("eval/metrics.jsonl");
+    let last: serde_json::Value = serde_json::from_str(scores.lines().last().expect("scores")).expect("JSON");
+    (state["global_step"].as_u64().expect("a step"), last["metrics"]["loss"].as_f64().expect("a finite loss"))
+}
+
+#[test]
+fn batches_that_would_spoil_the_parameters_are_done_with_and_the_others_count() {
+    // 40 batches a pass, 2 of them with a row of poison; of synchronous steps they are parts that count as zeros.
+    let modes = [
+        ("\"async\"", 2 * 38),
+        ("\"ssp\"\nstaleness_steps_max = 2", 2 * 38),
+        ("\"sync\"", (2 * 40_u64).div_ceil(3)),
+    ];
+    for (mode, expected) in modes {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        write_rows(&folder.path().join("train.csv"), 400, |row| row == 57 || row == 343);
+        let strategy = format!("[strategy]\nupdate = {mode}\n");
+        let ended = up(folder.path(), "[\"train.csv\"]\nepochs = 2", &strategy);
+        assert_eq!(ended.code, 0, "{mode}: {}", ended.output);
+        let (steps, loss) = result(folder.path());
+        assert_eq!(steps, expected, "{mode}: {}", ended.output);
+        assert!(loss.is_finite() && loss < 0.2, "{mode}: {loss}");
+        let told = ended.output.matches("batch rejected: ").count();
+        assert!(told >= 4, "{mode}: {told} times in {}", ended.output);
+        assert!(ended.output.contains("pass 1/shard 0/"), "{mode}: {}", ended.output);
+    }
+}
+
+#[test]
+fn a_worker_that_sends_nothing_but_poison_is_quarantined_and_the_others_train() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_rows(&folder.path().join("a.csv"), 100, |_| false);
+    write_rows(&folder.path().join("b.csv"), 100, |_| false);
+    write_rows(&folder.path().join("c.csv"), 300, |_| true);
+    let ended = up(
+        folder.path(),
+        "[\"a.csv\", \"b.csv\", \"c.csv\"]\nsharding = \"file\"",
+        "[train]\nmax_steps = 4000\n",
+    );
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let (steps, loss) = result(folder.path());
+    assert!(steps == 4000 && loss < 0.1, "{steps} {loss}");
+    for text in [
+        "is quarantined: ps:",
+        "of its latest 64 pushes for their values, the last of batches pass ",
+        "E5002",
+    ] {
+        assert!(ended.output.contains(text), "{text}: {}", ended.output);
+    }
+}
+
+#[test]
+fn a_job_without_a_good_batch_fails_and_says_why() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_rows(&folder.path().join("train.csv"), 2000, |_| true);
+    let ended = up(folder.path(), "[\"train.csv\"]", "[train]\nmax_steps = 100\n");
+    assert_eq!(ended.code, 65, "{}", ended.output);
+    let all = ["E5001", "nobody is left who trains", "chief:0 is quarantined", "parameter_servers.guard"];
+    assert!(all.iter().all(|text| ended.output.contains(text)), "{}", ended.output);
+}
+
+#[test]
+fn a_job_that_halts_names_task_and_batch() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_rows(&folder.path().join("train.csv"), 400, |row| row == 57);
+    let more = "[parameter_servers.guard]\nnonfinite = \"halt\"\n[train]\nmax_steps = 100\n";
+    let ended = up(folder.path(), "[\"train.csv\"]", more);
+    assert_eq!(ended.code, 65, "{}", ended.output);
+    let all = ["E5001", "training diverged in ", "batch pass 0/shard 0/"];
+    assert!(all.iter().all(|text| ended.output.contains(text)), "{}", ended.output);
+}
