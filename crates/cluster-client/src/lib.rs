@@ -18,6 +18,7 @@ mod remote;
 mod rounding;
 mod shard;
 mod split;
+pub mod wire;
 
 pub use answer::Answer;
 pub use backoff::Backoff;
@@ -28,8 +29,6 @@ pub use gradients::ShardGradients;
 pub use held::Held;
 pub use local::{LocalShard, Stepped};
 pub use parameters::{Parameters, PulledStep, Push, PushedStep, Returned, Step, Traffic, retry};
-pub use rejection::{
-    batch_from_wire, batch_to_wire, guard_from_wire, guard_to_wire, rejection_from_wire, rejection_to_wire,
-};
+pub use rejection::{guard_from_wire, guard_to_wire, rejection_from_wire, rejection_to_wire};
 pub use remote::{RemoteShard, timed};
 pub use shard::{Plan, Saved, Shard, ShardStatus};

@@ -1,6 +1,6 @@
 //! The guard of values, and what it refuses, on the wire.
 
-use trainyard_parameter_store::{BatchId, Fault, Guard, Nonfinite, Rejection};
+use trainyard_parameter_store::{Fault, Guard, Nonfinite, Rejection};
 use trainyard_protocol::v1;
 
 /// Returns a guard as the wire has it.
@@ -44,38 +44,4 @@ pub fn rejection_from_wire(rejection: &v1::Rejection) -> Rejection {
     };
     let v1::Rejection { variable, position, value: bits, .. } = *rejection;
     Rejection { fault, variable, position, bits }
-}
-
-/// Returns a batch as the wire has it.
-pub fn batch_to_wire(batch: BatchId) -> v1::BatchId {
-    let BatchId { pass, shard, batch } = batch;
-    v1::BatchId { pass, shard, batch }
-}
-
-/// Returns the batch that the wire says.
-pub fn batch_from_wire(batch: v1::BatchId) -> BatchId {
-    let v1::BatchId { pass, shard, batch } = batch;
-    BatchId { pass, shard, batch }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_refused_and_why_survive_the_wire() {
-        for (fault, variable) in Fault::ALL.into_iter().zip([None, Some(0), Some(u32::MAX)]) {
-            let rejection = Rejection { fault, variable, position: u64::MAX, bits: f32::NAN.to_bits() };
-            assert_eq!(rejection_from_wire(&rejection_to_wire(&rejection)), rejection);
-        }
-        for (nonfinite, max_norm, max_abs) in [
-            (Nonfinite::Reject, None, None),
-            (Nonfinite::Zero, Some(1.5), None),
-            (Nonfinite::Halt, None, Some(2.5)),
-        ] {
-            let guard = Guard { nonfinite, max_norm, max_abs };
-            assert_eq!(guard_from_wire(Some(guard_to_wire(&guard))), guard);
-        }
-        assert_eq!(guard_from_wire(None), Guard::default());
-    }
 }

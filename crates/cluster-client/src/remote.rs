@@ -10,17 +10,16 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store as store;
-use trainyard_parameter_store::{Identity, Opened, Pulled, Pushed, Selection, ShardPosition, Ticket, Update};
+use trainyard_parameter_store::{Identity, Opened, Pulled, Pushed, Ticket, Update};
 use trainyard_protocol::framing::Outgoing;
 use trainyard_protocol::payload::Payload;
 use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
-use trainyard_protocol::{Pool, Reason, convert, limits, own_body, payload, v1};
+use trainyard_protocol::{Pool, Reason, convert, limits, own_body, v1};
 
 use crate::call::{ShardAnswer, ShardCall, ShardPush};
 use crate::gradients::GradientTensor;
-use crate::rejection::{
-    batch_from_wire, batch_to_wire, guard_to_wire, rejection_from_wire, rejection_to_wire,
-};
+use crate::rejection::{guard_to_wire, rejection_from_wire, rejection_to_wire};
+use crate::wire::{batch_from_wire, position_from_wire, push_to_wire, selection_to_wire};
 use crate::{Answer, Error, Plan, Saved, ShardStatus};
 
 /// The method whose messages carry tensors.
@@ -160,14 +159,9 @@ impl RemoteShard {
             selection => selection.as_deref().map(selection_to_wire),
         };
         let push = call.push.as_ref().map(|push| v1::Push {
-            seq: push.seq,
-            batch: Some(batch_to_wire(push.batch)),
-            pulled_version: push.pulled_version,
-            selection: selection(push),
             encoding: convert::encoding_to_wire(push.gradients.encoding()).into(),
-            slot: push.contribution.map_or(0, |place| place.slot),
-            of: push.contribution.map_or(0, |place| place.of),
             rejected: push.rejected.as_ref().map(rejection_to_wire),
+            ..push_to_wire(push.seq, push.batch, push.pulled_version, push.contribution, selection(push))
         });
         let pull = call.pull.as_ref().map(|pull| v1::Pull {
             seq: pull.seq,
@@ -329,29 +323,9 @@ fn identity_to_wire(identity: &Identity) -> v1::Identity {
     }
 }
 
-fn position_from_wire(position: &v1::DataPosition) -> ShardPosition {
-    let ahead = position.ahead.chunks_exact(2).map(|ends| ends[0]..ends[1]).collect();
-    ShardPosition { shard: position.shard, pass: position.pass, batch: position.batch, ahead }
-}
-
 /// Nothing where they name no task.
 fn rejections_from_wire(told: &v1::Rejections) -> Option<store::Rejections> {
     let latest = told.latest.iter().copied().map(batch_from_wire).collect();
     let (task, session) = (convert::task_from_wire(told.task).ok()?, told.session);
     Some(store::Rejections { task, session, recent: told.recent, latest })
-}
-
-fn selection_to_wire(selection: &Selection) -> v1::Selection {
-    let row_set = |rows: &Vec<u32>| v1::RowSet { rows: Bytes::copy_from_slice(payload::row_bytes(rows)) };
-    let id_set = |ids: &Vec<u64>| v1::IdSet { ids: Bytes::copy_from_slice(payload::id_bytes(ids)) };
-    let rows =
-        selection.rows.iter().map(|&(slice, row_set)| v1::SliceRows { slice, row_set: row_set as u32 });
-    let ids = selection.ids.iter().map(|&(slice, id_set)| v1::SliceIds { slice, id_set: id_set as u32 });
-    v1::Selection {
-        whole: selection.whole.clone(),
-        row_sets: selection.row_sets.iter().map(row_set).collect(),
-        rows: rows.collect(),
-        id_sets: selection.id_sets.iter().map(id_set).collect(),
-        ids: ids.collect(),
-    }
 }

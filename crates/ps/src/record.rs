@@ -2,18 +2,21 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prost::Message as _;
-use trainyard_cluster_client::{batch_from_wire, batch_to_wire, rejection_from_wire, rejection_to_wire};
+use trainyard_cluster_client::wire::{
+    batch_from_wire, batch_to_wire, contribution_from_wire, position_from_wire, position_to_wire,
+    push_to_wire, selection_from_wire, selection_to_wire,
+};
+use trainyard_cluster_client::{rejection_from_wire, rejection_to_wire};
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
     BatchId, Change, Contribution, PartStanding, RejectedPush, Rejection, Replaced, Selection,
-    SessionStanding, ShardPosition, Standing,
+    SessionStanding, Standing,
 };
 use trainyard_protocol::payload::{Payload, float_bytes};
-use trainyard_protocol::{convert, payload, v1};
+use trainyard_protocol::{convert, v1};
 use trainyard_write_ahead_log::Entry;
 
 use crate::gradients::WireGradients;
-use crate::service::{position_to_wire, selection};
 
 /// Kinds of records.
 pub(crate) const HEAD: u16 = 1;
@@ -50,10 +53,15 @@ pub(crate) fn of_change(change: &Change<'_>) -> Entry {
                 task: Some(convert::task_to_wire(push.task)),
                 session: push.session,
                 push: Some(v1::Push {
-                    seq: push.seq,
                     encoding: push.gradients.encoding,
                     rejected: push.rejected.as_ref().map(rejection_to_wire),
-                    ..push_to_wire(push.batch, push.pulled_version, push.contribution, push.selection)
+                    ..push_to_wire(
+                        push.seq,
+                        push.batch,
+                        push.pulled_version,
+                        push.contribution,
+                        Some(selection_to_wire(push.selection)),
+                    )
                 }),
                 batches: push.batches,
                 seconds: push.secs,
@@ -73,38 +81,6 @@ pub(crate) fn of_restart(restarts: u64) -> Entry {
 fn logged_rejection(push: &RejectedPush) -> v1::LoggedRejection {
     let (batch, rejection) = (Some(batch_to_wire(push.batch)), Some(rejection_to_wire(&push.rejection)));
     v1::LoggedRejection { seq: push.seq, batch, rejection }
-}
-
-fn push_to_wire(
-    batch: BatchId,
-    pulled_version: u64,
-    contribution: Option<Contribution>,
-    selection: &Selection,
-) -> v1::Push {
-    v1::Push {
-        seq: 0,
-        batch: Some(batch_to_wire(batch)),
-        pulled_version,
-        selection: Some(convert_selection(selection)),
-        encoding: 0,
-        slot: contribution.map_or(0, |place| place.slot),
-        of: contribution.map_or(0, |place| place.of),
-        rejected: None,
-    }
-}
-
-fn convert_selection(selection: &Selection) -> v1::Selection {
-    let row_set = |rows: &Vec<u32>| v1::RowSet { rows: Bytes::copy_from_slice(payload::row_bytes(rows)) };
-    let id_set = |ids: &Vec<u64>| v1::IdSet { ids: Bytes::copy_from_slice(payload::id_bytes(ids)) };
-    let rows = selection.rows.iter().map(|&(slice, set)| v1::SliceRows { slice, row_set: set as u32 });
-    let ids = selection.ids.iter().map(|&(slice, set)| v1::SliceIds { slice, id_set: set as u32 });
-    v1::Selection {
-        whole: selection.whole.clone(),
-        row_sets: selection.row_sets.iter().map(row_set).collect(),
-        rows: rows.collect(),
-        id_sets: selection.id_sets.iter().map(id_set).collect(),
-        ids: ids.collect(),
-    }
 }
 
 /// A message behind its length, and values, which are not copied.
@@ -170,13 +146,13 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
     };
     let mut entries = vec![message(HEAD, &first)];
     for PartStanding { place, batch, batches, selection, values } in parts {
-        let push = Some(push_to_wire(*batch, *version, Some(*place), selection));
+        let push = Some(push_to_wire(0, *batch, *version, Some(*place), Some(selection_to_wire(selection))));
         let head = v1::LoggedPush { push, batches: *batches, ..v1::LoggedPush::default() };
         entries.push(with_values(PART, &head, vec![Bytes::copy_from_slice(float_bytes(values))]));
     }
     if let Some(Replaced { version, selection, values }) = replaced {
         let batch = BatchId { pass: 0, shard: 0, batch: 0 };
-        let push = Some(push_to_wire(batch, *version, None, selection));
+        let push = Some(push_to_wire(0, batch, *version, None, Some(selection_to_wire(selection))));
         let head = v1::LoggedPush { push, ..v1::LoggedPush::default() };
         entries.push(with_values(REPLACED, &head, vec![Bytes::copy_from_slice(float_bytes(values))]));
     }
@@ -206,11 +182,7 @@ pub(crate) fn head(body: Bytes) -> Result<(v1::LoggedHead, Standing), String> {
         let (task, rejected) = (task(known.task)?, rejected.collect());
         standing.sessions.push(SessionStanding { task, number, open, highest, seen, rejected });
     }
-    for position in &head.positions {
-        let ahead = position.ahead.chunks_exact(2).map(|ends| ends[0]..ends[1]).collect();
-        let v1::DataPosition { shard, pass, batch, .. } = *position;
-        standing.positions.push(ShardPosition { shard, pass, batch, ahead });
-    }
+    standing.positions = head.positions.iter().map(position_from_wire).collect();
     for ticket in &head.tickets {
         standing.tickets.push((task(ticket.task)?, ticket.session, ticket.seq));
     }
@@ -259,10 +231,10 @@ pub(crate) fn push(body: &Bytes) -> Result<LoggedPush, String> {
         batch: batch_from_wire(push.batch.unwrap_or_default()),
         batches: head.batches,
         pulled_version: push.pulled_version,
-        contribution: (push.of > 0).then_some(Contribution { slot: push.slot, of: push.of }),
+        contribution: contribution_from_wire(&push),
         secs: head.seconds,
         rejected: push.rejected.as_ref().map(rejection_from_wire),
-        selection: selection(named).map_err(|status| wrong(status.message()))?,
+        selection: selection_from_wire(named).map_err(|error| wrong(&error.to_string()))?,
         gradients: WireGradients(values),
     })
 }

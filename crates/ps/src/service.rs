@@ -8,18 +8,18 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use trainyard_checkpoint::WarmStart;
+use trainyard_cluster_client::wire::{
+    batch_from_wire, batch_to_wire, contribution_from_wire, position_to_wire, selection_from_wire,
+};
 use trainyard_cluster_client::{
-    Error, LocalShard, Plan, Stepped, batch_from_wire, batch_to_wire, guard_from_wire, rejection_from_wire,
-    rejection_to_wire,
+    Error, LocalShard, Plan, Stepped, guard_from_wire, rejection_from_wire, rejection_to_wire,
 };
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_parameter_store::{
-    Contribution, Identity, Opened, Pull, Push, Rejections, Selection, ShardPosition, State, Ticket, Update,
-};
+use trainyard_parameter_store::{Identity, Opened, Pull, Push, Rejections, State, Ticket, Update};
 use trainyard_protocol::framing::Tensor as _;
 use trainyard_protocol::payload::{Encoding, Payload};
 use trainyard_protocol::v1::parameter_service_server::ParameterService;
-use trainyard_protocol::{Pool, Reason, Refusal, convert, limits, payload, v1};
+use trainyard_protocol::{Pool, Reason, Refusal, convert, limits, v1};
 use trainyard_variable::{Layout, Partitioner, Placement};
 
 use crate::answer::AnswerTensor;
@@ -57,23 +57,6 @@ fn identity(identity: Option<v1::Identity>) -> Result<Identity, Status> {
         session: identity.session,
         seq: 0,
     })
-}
-
-pub(crate) fn selection(named: &v1::Selection) -> Result<Arc<Selection>, Status> {
-    let row_sets = named.row_sets.iter().map(|set| payload::rows(&set.rows));
-    let id_sets = named.id_sets.iter().map(|set| payload::ids(&set.ids));
-    Ok(Arc::new(Selection {
-        whole: named.whole.clone(),
-        rows: named.rows.iter().map(|rows| (rows.slice, rows.row_set as usize)).collect(),
-        row_sets: row_sets.collect::<Result<_, _>>().map_err(bad)?,
-        ids: named.ids.iter().map(|ids| (ids.slice, ids.id_set as usize)).collect(),
-        id_sets: id_sets.collect::<Result<_, _>>().map_err(bad)?,
-    }))
-}
-
-pub(crate) fn position_to_wire(position: ShardPosition) -> v1::DataPosition {
-    let ahead = position.ahead.iter().flat_map(|range| [range.start, range.end]).collect();
-    v1::DataPosition { shard: position.shard, pass: position.pass, batch: position.batch, ahead }
 }
 
 /// Reads what a store is to hold: the plan, its place among the stores, and its slices.
@@ -191,11 +174,10 @@ impl Service {
         let (received, gradients) = (payload.bytes(), WireGradients(payload));
         let push = request.push.map(|push| -> Result<_, Status> {
             let batch = push.batch.ok_or_else(|| bad("field `batch` must be set, given nothing"))?;
-            let batch = batch_from_wire(batch);
+            let (batch, contribution) = (batch_from_wire(batch), contribution_from_wire(&push));
             let (pulled_version, gradients) = (push.pulled_version, &gradients);
             let rejected = push.rejected.as_ref().map(rejection_from_wire);
-            let contribution = (push.of > 0).then_some(Contribution { slot: push.slot, of: push.of });
-            let selection = push.selection.as_ref().map(selection).transpose()?;
+            let selection = push.selection.as_ref().map(selection_from_wire).transpose().map_err(bad)?;
             let identity = Identity { seq: push.seq, ..identity };
             let push =
                 Push { batch, batches: 1, pulled_version, contribution, selection, gradients, rejected };
@@ -204,7 +186,13 @@ impl Service {
         let (mut encoding, mut asked) = (Encoding::Float32, false);
         let pull = request.pull.map(|pull| -> Result<_, Status> {
             encoding = convert::encoding_from_wire(pull.encoding).map_err(bad)?;
-            let selection = pull.selection.as_ref().map(selection).transpose()?.unwrap_or_default();
+            let selection = pull
+                .selection
+                .as_ref()
+                .map(selection_from_wire)
+                .transpose()
+                .map_err(bad)?
+                .unwrap_or_default();
             let v1::Pull { known, reserve_step, at_least, or_before, .. } = pull;
             asked = reserve_step;
             let pulled = Pull { selection, known, reserve_step, at_least, or_before };

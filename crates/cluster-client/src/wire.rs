@@ -1,0 +1,88 @@
+//! What client and server write and read alike: selections, pushes and positions in the data, as messages and back.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use trainyard_parameter_store::{BatchId, Contribution, Selection, ShardPosition};
+use trainyard_protocol::{payload, v1};
+
+/// Writes a selection.
+pub fn selection_to_wire(selection: &Selection) -> v1::Selection {
+    let row_set = |rows: &Vec<u32>| v1::RowSet { rows: Bytes::copy_from_slice(payload::row_bytes(rows)) };
+    let id_set = |ids: &Vec<u64>| v1::IdSet { ids: Bytes::copy_from_slice(payload::id_bytes(ids)) };
+    let rows =
+        selection.rows.iter().map(|&(slice, row_set)| v1::SliceRows { slice, row_set: row_set as u32 });
+    let ids = selection.ids.iter().map(|&(slice, id_set)| v1::SliceIds { slice, id_set: id_set as u32 });
+    v1::Selection {
+        whole: selection.whole.clone(),
+        row_sets: selection.row_sets.iter().map(row_set).collect(),
+        rows: rows.collect(),
+        id_sets: selection.id_sets.iter().map(id_set).collect(),
+        ids: ids.collect(),
+    }
+}
+
+/// Reads a selection. Whether it names what is there, the store says.
+///
+/// # Errors
+/// Rows or ids that are none.
+pub fn selection_from_wire(named: &v1::Selection) -> Result<Arc<Selection>, payload::LengthError> {
+    let row_sets = named.row_sets.iter().map(|set| payload::rows(&set.rows));
+    let id_sets = named.id_sets.iter().map(|set| payload::ids(&set.ids));
+    Ok(Arc::new(Selection {
+        whole: named.whole.clone(),
+        rows: named.rows.iter().map(|rows| (rows.slice, rows.row_set as usize)).collect(),
+        row_sets: row_sets.collect::<Result<_, _>>()?,
+        ids: named.ids.iter().map(|ids| (ids.slice, ids.id_set as usize)).collect(),
+        id_sets: id_sets.collect::<Result<_, _>>()?,
+    }))
+}
+
+/// Writes a position in the data.
+pub fn position_to_wire(position: ShardPosition) -> v1::DataPosition {
+    let ahead = position.ahead.iter().flat_map(|range| [range.start, range.end]).collect();
+    v1::DataPosition { shard: position.shard, pass: position.pass, batch: position.batch, ahead }
+}
+
+/// Reads a position in the data.
+pub fn position_from_wire(position: &v1::DataPosition) -> ShardPosition {
+    let ahead = position.ahead.chunks_exact(2).map(|ends| ends[0]..ends[1]).collect();
+    ShardPosition { shard: position.shard, pass: position.pass, batch: position.batch, ahead }
+}
+
+/// Writes a batch.
+pub fn batch_to_wire(batch: BatchId) -> v1::BatchId {
+    let BatchId { pass, shard, batch } = batch;
+    v1::BatchId { pass, shard, batch }
+}
+
+/// Reads a batch.
+pub fn batch_from_wire(batch: v1::BatchId) -> BatchId {
+    let v1::BatchId { pass, shard, batch } = batch;
+    BatchId { pass, shard, batch }
+}
+
+/// Writes a push, without the encoding of its values. `selection` is absent where its pull has named it.
+pub fn push_to_wire(
+    seq: u64,
+    batch: BatchId,
+    pulled_version: u64,
+    contribution: Option<Contribution>,
+    selection: Option<v1::Selection>,
+) -> v1::Push {
+    v1::Push {
+        seq,
+        batch: Some(batch_to_wire(batch)),
+        pulled_version,
+        selection,
+        encoding: 0,
+        slot: contribution.map_or(0, |place| place.slot),
+        of: contribution.map_or(0, |place| place.of),
+        rejected: None,
+    }
+}
+
+/// Reads the place of a push in its synchronous step.
+pub fn contribution_from_wire(push: &v1::Push) -> Option<Contribution> {
+    (push.of > 0).then_some(Contribution { slot: push.slot, of: push.of })
+}
