@@ -6,7 +6,8 @@ use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=../../proto");
-    let services = ["parameter_service", "session_service", "collective_service", "write_ahead_log"];
+    let services =
+        ["parameter_service", "session_service", "collective_service", "write_ahead_log", "replica_service"];
     let files = services.map(|service| format!("trainyard/v1/{service}.proto"));
     let descriptors = protox::compile(files, ["../../proto"])?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);

@@ -3,6 +3,7 @@
 mod durability;
 mod in_graph;
 mod ledger;
+mod replicas;
 mod restarts;
 mod stale_synchronous;
 mod synchronous;

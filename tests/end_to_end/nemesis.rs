@@ -53,3 +53,11 @@ fn every_update_counts_once_while_tasks_stand_still_or_are_told_to_stop_at_rando
     let periods = Periods { pause: every(4.0), terminate: every(3.0), ..Periods::default() };
     exact(Duration::from_secs(15), periods, &["run.save_checkpoints_secs=2"]);
 }
+
+#[test]
+fn every_update_counts_once_while_servers_in_pairs_are_killed_at_random() {
+    let every = |seconds: f64| Some(Duration::from_secs_f64(seconds));
+    let periods = Periods { worker: every(5.0), server: every(4.0), chief: every(9.0), ..Periods::default() };
+    let settings = ["run.save_checkpoints_secs=3", "parameter_servers.durability=replica"];
+    exact(Duration::from_secs(20), periods, &settings);
+}

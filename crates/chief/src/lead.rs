@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{JobPhase, JobState as JobMarker, Leader, claim_epoch_as, sweep};
-use trainyard_cluster_client::{Plan, Shard};
+use trainyard_cluster_client::{Plan, Shard, retry};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -24,7 +24,7 @@ use trainyard_trainer::{JobState, Mirror, OnStanding, OnStep, Outcome};
 
 use crate::epoch::Epoch;
 use crate::telemetry::Telemetry;
-use crate::{Attendance, Data, LocalCoordinator, Report};
+use crate::{Attendance, Data, LocalCoordinator, Pairs, Report, ShardMap};
 
 /// Longest time in which the tasks take leave at the end, and the servers hear of it.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -78,6 +78,8 @@ pub struct Lead<M: Model> {
     pub lanes: usize,
     /// Where the workers hold the parameters: the chief's copy, which is its only server too.
     pub mirror: Option<Mirror>,
+    /// Where every shard has two replicas: who serves it.
+    pub pairs: Option<Pairs>,
     /// Told how the chief stands.
     pub standing: OnStanding,
     /// Told of every step of its own.
@@ -359,9 +361,20 @@ impl<M: Model> Lead<M> {
     async fn finish_servers(&self, run: &Run, reason: &str) {
         let identity = self.identity(run);
         for shard in &self.shards {
-            let finished = tokio::time::timeout(FAREWELL, shard.finish(identity, reason)).await;
-            if !matches!(finished, Ok(Ok(()))) {
+            let finish = || shard.finish(identity, reason);
+            let finished = match self.pairs {
+                // The other one may serve it by now.
+                Some(_) => retry(&identity, shard.name(), FAREWELL, finish).await.is_ok(),
+                None => matches!(tokio::time::timeout(FAREWELL, finish()).await, Ok(Ok(()))),
+            };
+            if !finished {
                 warn!(ps = shard.name(), "could not be told that the job has ended");
+            }
+        }
+        if let Some(pairs) = &self.pairs {
+            pairs.dismiss().await;
+            if reason == "done" {
+                ShardMap::clear(&self.job.model_dir);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::service::Routes;
 use trainyard_checkpoint::cluster_id;
-use trainyard_cluster_client::{RemoteShard, Shard, channel_over};
+use trainyard_cluster_client::{RemoteShard, Shard};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -18,7 +18,7 @@ use trainyard_trainer::{Mirror, OnStanding, OnStep, check_cluster, plan, scale_l
 
 use crate::service::Service;
 use crate::standby;
-use crate::{Admission, Data, Lead, LocalCoordinator, Roster, RosterConfig, lead};
+use crate::{Admission, Data, Lead, LocalCoordinator, Pairs, Roster, RosterConfig, lead};
 
 /// Silence after which a task counts as gone.
 const LEASE: Duration = Duration::from_secs(5);
@@ -101,6 +101,7 @@ impl<M: Model> Lead<M> {
             tasks,
             lanes,
             mirror: None,
+            pairs: None,
             num_ps: servers.max(1),
             standing,
             progress,
@@ -156,15 +157,18 @@ pub async fn run<M: Model>(
         shards.push(Shard::Local(own.shard.clone()));
         (mirror, hub) = (Some(own), Some(meets));
     }
-    for (task, address) in &servers {
-        let server = RemoteShard::new(task.index, address, channel_over(&context.network, *task, address)?);
-        shards.push(Shard::Remote(server.behind(usize::from(mirrors))));
-    }
+    let cluster = context.cluster.of_role(Role::Ps);
+    let remote = RemoteShard::all(&context.network, cluster, context.job.is_replicated())?;
+    let remote = remote.into_iter().map(|server| server.behind(usize::from(mirrors)));
+    shards.extend(remote.map(Shard::Remote));
     let listener = context.listener().await?;
     let readiness = context.readiness.clone();
     let standing: OnStanding = Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting));
     let mut leading = Lead::new(&context, model, shards, standing, Arc::new(|_| {}))?;
     leading.mirror = mirror;
+    if context.job.is_replicated() && !servers.is_empty() {
+        leading.pairs = Some(Pairs::new(&servers, leading.cluster_id, context.job.model_dir.clone())?);
+    }
     let service = SessionServiceServer::new(Service::new(leading.coordinator.clone()))
         .max_decoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(limits::PARCEL_MESSAGE_BYTES_MAX);

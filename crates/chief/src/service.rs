@@ -216,9 +216,9 @@ impl SessionService for Service {
         Ok(Response::new(Attendance { coordinator: self.coordinator.clone(), pulse }))
     }
 
-    type FollowStream = Sign;
+    type StandByStream = Sign;
 
-    async fn follow(&self, request: Request<v1::FollowRequest>) -> Result<Response<Sign>, Status> {
+    async fn stand_by(&self, request: Request<v1::StandByRequest>) -> Result<Response<Sign>, Status> {
         let id = convert::cluster_id_from_wire(&request.into_inner().cluster_id)
             .map_err(|error| Refusal::new(Reason::BadRequest, error.to_string()))?;
         self.coordinator.with(|roster, _| roster.check_cluster(id))?;
@@ -268,11 +268,11 @@ pub(crate) struct Sign {
 }
 
 impl futures_util::Stream for Sign {
-    type Item = Result<v1::FollowReply, Status>;
+    type Item = Result<v1::StandByReply, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         match std::mem::replace(&mut self.given, true) {
-            false => Poll::Ready(Some(Ok(v1::FollowReply {}))),
+            false => Poll::Ready(Some(Ok(v1::StandByReply {}))),
             true => Poll::Pending,
         }
     }

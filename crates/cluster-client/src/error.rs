@@ -46,7 +46,8 @@ impl Error {
 
     /// Returns whether the same call may succeed later without anybody changing anything in it.
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Unreachable { .. }) || self.reason() == Some(Reason::NotReady)
+        matches!(self, Self::Unreachable { .. })
+            || matches!(self.reason(), Some(Reason::NotReady | Reason::NotPrimary))
     }
 
     pub(crate) fn refused(peer: &str, error: &store::Error) -> Self {

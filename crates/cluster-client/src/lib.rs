@@ -15,6 +15,7 @@ mod local;
 mod parameters;
 mod rejection;
 mod remote;
+mod replicas;
 mod rounding;
 mod shard;
 mod split;

@@ -9,41 +9,69 @@ use tonic::body::Body;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 use trainyard_cluster_spec::Task;
+use trainyard_diagnostic::Diagnostic;
 use trainyard_parameter_store as store;
 use trainyard_parameter_store::{Identity, Opened, Pulled, Pushed, Ticket, Update};
 use trainyard_protocol::framing::Outgoing;
 use trainyard_protocol::payload::Payload;
-use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
 use trainyard_protocol::{Pool, Reason, convert, limits, own_body, v1};
+use trainyard_runtime::Network;
 
 use crate::call::{ShardAnswer, ShardCall, ShardPush};
+use crate::channel_over;
 use crate::gradients::GradientTensor;
 use crate::rejection::{guard_to_wire, rejection_from_wire, rejection_to_wire};
+use crate::replicas::{Client, Replicas};
 use crate::wire::{batch_from_wire, position_from_wire, push_to_wire, selection_to_wire};
 use crate::{Answer, Error, Plan, Saved, ShardStatus};
 
 /// The method whose messages carry tensors.
 const STEP: &str = "/trainyard.v1.ParameterService/Step";
 
-/// A parameter server and the channel to it.
+/// A parameter server and the channel to it; or the shard of one, and the channels to both servers that have it.
 #[derive(Debug, Clone)]
 pub struct RemoteShard {
     name: String,
     ps: usize,
     /// Among the stores of the layout.
     place: usize,
-    client: ParameterServiceClient<Channel>,
-    channel: Channel,
+    replicas: Replicas,
     pool: Pool,
 }
 
 impl RemoteShard {
     /// Returns server `ps`, listening at `address`, behind `channel`.
     pub fn new(ps: usize, address: &str, channel: Channel) -> Self {
-        let client = ParameterServiceClient::new(channel.clone())
-            .max_decoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX)
-            .max_encoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX);
-        Self { name: format!("ps:{ps} at {address}"), ps, place: ps, client, channel, pool: Pool::default() }
+        let name = format!("ps:{ps} at {address}");
+        Self { name, ps, place: ps, replicas: Replicas::new(ps, address, channel), pool: Pool::default() }
+    }
+
+    /// Returns the shards of parameter servers, in their order. `replicated`: the next server has a second replica of
+    /// each.
+    ///
+    /// # Errors
+    /// An address is none.
+    pub fn all<'a>(
+        network: &Network,
+        servers: impl IntoIterator<Item = (Task, &'a str)>,
+        replicated: bool,
+    ) -> Result<Vec<Self>, Diagnostic> {
+        let servers = servers
+            .into_iter()
+            .map(|(task, address)| Ok((task, address, channel_over(network, task, address)?)));
+        let servers = servers.collect::<Result<Vec<_>, Diagnostic>>()?;
+        let shard = |(place, (task, address, own)): (usize, &(Task, &str, Channel))| {
+            let shard = Self::new(task.index, address, own.clone());
+            let (next, at, other) = &servers[(place + 1) % servers.len()];
+            match replicated && servers.len() > 1 {
+                true => {
+                    let replicas = shard.replicas.and(task.index, next.index, at, other.clone());
+                    Self { replicas, ..shard }
+                }
+                false => shard,
+            }
+        };
+        Ok(servers.iter().enumerate().map(shard).collect())
     }
 
     /// Returns the same server as a later store of the layout: those before it are not servers.
@@ -56,8 +84,11 @@ impl RemoteShard {
     }
 
     pub(crate) async fn status(&self, positions: bool) -> Result<ShardStatus, Error> {
-        let mut client = self.client.clone();
-        let reply = self.call(limits::CALL_TIMEOUT, client.status(v1::StatusRequest { positions })).await?;
+        let reply = self
+            .call(limits::CALL_TIMEOUT, |mut client| async move {
+                client.status(v1::StatusRequest { positions }).await
+            })
+            .await?;
         self.status_from_wire(&reply)
     }
 
@@ -73,8 +104,8 @@ impl RemoteShard {
             release: trainyard_protocol::RELEASE.into(),
             model_dir: model_dir.to_string_lossy().into_owned(),
         };
-        let mut client = self.client.clone();
-        let reply = self.call(limits::CALL_TIMEOUT, client.claim(request)).await?;
+        let reply =
+            self.call(limits::CALL_TIMEOUT, |mut client| async move { client.claim(request).await }).await?;
         self.status_from_wire(&reply)
     }
 
@@ -114,14 +145,16 @@ impl RemoteShard {
                 .unwrap_or_default(),
             warm_start_names: plan.warm_start.iter().flat_map(|start| start.names.clone()).collect(),
         };
-        let mut client = self.client.clone();
-        self.call(limits::CHECKPOINT_CALL_TIMEOUT, client.prepare(request)).await.map(drop)
+        self.call(limits::CHECKPOINT_CALL_TIMEOUT, |mut client| async move { client.prepare(request).await })
+            .await
+            .map(drop)
     }
 
     pub(crate) async fn open(&self, identity: Identity) -> Result<(), Error> {
         let request = v1::OpenRequest { identity: Some(identity_to_wire(&identity)) };
-        let mut client = self.client.clone();
-        self.call(limits::CALL_TIMEOUT, client.open(request)).await.map(drop)
+        self.call(limits::CALL_TIMEOUT, |mut client| async move { client.open(request).await })
+            .await
+            .map(drop)
     }
 
     pub(crate) async fn open_session(
@@ -133,8 +166,9 @@ impl RemoteShard {
         let seq = identity.seq;
         let identity = Some(identity_to_wire(&identity));
         let request = v1::OpenSessionRequest { identity, layout_fingerprint, data_shard, seq };
-        let mut client = self.client.clone();
-        let reply = self.call(limits::CALL_TIMEOUT, client.open_session(request)).await?;
+        let reply = self
+            .call(limits::CALL_TIMEOUT, |mut client| async move { client.open_session(request).await })
+            .await?;
         Ok(Opened { version: reply.version, batches_applied: reply.batches_applied })
     }
 
@@ -176,9 +210,11 @@ impl RemoteShard {
         let request = v1::StepRequest { identity, push, pull, payload: Bytes::new() };
         let outgoing = call.push.as_ref().map(|push| GradientTensor::new(&push.gradients, &self.pool));
         let body = Body::new(Outgoing::request(&request, outgoing));
-        let reply =
-            own_body::call::<v1::StepReply>(&self.channel, STEP, body, limits::TENSOR_MESSAGE_BYTES_MAX);
-        let (reply, payload) = timed(&self.name, limits::CALL_TIMEOUT, reply).await?;
+        let (asked, replica) = self.replicas.current();
+        let (shard, most) = (Some(&self.replicas.shard), limits::TENSOR_MESSAGE_BYTES_MAX);
+        let reply = own_body::call::<v1::StepReply>(&replica.channel, STEP, shard, body, most);
+        let reply = timed(&replica.name, limits::CALL_TIMEOUT, reply).await;
+        let (reply, payload) = self.replicas.look(asked, reply)?;
         let missing = |what: &str| Error::Protocol {
             peer: self.name.clone(),
             message: format!("the answer must say what became of the {what}, it says nothing"),
@@ -215,8 +251,9 @@ impl RemoteShard {
     ) -> Result<(), Error> {
         let identity = Some(identity_to_wire(&identity));
         let request = v1::CloseSessionRequest { identity, task: Some(convert::task_to_wire(task)), session };
-        let mut client = self.client.clone();
-        self.call(limits::CALL_TIMEOUT, client.close_session(request)).await.map(drop)
+        self.call(limits::CALL_TIMEOUT, |mut client| async move { client.close_session(request).await })
+            .await
+            .map(drop)
     }
 
     pub(crate) async fn save(
@@ -228,24 +265,30 @@ impl RemoteShard {
         let directory = directory.to_string_lossy().into_owned();
         let identity = Some(identity_to_wire(&identity));
         let request = v1::SaveShardRequest { identity, directory, at_version };
-        let mut client = self.client.clone();
-        let reply = self.call(limits::CHECKPOINT_CALL_TIMEOUT, client.save_shard(request)).await?;
+        let reply =
+            self.call(limits::CHECKPOINT_CALL_TIMEOUT, |mut client| async move {
+                client.save_shard(request).await
+            })
+            .await?;
         Ok(Saved { record: reply.record, global_step: reply.global_step })
     }
 
     pub(crate) async fn finish(&self, identity: Identity, reason: &str) -> Result<(), Error> {
         let request =
             v1::FinishRequest { identity: Some(identity_to_wire(&identity)), reason: reason.to_owned() };
-        let mut client = self.client.clone();
-        self.call(limits::CALL_TIMEOUT, client.finish(request)).await.map(drop)
+        self.call(limits::CALL_TIMEOUT, |mut client| async move { client.finish(request).await })
+            .await
+            .map(drop)
     }
 
-    async fn call<T>(
+    async fn call<T, F: Future<Output = Result<Response<T>, Status>>>(
         &self,
         timeout: Duration,
-        call: impl Future<Output = Result<Response<T>, Status>>,
+        call: impl FnOnce(Client) -> F,
     ) -> Result<T, Error> {
-        timed(&self.name, timeout, call).await.map(Response::into_inner)
+        let (asked, replica) = self.replicas.current();
+        let answer = timed(&replica.name, timeout, call(replica.client.clone())).await;
+        self.replicas.look(asked, answer.map(Response::into_inner))
     }
 
     fn status_from_wire(&self, reply: &v1::StatusReply) -> Result<ShardStatus, Error> {

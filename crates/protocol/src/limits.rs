@@ -68,3 +68,13 @@ pub const GREETINGS_WAITING_MAX: usize = 4096;
 pub const BUCKET_BYTES: usize = 4 << 20;
 /// Buckets of a step that are under way at a time.
 pub const BUCKETS_AT_ONCE: usize = 4;
+/// Bytes of records that travel to a backup in one message, unless a single one is longer.
+pub const SHIPPED_BYTES: usize = 512 << 10;
+/// Largest message to a backup: the longest record, which is a push of the most bytes and what it names.
+pub const SHIPPED_MESSAGE_BYTES_MAX: usize = 2 * TENSOR_MESSAGE_BYTES_MAX;
+/// Messages to a backup that wait to be sent. Then the primary's queue grows.
+pub const SHIPPED_MESSAGES_MAX: usize = 8;
+/// Time between two words of a server to its chief about its replicas.
+pub const STANDING_INTERVAL: Duration = Duration::from_millis(50);
+/// Metadata key of a call to a parameter server: the shard that it is for, where the server holds several.
+pub const SHARD_KEY: &str = "trainyard-shard";

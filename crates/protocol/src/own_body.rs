@@ -9,11 +9,12 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use crate::framing::{Outgoing, read};
+use crate::limits::SHARD_KEY;
 
 /// The content type of gRPC.
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// Calls the method at `path` (`/package.Service/Method`), and returns the reply and its payload, of at most `bytes_max`
+/// Calls the method at `path` (`/package.Service/Method`), of a shard where the server holds several, and returns the reply and its payload, of at most `bytes_max`
 /// bytes together.
 ///
 /// # Errors
@@ -21,10 +22,11 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 pub async fn call<R: Message + Default>(
     channel: &Channel,
     path: &str,
+    shard: Option<&HeaderValue>,
     body: Body,
     bytes_max: usize,
 ) -> Result<(R, Vec<Bytes>), Status> {
-    let request = Request::builder()
+    let mut request = Request::builder()
         .method(Method::POST)
         .version(Version::HTTP_2)
         .uri(path)
@@ -32,6 +34,9 @@ pub async fn call<R: Message + Default>(
         .header(header::CONTENT_TYPE, GRPC)
         .body(body)
         .map_err(|error| Status::internal(error.to_string()))?;
+    if let Some(shard) = shard {
+        request.headers_mut().insert(SHARD_KEY, shard.clone());
+    }
     let mut channel = channel.clone();
     let lost = |error: tonic::transport::Error| Status::from_error(Box::new(error));
     std::future::poll_fn(|context| channel.poll_ready(context)).await.map_err(lost)?;

@@ -38,6 +38,8 @@ reasons! {
     Fenced "fenced" FailedPrecondition;
     /// The ps holds no variables yet, or does not let workers in.
     NotReady "not_ready" Unavailable;
+    /// The server's replica of the shard is not the one that serves it: the other one may be.
+    NotPrimary "not_primary" Unavailable;
     /// The sequence number leaves a gap.
     SequenceGap "sequence_gap" OutOfRange;
     /// The peer computed another layout: another job file or cluster.

@@ -1,11 +1,12 @@
 //! What a server remembers from one start to the next: found, taken up or put aside.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tracing::{error, info, warn};
 use trainyard_checkpoint::{known_cluster_id, prepared_epoch};
 use trainyard_cluster_client::LocalShard;
+use trainyard_cluster_spec::Task;
 use trainyard_daemon::Context;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Journal, State};
@@ -19,9 +20,9 @@ use crate::recovery::{Expected, Problem, Recovered, recover};
 /// Folder of the logs in the model folder.
 const LOGS: &str = "wal";
 
-fn folder(context: &Context) -> PathBuf {
-    let below = context.state_dir.clone().unwrap_or_else(|| context.job.model_dir.join(LOGS));
-    below.join(format!("ps-{}", context.task.index))
+/// Returns where the logs of servers lie.
+pub(crate) fn logs(context: &Context) -> PathBuf {
+    context.state_dir.clone().unwrap_or_else(|| context.job.model_dir.join(LOGS))
 }
 
 /// Says that the log cannot be used as it has to be, and ends the server.
@@ -46,16 +47,28 @@ pub(crate) fn cannot(failure: &Error) -> Diagnostic {
 /// # Errors
 /// The folder of the log cannot be used.
 pub(crate) fn remember(context: &Context, shard: &LocalShard) -> Result<Option<Arc<LogJournal>>, Diagnostic> {
-    let path = folder(context);
+    remember_at(context, &logs(context).join(format!("ps-{}", context.task.index)), context.task, shard)
+}
+
+/// The same, of the log in a folder, of the shard that `task` is the first to hold.
+///
+/// # Errors
+/// As there.
+pub(crate) fn remember_at(
+    context: &Context,
+    path: &Path,
+    task: Task,
+    shard: &LocalShard,
+) -> Result<Option<Arc<LogJournal>>, Diagnostic> {
     let durability = match context.job.parameter_servers.durability {
         DurabilityConfig::None => Durability::None,
-        DurabilityConfig::Wal => Durability::Wal,
+        DurabilityConfig::Wal | DurabilityConfig::Replica => Durability::Wal,
         DurabilityConfig::WalSync => Durability::WalSync,
     };
     if durability == Durability::None && !path.is_dir() {
         return Ok(None);
     }
-    let folder = Folder::open(&path).map_err(|failure| cannot(&failure))?;
+    let folder = Folder::open(path).map_err(|failure| cannot(&failure))?;
     if durability == Durability::None {
         if !folder.segments().map_err(|failure| cannot(&failure))?.is_empty() {
             let aside = folder.set_aside().map_err(|failure| cannot(&failure))?;
@@ -67,7 +80,7 @@ pub(crate) fn remember(context: &Context, shard: &LocalShard) -> Result<Option<A
         model_dir: &context.job.model_dir,
         owner: known_cluster_id(&context.job.model_dir),
         memory: prepared_epoch(&context.job.model_dir),
-        task: context.task,
+        task,
     };
     let recovered = recover(shard, &folder, expected).and_then(|recovered| match recovered {
         Some(found) if found.other_boot && durability == Durability::Wal => {
@@ -99,7 +112,7 @@ pub(crate) fn remember(context: &Context, shard: &LocalShard) -> Result<Option<A
             None
         }
     };
-    let journal = open(folder, durability, context.task.index, recovered.as_ref());
+    let journal = open(folder, durability, task.index, recovered.as_ref());
     let journal = Arc::new(journal.map_err(|failure| cannot(&failure))?);
     shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
     if let Some(found) = &recovered {
@@ -119,7 +132,8 @@ fn open(
     let log = open(folder, durability, recovered.map(|found| &found.last))?;
     let (owner, course) =
         recovered.map_or((0, Course::default()), |found| (found.owner, found.course.clone()));
-    Ok(LogJournal::new(log, owner, member, course))
+    let changes = recovered.map(|found| found.changes);
+    Ok(LogJournal::new(log, owner, member, course, changes))
 }
 
 fn tell(problem: &Problem, aside: &std::path::Path) {

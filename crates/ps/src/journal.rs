@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trainyard_checkpoint::{Checkpoint, list};
 use trainyard_parameter_store::{Change, Journal, Standing, Take};
 use trainyard_protocol::v1;
-use trainyard_write_ahead_log::{Error, Log, Origin};
+use trainyard_write_ahead_log::{Entry, Error, Log, Origin};
 
+use crate::feed::{Feed, Unsettled};
 use crate::record::{self, Head};
 
 /// What the heads of segments say besides the store's standing.
@@ -31,9 +32,12 @@ pub(crate) struct Course {
 #[derive(Debug)]
 pub(crate) struct LogJournal {
     log: Arc<Log>,
+    feed: Arc<Feed>,
     owner: Mutex<u128>,
     member: u32,
     course: Arc<Mutex<Course>>,
+    /// Held while the files are read.
+    reading: Arc<tokio::sync::RwLock<()>>,
     /// The request that the store is being prepared with.
     staged: Mutex<v1::PrepareRequest>,
 }
@@ -45,14 +49,37 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl LogJournal {
     /// Returns the journal of server `member` in a log that has come to `course`.
-    pub(crate) fn new(log: Log, owner: u128, member: usize, course: Course) -> Self {
+    pub(crate) fn new(log: Log, owner: u128, member: usize, course: Course, changes: Option<u64>) -> Self {
+        Self::of(Arc::new(log), owner, member, course, changes)
+    }
+
+    fn of(log: Arc<Log>, owner: u128, member: usize, course: Course, changes: Option<u64>) -> Self {
         Self {
-            log: Arc::new(log),
+            log,
+            feed: Arc::new(Feed::new(changes)),
             owner: Mutex::new(owner),
             member: member as u32,
             course: Arc::new(Mutex::new(course)),
+            reading: Arc::default(),
             staged: Mutex::default(),
         }
+    }
+
+    /// Returns another journal in the same log, which begins anew. This one is closed: nothing that its store still does
+    /// is written, or acknowledged.
+    pub(crate) fn succeed(&self, owner: u128) -> Self {
+        self.feed.close();
+        Self::of(Arc::clone(&self.log), owner, self.member as usize, Course::default(), None)
+    }
+
+    /// Keeps every segment until the value is dropped.
+    pub(crate) fn pause_retiring(&self) -> Option<tokio::sync::OwnedRwLockReadGuard<()>> {
+        Arc::clone(&self.reading).try_read_owned().ok()
+    }
+
+    /// Returns the order of what it takes in.
+    pub(crate) fn feed(&self) -> &Feed {
+        &self.feed
     }
 
     /// Takes note of what the store is about to be prepared with.
@@ -61,16 +88,48 @@ impl LogJournal {
         *locked(&self.staged) = prepare;
     }
 
+    /// Takes a segment of another log in, which says how a store stands at `version` after so many changes. `alone`: it
+    /// is the first.
+    pub(crate) fn follow(&self, course: Option<Course>, version: u64, changes: u64, head: Vec<Entry>) {
+        let mut own = locked(&self.course);
+        let alone = course.is_some();
+        if let Some(course) = course {
+            *own = course;
+        }
+        let number = self.feed.follow(&self.log, self.origin(own.memory), alone, changes, head);
+        if !alone && number > 0 {
+            own.cuts.push((number, version));
+        }
+    }
+
+    /// Takes a record of another log in.
+    pub(crate) fn follow_record(&self, entry: Entry) {
+        self.feed.add(&self.log, entry);
+    }
+
+    /// Takes up what another log has come to.
+    pub(crate) fn resume(&self, course: &Course) {
+        let mut own = locked(&self.course);
+        *own = Course { cuts: std::mem::take(&mut own.cuts), ..course.clone() };
+    }
+
     /// Writes that the server was brought back, and how often.
     pub(crate) fn restarted(&self) -> u64 {
         let mut course = locked(&self.course);
         course.restarts += 1;
-        self.log.add(record::of_restart(course.restarts));
+        self.feed.add(&self.log, record::of_restart(course.restarts));
         course.restarts
     }
 
-    /// Waits until everything that the store has told so far is safe.
-    pub(crate) async fn settle(&self) -> Result<(), Error> {
+    /// Waits until everything that the store has told so far is safe: written, and with the backup, if there is one.
+    pub(crate) async fn settle(&self) -> Result<(), Unsettled> {
+        let items = self.feed.end();
+        self.log.settle(self.log.end()).await?;
+        self.feed.settle(items).await
+    }
+
+    /// Writes everything that the store has told so far.
+    pub(crate) async fn write(&self) -> Result<(), Error> {
         self.log.settle(self.log.end()).await
     }
 
@@ -92,6 +151,7 @@ impl LogJournal {
     /// Removes the log: the job is over.
     pub(crate) fn clear(&self) -> Result<(), Error> {
         locked(&self.course).memory = 0;
+        self.feed.forget();
         self.log.clear()
     }
 
@@ -101,6 +161,8 @@ impl LogJournal {
             let course = locked(&self.course);
             (course.prepare.clone(), course.memory, course.cuts.clone())
         };
+        // A backup that is brought level reads the files.
+        let Some(_retiring) = self.reading.try_write().ok() else { return Ok(0) };
         let found = cuts.iter().rev().find(|(_, version)| {
             committed(model_dir, prepare.place as usize, prepare.num_ps as usize, memory, *version).is_some()
         });
@@ -145,21 +207,22 @@ pub(crate) fn committed(
 
 impl Journal for LogJournal {
     fn draw_up(&self, change: &Change<'_>) -> Take {
-        let (log, entry) = (Arc::clone(&self.log), record::of_change(change));
+        let (log, feed) = (Arc::clone(&self.log), Arc::clone(&self.feed));
+        let entry = record::of_change(change);
         let course = match change {
             Change::Claim { epoch } => Some((*epoch, false)),
             Change::Open => Some((0, true)),
             _ => None,
         };
         match course {
-            None => Box::new(move |version| log.add(entry.numbered(version))),
+            None => Box::new(move |version| feed.add(&log, entry.numbered(version))),
             Some((epoch, open)) => {
                 let course = Arc::clone(&self.course);
                 Box::new(move |version| {
                     let mut course = locked(&course);
                     course.epoch = course.epoch.max(epoch);
                     course.open |= open;
-                    log.add(entry.numbered(version));
+                    feed.add(&log, entry.numbered(version));
                 })
             }
         }
@@ -171,9 +234,10 @@ impl Journal for LogJournal {
         *course = Course { prepare, epoch: memory, memory, ..Course::default() };
         let Course { prepare, epoch, open, restarts, .. } = &*course;
         let (epoch, open, restarts, standing) = (*epoch, *open, *restarts, &standing);
-        let entries =
-            record::of_head(&Head { prepare, epoch, open, restarts, prepared_only: true, standing });
-        self.log.begin(self.origin(memory), entries, true);
+        let entries = |changes| {
+            record::of_head(&Head { prepare, epoch, open, restarts, prepared_only: true, changes, standing })
+        };
+        self.feed.begin(&self.log, self.origin(memory), true, entries);
     }
 
     fn cut(&self, standing: Standing) {
@@ -183,9 +247,12 @@ impl Journal for LogJournal {
         }
         let Course { prepare, epoch, open, restarts, memory, .. } = &*course;
         let (epoch, open, restarts, standing) = (*epoch, *open, *restarts, &standing);
-        let entries =
-            record::of_head(&Head { prepare, epoch, open, restarts, prepared_only: false, standing });
-        let number = self.log.begin(self.origin(*memory), entries, false);
-        course.cuts.push((number, standing.version));
+        let entries = |changes| {
+            record::of_head(&Head { prepare, epoch, open, restarts, prepared_only: false, changes, standing })
+        };
+        let number = self.feed.begin(&self.log, self.origin(*memory), false, entries);
+        if number > 0 {
+            course.cuts.push((number, standing.version));
+        }
     }
 }

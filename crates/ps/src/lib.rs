@@ -5,12 +5,22 @@
 
 mod answer;
 mod durable;
+mod feed;
 mod gradients;
 mod journal;
+mod link;
+mod pair;
+mod pair_telemetry;
+mod post;
 mod record;
 mod recovery;
+mod replay;
+mod replica;
+mod replica_service;
 mod run;
 mod service;
+mod shard_service;
+mod shipping;
 mod telemetry;
 mod tensor_service;
 

@@ -103,6 +103,8 @@ pub(crate) struct Head<'a> {
     pub(crate) open: bool,
     pub(crate) restarts: u64,
     pub(crate) prepared_only: bool,
+    /// Changes since the log was begun.
+    pub(crate) changes: u64,
     pub(crate) standing: &'a Standing,
 }
 
@@ -143,6 +145,7 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
         clocks: clocks.iter().map(clock).collect(),
         parts: parts.len() as u32,
         replaced: replaced.is_some(),
+        changes: head.changes,
     };
     let mut entries = vec![message(HEAD, &first)];
     for PartStanding { place, batch, batches, selection, values } in parts {

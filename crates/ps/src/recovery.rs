@@ -11,19 +11,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
-use prost::Message as _;
 use tokio::time::Instant;
 use trainyard_cluster_client::LocalShard;
 use trainyard_cluster_spec::Task;
-use trainyard_parameter_store::{
-    Claim, Identity, PartStanding, Push, Replaced, Standing, State, Store, Update,
-};
-use trainyard_protocol::{convert, v1};
-use trainyard_write_ahead_log::{Folder, Next, Reader, Record, SegmentFile, SegmentHeader, boot};
+use trainyard_parameter_store::Standing;
+use trainyard_protocol::v1;
+use trainyard_write_ahead_log::{Folder, Next, Origin, Reader, Record, SegmentFile, SegmentHeader, boot};
 
-use crate::journal::{Course, committed};
-use crate::record::{CHANGE, HEAD, LoggedPush, PART, PUSH, REPLACED, head, push};
-use crate::service::plan_of;
+use crate::journal::Course;
+use crate::record::{HEAD, head};
+use crate::replay::{Replay, Source, base, complete};
 
 /// Lots of records that are read before they are made again.
 const READ_AHEAD: usize = 8;
@@ -60,6 +57,8 @@ pub(crate) struct Recovered {
     pub(crate) last: SegmentFile,
     pub(crate) course: Course,
     pub(crate) owner: u128,
+    /// Changes since the log was begun.
+    pub(crate) changes: u64,
     /// Time in which the values were read that the log goes on from, or drawn.
     pub(crate) prepared: Duration,
     /// Records made again, their bytes, and the time that took.
@@ -72,15 +71,17 @@ pub(crate) struct Recovered {
     pub(crate) other_boot: bool,
 }
 
-type SegmentReader = Reader<BufReader<File>>;
+pub(crate) type SegmentReader = Reader<BufReader<File>>;
 
 /// A segment, its head and how to go on behind it.
-struct Begun {
-    file: SegmentFile,
-    header: SegmentHeader,
-    head: v1::LoggedHead,
-    standing: Standing,
-    reader: SegmentReader,
+pub(crate) struct Begun {
+    pub(crate) file: SegmentFile,
+    pub(crate) header: SegmentHeader,
+    pub(crate) head: v1::LoggedHead,
+    pub(crate) standing: Standing,
+    /// The records that this was read from.
+    pub(crate) records: Vec<Record>,
+    pub(crate) reader: SegmentReader,
 }
 
 /// Brings the store of `shard` back. Nothing, where there is no log.
@@ -100,20 +101,20 @@ pub(crate) fn recover(
     let mut cuts = Vec::new();
     while place > 0 {
         place -= 1;
-        let Some(found) = begin(folder, &segments[place], place + 1 == segments.len(), expected)? else {
+        let Some(found) = begin(&segments[place], place + 1 == segments.len(), expected)? else {
             // Its head never came to be whole: nothing that it might have held was acknowledged.
             let segment = segments.remove(place);
             torn += segment.bytes;
             folder.remove(&segment)?;
             continue;
         };
-        if let Some(prepare) = base(&found, expected) {
+        if let Some(prepare) = base(&found.head, found.header.origin.memory, expected.model_dir) {
             begun = Some((found, prepare));
             break;
         }
         cuts.insert(0, (found.header.number, found.head.version));
     }
-    let Some((mut found, prepare)) = begun else {
+    let Some((found, prepare)) = begun else {
         if segments.is_empty() {
             return Ok(None);
         }
@@ -126,29 +127,31 @@ pub(crate) fn recover(
             return Err(Problem::Damaged(format!("{path}: segment {number} is missing before it")));
         }
     }
-    let mut replay = Replay::prepare(shard, &mut found, &prepare, expected)?;
+    let Origin { owner, memory, .. } = found.header.origin;
+    let source = Source { owner, shard: expected.task.index, memory };
+    let replay = Replay::prepare(shard, source, &found.head, &found.standing, &prepare);
+    let mut replay = replay.map_err(|what| damaged(&found.file, 0, what))?;
     let files = segments[place..].to_vec();
     let mut last = files.last().cloned().unwrap_or_else(|| found.file.clone());
     let other_boot = found.header.boot != boot();
-    let owner = found.header.origin.owner;
     replay.course.cuts = cuts;
     let prepared = started.elapsed();
-    let end = replay.make_again(folder, found, files)?;
+    let end = make_again(&mut replay, found, files)?;
     if let Some((place, rest)) = end {
         folder.cut(&last, place)?;
         (last.bytes, torn) = (place, torn + rest);
     }
     shard.go_on();
-    let Replay { course, records, bytes, .. } = replay;
+    let Replay { course, records, bytes, changes, .. } = replay;
     let took = started.elapsed().saturating_sub(prepared);
-    Ok(Some(Recovered { last, course, owner, prepared, records, bytes, took, torn, other_boot }))
+    Ok(Some(Recovered { last, course, owner, changes, prepared, records, bytes, took, torn, other_boot }))
 }
 
-fn damaged(file: &SegmentFile, place: u64, what: impl std::fmt::Display) -> Problem {
+pub(crate) fn damaged(file: &SegmentFile, place: u64, what: impl std::fmt::Display) -> Problem {
     Problem::Damaged(format!("{}: at byte {place}: {what}", file.path.display()))
 }
 
-fn io(file: &SegmentFile) -> impl Fn(std::io::Error) -> Problem {
+pub(crate) fn io(file: &SegmentFile) -> impl Fn(std::io::Error) -> Problem {
     let path = file.path.clone();
     move |error| {
         let source = Arc::new(error);
@@ -157,13 +160,12 @@ fn io(file: &SegmentFile) -> impl Fn(std::io::Error) -> Problem {
 }
 
 /// Reads the head of a segment. Nothing, where it is torn: of the last one only.
-fn begin(
-    folder: &Folder,
+pub(crate) fn begin(
     file: &SegmentFile,
     is_last: bool,
     expected: Expected<'_>,
 ) -> Result<Option<Begun>, Problem> {
-    let mut reader = match folder.read(file) {
+    let mut reader = match file.read() {
         Ok(reader) => reader,
         Err(trainyard_write_ahead_log::Error::NoSegment { .. })
             if is_last && file.bytes < trainyard_write_ahead_log::SEGMENT_HEADER_BYTES as u64 =>
@@ -207,7 +209,8 @@ fn begin(
             return Err(damaged(file, bad.place, bad.fault));
         }
     };
-    let (head, mut standing) = head(record.body).map_err(|what| damaged(file, record.place, what))?;
+    let (head, mut standing) = head(record.body.clone()).map_err(|what| damaged(file, record.place, what))?;
+    let mut records = vec![record];
     for part in 0..head.parts + u32::from(head.replaced) {
         let record = match reader.read().map_err(io(file))? {
             Next::Record(record) => record,
@@ -216,45 +219,11 @@ fn begin(
             Next::End => return Err(damaged(file, reader.place(), "it ends within its head")),
             Next::Bad(bad) => return Err(damaged(file, bad.place, bad.fault)),
         };
-        let wrong = |what: String| damaged(file, record.place, what);
-        let given = push(&record.body).map_err(wrong)?;
-        let values = trainyard_parameter_store::Gradients::copy(&given.gradients);
-        let LoggedPush { batch, batches, pulled_version, contribution, selection, .. } = given;
-        match (record.kind, contribution) {
-            (PART, Some(place)) if part < head.parts => {
-                standing.parts.push(PartStanding { place, batch, batches, selection, values });
-            }
-            (REPLACED, _) if part == head.parts => {
-                standing.replaced = Some(Replaced { version: pulled_version, selection, values });
-            }
-            (kind, _) => return Err(wrong(format!("a record of kind {kind} within the head"))),
-        }
+        let completed = complete(&mut standing, &head, part, record.kind, &record.body);
+        completed.map_err(|what| damaged(file, record.place, what))?;
+        records.push(record);
     }
-    Ok(Some(Begun { file: file.clone(), header, head, standing, reader }))
-}
-
-/// Returns what a segment's store is prepared with, if that is still there.
-fn base(found: &Begun, expected: Expected<'_>) -> Option<v1::PrepareRequest> {
-    let prepare = found.head.prepare.clone()?;
-    if found.head.prepared_only {
-        let there = prepare.checkpoint.is_empty() || Path::new(&prepare.checkpoint).is_dir();
-        return there.then_some(prepare);
-    }
-    let (place, num_ps) = (prepare.place as usize, prepare.num_ps as usize);
-    let path = committed(expected.model_dir, place, num_ps, found.header.origin.memory, found.head.version)?;
-    let path = std::path::absolute(&path).unwrap_or(path);
-    let checkpoint = path.to_string_lossy().into_owned();
-    Some(v1::PrepareRequest { checkpoint, warm_start: String::new(), ..prepare })
-}
-
-/// A store whose changes are being made again.
-struct Replay<'a> {
-    store: &'a Store,
-    owner: u128,
-    course: Course,
-    synchronous: bool,
-    records: u64,
-    bytes: u64,
+    Ok(Some(Begun { file: file.clone(), header, head, standing, records, reader }))
 }
 
 /// What the thread that reads passes on.
@@ -266,207 +235,84 @@ enum Read {
     Problem(Problem),
 }
 
-impl<'a> Replay<'a> {
-    /// Prepares the store as it was when the segment was begun.
-    fn prepare(
-        shard: &'a LocalShard,
-        found: &mut Begun,
-        prepare: &v1::PrepareRequest,
-        expected: Expected<'_>,
-    ) -> Result<Self, Problem> {
-        let Begun { file, header, head, standing, .. } = found;
-        let (store, owner) = (shard.store(), header.origin.owner);
-        let wrong = |error: String| damaged(file, 0, error);
-        let (plan, place, slices) =
-            plan_of(prepare, expected.task.index).map_err(|status| wrong(status.message().to_owned()))?;
-        let synchronous = plan.update == Update::Sync;
-        store.set_clock(standing.secs);
-        let claim = Claim { cluster_id: owner, epoch: head.cluster_epoch };
-        store.claim(&claim).map_err(|error| wrong(error.to_string()))?;
-        let course = Course {
-            prepare: v1::PrepareRequest { checkpoint: prepare.checkpoint.clone(), ..prepare.clone() },
-            epoch: head.cluster_epoch,
-            open: head.open,
-            restarts: head.restarts,
-            memory: header.origin.memory,
-            cuts: Vec::new(),
-        };
-        let replay = Self { store, owner, course, synchronous, records: 0, bytes: 0 };
-        let identity = replay.identity(expected.task, 0, 0);
-        shard.prepare_now(&identity, plan, place, slices).map_err(|error| wrong(error.to_string()))?;
-        let state = if head.open { State::Open } else { State::Prepared };
-        let resumed = store.resume(header.origin.memory, state, standing);
-        resumed.map_err(|error| wrong(error.to_string()))?;
-        Ok(replay)
-    }
-
-    fn identity(&self, task: Task, session: u64, seq: u64) -> Identity {
-        Identity { cluster_id: self.owner, epoch: self.course.epoch, task, incarnation: 0, session, seq }
-    }
-
-    /// Makes all changes again, while a thread reads ahead. Returns where the last segment is torn.
-    fn make_again(
-        &mut self,
-        folder: &Folder,
-        first: Begun,
-        files: Vec<SegmentFile>,
-    ) -> Result<Option<(u64, u64)>, Problem> {
-        std::thread::scope(|scope| {
-            let (sender, receiver) = sync_channel(READ_AHEAD);
-            let names = files.clone();
-            scope.spawn(move || {
-                let mut reader = Some(first.reader);
-                for (place, file) in files.iter().enumerate() {
-                    let opened = match reader.take() {
-                        Some(reader) => Ok(reader),
-                        None => folder.read(file).map_err(Problem::from),
-                    };
-                    let (mut lot, mut bytes) = (Vec::new(), 0);
-                    let read = opened.and_then(|mut reader| {
-                        loop {
-                            match reader.read().map_err(io(file))? {
-                                Next::Record(record) => {
-                                    bytes += record.body.len();
-                                    lot.push(record);
-                                    if bytes >= LOT_BYTES {
-                                        bytes = 0;
-                                        let full = Read::Records(place, std::mem::take(&mut lot));
-                                        if sender.send(full).is_err() {
-                                            return Ok(Some(None));
-                                        }
+/// Makes all changes again, while a thread reads ahead. Returns where the last segment is torn.
+fn make_again(
+    replay: &mut Replay,
+    first: Begun,
+    files: Vec<SegmentFile>,
+) -> Result<Option<(u64, u64)>, Problem> {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(READ_AHEAD);
+        let names = files.clone();
+        scope.spawn(move || {
+            let mut reader = Some(first.reader);
+            for (place, file) in files.iter().enumerate() {
+                let opened = match reader.take() {
+                    Some(reader) => Ok(reader),
+                    None => file.read().map_err(Problem::from),
+                };
+                let (mut lot, mut bytes) = (Vec::new(), 0);
+                let read = opened.and_then(|mut reader| {
+                    loop {
+                        match reader.read().map_err(io(file))? {
+                            Next::Record(record) => {
+                                bytes += record.body.len();
+                                lot.push(record);
+                                if bytes >= LOT_BYTES {
+                                    bytes = 0;
+                                    let full = Read::Records(place, std::mem::take(&mut lot));
+                                    if sender.send(full).is_err() {
+                                        return Ok(Some(None));
                                     }
                                 }
-                                Next::End => return Ok(None),
-                                Next::Bad(bad) if place + 1 < files.len() => {
-                                    return Err(damaged(file, bad.place, bad.fault));
-                                }
-                                Next::Bad(bad) => match reader.proof_of_damage(&bad).map_err(io(file))? {
-                                    Some(later) => {
-                                        let what = format!(
-                                            "{}; it was whole when byte {later} was written",
-                                            bad.fault
-                                        );
-                                        return Err(damaged(file, bad.place, what));
-                                    }
-                                    None => return Ok(Some(Some((bad.place, bad.rest)))),
-                                },
                             }
+                            Next::End => return Ok(None),
+                            Next::Bad(bad) if place + 1 < files.len() => {
+                                return Err(damaged(file, bad.place, bad.fault));
+                            }
+                            Next::Bad(bad) => match reader.proof_of_damage(&bad).map_err(io(file))? {
+                                Some(later) => {
+                                    let what =
+                                        format!("{}; it was whole when byte {later} was written", bad.fault);
+                                    return Err(damaged(file, bad.place, what));
+                                }
+                                None => return Ok(Some(Some((bad.place, bad.rest)))),
+                            },
                         }
-                    });
-                    drop(sender.send(Read::Records(place, lot)));
-                    match read {
-                        Ok(None) => {}
-                        Ok(Some(torn)) => return drop(sender.send(Read::End(torn))),
-                        Err(problem) => return drop(sender.send(Read::Problem(problem))),
                     }
+                });
+                drop(sender.send(Read::Records(place, lot)));
+                match read {
+                    Ok(None) => {}
+                    Ok(Some(torn)) => return drop(sender.send(Read::End(torn))),
+                    Err(problem) => return drop(sender.send(Read::Problem(problem))),
                 }
-                drop(sender.send(Read::End(None)));
-            });
-            self.follow(receiver, &names)
-        })
-    }
-
-    fn follow(
-        &mut self,
-        receiver: Receiver<Read>,
-        files: &[SegmentFile],
-    ) -> Result<Option<(u64, u64)>, Problem> {
-        while let Ok(read) = receiver.recv() {
-            match read {
-                Read::Records(place, records) => {
-                    for record in records {
-                        let (at, bytes) = (record.place, record.body.len() as u64);
-                        self.make(record).map_err(|what| damaged(&files[place], at, what))?;
-                        (self.records, self.bytes) = (self.records + 1, self.bytes + bytes);
-                    }
-                }
-                Read::End(torn) => return Ok(torn),
-                Read::Problem(problem) => return Err(problem),
             }
-        }
-        Err(Problem::Damaged("the log was not read to its end".to_owned()))
-    }
-
-    /// Makes one change again.
-    fn make(&mut self, record: Record) -> Result<(), String> {
-        match record.kind {
-            // What a later segment begins with is where the store has come to.
-            HEAD | PART | REPLACED => Ok(()),
-            PUSH => self.push(&record),
-            CHANGE => self.change(record),
-            kind => Err(format!("a record of kind {kind}, which is not known")),
-        }
-    }
-
-    fn push(&mut self, record: &Record) -> Result<(), String> {
-        let logged = push(&record.body)?;
-        let task = convert::task_from_wire(logged.task).map_err(|error| error.to_string())?;
-        let identity = self.identity(task, logged.session, logged.seq);
-        self.store.set_clock(logged.secs);
-        let push = Push {
-            batch: logged.batch,
-            batches: logged.batches,
-            pulled_version: logged.pulled_version,
-            contribution: logged.contribution,
-            selection: Some(logged.selection),
-            gradients: &logged.gradients,
-            rejected: logged.rejected,
-        };
-        let pushed = self.store.push(&identity, &push).map_err(|error| cannot(&error))?;
-        let same = self.synchronous || pushed.version == record.number;
-        if pushed.duplicate || !same {
-            let (given, expected) = (pushed.version, record.number);
-            return Err(format!("a push led to version {given}, where it had led to {expected}"));
-        }
-        Ok(())
-    }
-
-    fn change(&mut self, record: Record) -> Result<(), String> {
-        use v1::logged_change::Change;
-        let change = v1::LoggedChange::decode(record.body).map_err(|error| error.to_string())?;
-        let named = |ticket: v1::LoggedTicket| {
-            let task = convert::task_from_wire(ticket.task).map_err(|error| error.to_string())?;
-            Ok::<_, String>(self.identity(task, ticket.session, ticket.seq))
-        };
-        let chief = self.identity(Task { role: trainyard_cluster_spec::Role::Chief, index: 0 }, 0, 0);
-        let made = match change.change.ok_or("a change that says nothing")? {
-            Change::Claim(epoch) => {
-                self.course.epoch = epoch;
-                self.store.claim(&Claim { cluster_id: self.owner, epoch })
-            }
-            Change::Open(_) => {
-                self.course.open = true;
-                self.store.open(&chief)
-            }
-            Change::Finish(_) => self.store.finish(&chief),
-            Change::OpenSession(ticket) => {
-                let identity = named(ticket)?;
-                let fingerprint = self.store.status().layout_fingerprint;
-                self.store.open_session(&identity, fingerprint, 0).map(drop)
-            }
-            Change::CloseSession(ticket) => {
-                let Identity { task, session, .. } = named(ticket)?;
-                self.store.close_session(&chief, task, session)
-            }
-            Change::Reserve(ticket) => self.store.reserve_again(&named(ticket)?),
-            Change::Use(ticket) => self.store.use_again(&named(ticket)?),
-            Change::Rest(task) => {
-                let task = convert::task_from_wire(Some(task)).map_err(|error| error.to_string())?;
-                self.store.rest_again(task);
-                Ok(())
-            }
-            Change::Restart(restarts) => {
-                self.course.restarts = restarts;
-                Ok(())
-            }
-        };
-        made.map_err(|error| cannot(&error))
-    }
+            drop(sender.send(Read::End(None)));
+        });
+        follow(replay, receiver, &names)
+    })
 }
 
-fn cannot(error: &trainyard_parameter_store::Error) -> String {
-    format!("a change that cannot be made again: {error}")
+fn follow(
+    replay: &mut Replay,
+    receiver: Receiver<Read>,
+    files: &[SegmentFile],
+) -> Result<Option<(u64, u64)>, Problem> {
+    while let Ok(read) = receiver.recv() {
+        match read {
+            Read::Records(place, records) => {
+                for record in records {
+                    let made = replay.make(record.kind, record.number, record.body);
+                    made.map_err(|what| damaged(&files[place], record.place, what))?;
+                }
+            }
+            Read::End(torn) => return Ok(torn),
+            Read::Problem(problem) => return Err(problem),
+        }
+    }
+    Err(Problem::Damaged("the log was not read to its end".to_owned()))
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

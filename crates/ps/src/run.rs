@@ -15,25 +15,29 @@ use trainyard_runtime::blocking;
 
 use crate::durable::{cannot, remember};
 use crate::journal::LogJournal;
+use crate::pair::run_pair;
 use crate::service::Service;
 use crate::tensor_service::TensorService;
 
 /// Time between looks at the store's state.
-const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 /// Time between looks whether a checkpoint was committed.
-const RETIRE: Duration = Duration::from_millis(500);
+pub(crate) const RETIRE: Duration = Duration::from_millis(500);
 /// Time for which a server with a log that is told to stop waits for the workers to stop too.
 const STOPS: Duration = Duration::from_secs(2);
 /// Pushes that are no further apart are those of workers that go on.
 const GOES_ON: Duration = Duration::from_millis(500);
 /// Time for the last answers to leave, before the server closes.
-const FAREWELL: Duration = Duration::from_millis(100);
+pub(crate) const FAREWELL: Duration = Duration::from_millis(100);
 
 /// Serves a shard until the job ends, or until told to stop and drained.
 ///
 /// # Errors
 /// The port is taken, or the server failed.
 pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagnostic> {
+    if context.job.is_replicated() {
+        return run_pair(context, stop).await;
+    }
     let task = context.task;
     let address =
         context.cluster.address(task).map(str::to_owned).ok_or_else(|| {
@@ -48,7 +52,7 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
     let (known, journal) = channel(None);
     let most = context.job.parameter_servers.log_bytes_max;
     let service = Service::new(shard.clone(), task.index, context.incarnation, journal, most);
-    let service = TensorService::new(service);
+    let service = TensorService::new(Arc::new(service));
     let closing = CancellationToken::new();
     let server = serve(
         listener,
@@ -106,13 +110,7 @@ async fn watch(
         }
         let state = status.state;
         if state != known {
-            let (word, ready) = match state {
-                State::Empty => ("waiting", false),
-                State::Prepared => ("prepared", false),
-                State::Open => ("training", true),
-                State::Draining => ("draining", true),
-                State::Finished => ("finished", false),
-            };
+            let (word, ready) = word_of(state);
             context.readiness.set(word, ready, Vec::new());
             known = state;
         }
@@ -155,7 +153,7 @@ async fn watch(
 }
 
 /// Removes what is no longer needed of the log, once a checkpoint holds it.
-async fn retire(journal: &Arc<LogJournal>, context: &Context) {
+pub(crate) async fn retire(journal: &Arc<LogJournal>, context: &Context) {
     if !journal.waits_for_checkpoint() {
         return;
     }
@@ -164,5 +162,16 @@ async fn retire(journal: &Arc<LogJournal>, context: &Context) {
         Ok(Ok(0)) | Err(_) => {}
         Ok(Ok(bytes)) => debug!(bytes, "a checkpoint holds the front of the log: removed"),
         Ok(Err(error)) => warn!(%error, "the log stays longer than it has to"),
+    }
+}
+
+/// Returns how people call a state, and whether workers are served in it.
+pub(crate) fn word_of(state: State) -> (&'static str, bool) {
+    match state {
+        State::Empty => ("waiting", false),
+        State::Prepared => ("prepared", false),
+        State::Open => ("training", true),
+        State::Draining => ("draining", true),
+        State::Finished => ("finished", false),
     }
 }

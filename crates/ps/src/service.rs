@@ -23,6 +23,7 @@ use trainyard_protocol::{Pool, Reason, Refusal, convert, limits, v1};
 use trainyard_variable::{Layout, Partitioner, Placement};
 
 use crate::answer::AnswerTensor;
+use crate::feed::Unsettled;
 use crate::gradients::WireGradients;
 use crate::journal::LogJournal;
 use crate::telemetry::Telemetry;
@@ -153,7 +154,14 @@ impl Service {
     /// It never will be: nothing may be acknowledged, and this process ends.
     async fn settle(&self) -> Result<(), Status> {
         match self.journal()? {
-            Some(journal) => journal.settle().await.map_err(|error| Status::unavailable(error.to_string())),
+            Some(journal) => journal.settle().await.map_err(|error| match error {
+                Unsettled::Log(error) => Status::unavailable(error.to_string()),
+                Unsettled::Deposed => Refusal::new(Reason::NotPrimary, error.to_string()).into(),
+                Unsettled::Unconfirmed { .. } => {
+                    let message = format!("{} waits for its backup: {error}", self.task);
+                    Refusal::new(Reason::NotReady, message).into()
+                }
+            }),
             None => Ok(()),
         }
     }

@@ -23,8 +23,7 @@ pub(crate) struct TensorService {
 }
 
 impl TensorService {
-    pub(crate) fn new(service: Service) -> Self {
-        let service = Arc::new(service);
+    pub(crate) fn new(service: Arc<Service>) -> Self {
         let others = ParameterServiceServer::from_arc(Arc::clone(&service))
             .max_decoding_message_size(TENSOR_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(TENSOR_MESSAGE_BYTES_MAX);

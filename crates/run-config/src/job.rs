@@ -44,6 +44,9 @@ pub enum DurabilityConfig {
     Wal,
     /// The disk has it: it survives the machine.
     WalSync,
+    /// The system has it, and so has the next parameter server of the cluster, which takes the dead one's place: it
+    /// survives the machine and its disk. Needs two parameter servers at least.
+    Replica,
 }
 
 /// What is done with a push that holds infinity or no number.

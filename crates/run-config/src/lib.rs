@@ -3,6 +3,7 @@
 //! A file becomes a [`Job`] only when everything in it holds; otherwise every mistake is reported at once, each
 //! with its line, the rule it breaks and the nearest name that would have been right.
 
+mod durability;
 mod elastic;
 mod feature;
 mod files;

@@ -114,7 +114,7 @@ pub fn check_cluster(job: &Job, num_ps: usize) -> Result<(), Diagnostic> {
             "run `trainyard train`, or use kind = \"multi_worker_mirrored\" or \"parameter_server\"",
         ),
         StrategyKind::ParameterServer | StrategyKind::Hybrid | StrategyKind::MultiWorkerMirrored => {
-            return Ok(());
+            return job.lacks_backup(num_ps).map_or(Ok(()), Err);
         }
     };
     Err(Diagnostic::error(Code::E1006, message).help(help))

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tonic::service::Routes;
-use trainyard_cluster_client::{RemoteShard, Shard, channel_in_turn, channel_over};
+use trainyard_cluster_client::{RemoteShard, Shard, channel_in_turn};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -36,11 +36,10 @@ pub async fn run<M: Model>(
     let coordinator =
         RemoteCoordinator::new(&addresses, channel_in_turn(&context.network, chief, &addresses)?);
     let mirrors = context.job.strategy.kind.is_mirrored();
-    let shards = context.cluster.of_role(Role::Ps).map(|(task, address)| {
-        let server = RemoteShard::new(task.index, address, channel_over(&context.network, task, address)?);
-        Ok(Shard::Remote(server.behind(usize::from(mirrors))))
-    });
-    let shards = shards.collect::<Result<Vec<_>, Diagnostic>>()?;
+    let servers = context.cluster.of_role(Role::Ps);
+    let servers = RemoteShard::all(&context.network, servers, context.job.is_replicated())?;
+    let servers = servers.into_iter().map(|server| server.behind(usize::from(mirrors)));
+    let shards: Vec<Shard> = servers.map(Shard::Remote).collect();
     check_cluster(&context.job, shards.len())?;
     let address = context.cluster.address(context.task).unwrap_or_default().to_owned();
     let (mut mirror, mut served) = (None, None);

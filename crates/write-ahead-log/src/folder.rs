@@ -28,6 +28,38 @@ pub struct SegmentFile {
     pub bytes: u64,
 }
 
+impl SegmentFile {
+    /// Returns the segments of the log in a folder, in order; of one that is being written, as far as it is written.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn all(folder: &Path) -> Result<Vec<Self>, Error> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder).map_err(Error::io("read", folder))? {
+            let entry = entry.map_err(Error::io("read", folder))?;
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse().ok());
+            let Some(number) = number else { continue };
+            let path = entry.path();
+            let bytes = entry.metadata().map_err(Error::io("read", &path))?.len();
+            found.push(Self { number, path, bytes });
+        }
+        found.sort_by_key(|segment| segment.number);
+        Ok(found)
+    }
+
+    /// Begins to read it.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none.
+    pub fn read(&self) -> Result<Reader<BufReader<File>>, Error> {
+        let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
+        let reader = Reader::new(BufReader::with_capacity(READ_BYTES, file), self.bytes);
+        let reader = reader.map_err(Error::io("read", &self.path))?;
+        reader.map_err(|what| Error::NoSegment { path: self.path.clone(), what })
+    }
+}
+
 /// The folder of a log, which no other process uses meanwhile.
 #[derive(Debug)]
 pub struct Folder {
@@ -66,29 +98,7 @@ impl Folder {
     /// # Errors
     /// The folder cannot be read.
     pub fn segments(&self) -> Result<Vec<SegmentFile>, Error> {
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(&self.path).map_err(Error::io("read", &self.path))? {
-            let entry = entry.map_err(Error::io("read", &self.path))?;
-            let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse().ok());
-            let Some(number) = number else { continue };
-            let path = entry.path();
-            let bytes = entry.metadata().map_err(Error::io("read", &path))?.len();
-            found.push(SegmentFile { number, path, bytes });
-        }
-        found.sort_by_key(|segment| segment.number);
-        Ok(found)
-    }
-
-    /// Begins to read a segment.
-    ///
-    /// # Errors
-    /// It cannot be read, or is none.
-    pub fn read(&self, segment: &SegmentFile) -> Result<Reader<BufReader<File>>, Error> {
-        let file = File::open(&segment.path).map_err(Error::io("open", &segment.path))?;
-        let reader = Reader::new(BufReader::with_capacity(READ_BYTES, file), segment.bytes);
-        let reader = reader.map_err(Error::io("read", &segment.path))?;
-        reader.map_err(|what| Error::NoSegment { path: segment.path.clone(), what })
+        SegmentFile::all(&self.path)
     }
 
     /// Cuts the end of a segment off.

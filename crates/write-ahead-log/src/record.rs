@@ -60,7 +60,18 @@ impl Entry {
         RECORD_HEADER_BYTES as u64 + (self.length as u64).next_multiple_of(ALIGNMENT)
     }
 
-    pub(crate) fn parts(&self) -> &[Bytes] {
+    /// Returns what its writer calls it.
+    pub fn kind(&self) -> u16 {
+        self.kind
+    }
+
+    /// Returns its writer's number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns its body, in parts.
+    pub fn parts(&self) -> &[Bytes] {
         &self.parts
     }
 

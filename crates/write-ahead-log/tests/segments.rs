@@ -231,7 +231,7 @@ fn a_folder_belongs_to_one_and_can_be_put_aside() {
     }
     std::fs::write(path.join("0000000000000002.log"), b"no segment").expect("written");
     let segment = folder.segments().expect("readable").remove(0);
-    let message = folder.read(&segment).expect_err("too short").to_string();
+    let message = segment.read().expect_err("too short").to_string();
     assert!(message.contains("0000000000000002.log: a segment has 72 bytes at least, given 10"), "{message}");
 }
 

@@ -69,6 +69,9 @@ async fn forgetful(shards: &[Shard], epoch: u64) -> String {
 async fn claim_all<M: Model>(lead: &Lead<M>, run: &mut Run) -> Result<Vec<ShardStatus>, Diagnostic> {
     run.epoch = lead.claim_epoch()?;
     run.telemetry.epoch.set(run.epoch as f64);
+    if let Some(pairs) = &lead.pairs {
+        pairs.lead(run.epoch);
+    }
     let names: Vec<String> = lead.shards.iter().map(|shard| shard.name().to_owned()).collect();
     lead.coordinator.with(|roster, _| roster.begin_epoch(run.epoch, names.clone()));
     (lead.standing)("waiting", false, names);
@@ -126,6 +129,9 @@ async fn open<M: Model>(
         let told = try_join_all(told).await.map_err(|error| into_diagnostic(&error))?;
         let positions: Vec<_> = told.into_iter().map(|status| status.positions).collect();
         data.restart(&positions);
+    }
+    if let Some(pairs) = &lead.pairs {
+        pairs.wait_until_paired().await;
     }
     let identity = lead.identity(run);
     let opening = lead

@@ -12,6 +12,7 @@ use trainyard_run_config::Job;
 use trainyard_trainer::JobState;
 
 use super::{Lead, Run};
+use crate::ShardMap;
 
 /// Time in which servers that wait for a chief are told that there is nothing to do. Mostly there are none.
 const TELL: Duration = Duration::from_secs(2);
@@ -81,6 +82,9 @@ pub(super) fn look<M: Model>(lead: &Lead<M>, run: &Run) -> Result<Option<u64>, D
 pub(super) async fn tell<M: Model>(lead: &Lead<M>, run: &mut Run) -> Result<(), Diagnostic> {
     run.epoch = lead.claim_epoch()?;
     lead.coordinator.with(|roster, _| roster.end(JobState::Done));
+    if let Some(pairs) = &lead.pairs {
+        pairs.lead(run.epoch);
+    }
     let folder = std::path::absolute(&lead.job.model_dir).unwrap_or_else(|_| lead.job.model_dir.clone());
     let (identity, cluster, folder) = (lead.identity(run), lead.servers.fingerprint(), &folder);
     let told = lead.shards.iter().map(|shard| async move {
@@ -95,6 +99,10 @@ pub(super) async fn tell<M: Model>(lead: &Lead<M>, run: &mut Run) -> Result<(), 
             }
         }
         Err(_) => debug!("not all servers are there to be told that the job is done"),
+    }
+    if let Some(pairs) = &lead.pairs {
+        pairs.dismiss().await;
+        ShardMap::clear(&lead.job.model_dir);
     }
     Ok(())
 }

@@ -186,7 +186,13 @@ fn look_at_server<M: Model>(
     if before.memory != now.memory || status.store.state == State::Empty {
         return Some(Seen::Lost(format!("{name} was restarted")));
     }
-    if before.incarnation != now.incarnation {
+    if before.incarnation != now.incarnation && lead.pairs.is_some() {
+        info!(
+            ps = name,
+            version = status.store.version,
+            "is served by another process now, which has everything: training goes on"
+        );
+    } else if before.incarnation != now.incarnation {
         info!(
             ps = name,
             version = status.store.version,

@@ -297,7 +297,7 @@ pub(crate) fn message(key: Key, deposit: Deposit) -> VecDeque<Bytes> {
 /// Calls a peer's method.
 async fn call<R: Message + Default>(channel: &Channel, method: &str, body: Body) -> Result<(), Status> {
     let path = format!("/{SERVICE_NAME}/{method}");
-    own_body::call::<R>(channel, &path, body, CONTROL_MESSAGE_BYTES_MAX).await.map(drop)
+    own_body::call::<R>(channel, &path, None, body, CONTROL_MESSAGE_BYTES_MAX).await.map(drop)
 }
 
 /// Greets a peer; returns when it has formed the same group.

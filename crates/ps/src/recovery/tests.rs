@@ -23,14 +23,14 @@ use super::{Expected, Problem, Recovered, recover};
 use crate::journal::{Course, LogJournal};
 use crate::service::plan_of;
 
-const CLUSTER: u128 = 77;
+pub(crate) const CLUSTER: u128 = 77;
 const TASKS: usize = 3;
 const CHIEF: Task = Task { role: Role::Chief, index: 0 };
-const SERVER: Task = Task { role: Role::Ps, index: 0 };
+pub(crate) const SERVER: Task = Task { role: Role::Ps, index: 0 };
 
 /// One thing that is asked of the store. Much of it is refused: that changes nothing.
 #[derive(Debug, Clone)]
-enum Act {
+pub(crate) enum Act {
     OpenSession { task: usize },
     CloseSession { task: usize },
     Reserve { task: usize },
@@ -41,7 +41,7 @@ enum Act {
     Checkpoint { committed: bool },
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+pub(crate) fn acts() -> impl Strategy<Value = Vec<Act>> {
     let task = 0..TASKS;
     let act = prop_oneof![
         2 => task.clone().prop_map(|task| Act::OpenSession { task }),
@@ -58,7 +58,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..60).prop_map(move |acts: Vec<Act>| [opened.clone(), acts].concat())
 }
 
-fn updates() -> impl Strategy<Value = Update> {
+pub(crate) fn updates() -> impl Strategy<Value = Update> {
     prop_oneof![Just(Update::Async), Just(Update::StaleSynchronous { staleness_max: 1 }), Just(Update::Sync),]
 }
 
@@ -109,21 +109,21 @@ fn request(update: Update) -> v1::PrepareRequest {
 }
 
 /// Does the work, on a store with a journal or without.
-struct Worker<'a> {
-    shard: LocalShard,
+pub(crate) struct Worker<'a> {
+    pub(crate) shard: LocalShard,
     model_dir: &'a Path,
     synchronous: bool,
     epoch: u64,
     sessions: [u64; TASKS],
     seqs: [u64; TASKS],
     batches: u64,
-    secs: u64,
+    pub(crate) secs: u64,
     saves: u64,
     saved_version: Option<u64>,
 }
 
 impl<'a> Worker<'a> {
-    fn new(model_dir: &'a Path, update: Update, journal: Option<&Arc<LogJournal>>) -> Self {
+    pub(crate) fn new(model_dir: &'a Path, update: Update, journal: Option<&Arc<LogJournal>>) -> Self {
         let shard = LocalShard::new(0, 2, 1, 1);
         let request = request(update);
         if let Some(journal) = journal {
@@ -159,7 +159,7 @@ impl<'a> Worker<'a> {
         self.identity(name, self.sessions[task], self.seqs[task] + 1)
     }
 
-    fn act(&mut self, act: &Act, saves: bool) {
+    pub(crate) fn act(&mut self, act: &Act, saves: bool) {
         let store = self.shard.store();
         match *act {
             Act::OpenSession { task } => {
@@ -256,14 +256,14 @@ fn block<T>(work: impl Future<Output = T>) -> T {
 
 /// Everything that two stores must have in common.
 #[derive(Debug, PartialEq)]
-struct Image {
-    status: Status,
-    standing: Standing,
-    bits: Vec<Vec<u32>>,
-    tables: Vec<String>,
+pub(crate) struct Image {
+    pub(crate) status: Status,
+    pub(crate) standing: Standing,
+    pub(crate) bits: Vec<Vec<u32>>,
+    pub(crate) tables: Vec<String>,
 }
 
-fn image(shard: &LocalShard) -> Image {
+pub(crate) fn image(shard: &LocalShard) -> Image {
     let store = shard.store();
     let (mut status, mut standing) = (store.status(), store.standing());
     // Of no consequence: when it was last saved, whom it waited for, what tables have given up. The memory of replaced
@@ -298,9 +298,9 @@ fn image(shard: &LocalShard) -> Image {
     Image { status, standing, bits: all, tables }
 }
 
-fn open_log(path: &Path) -> Arc<LogJournal> {
+pub(crate) fn open_log(path: &Path) -> Arc<LogJournal> {
     let log = Log::open(Folder::open(path).expect("it is free"), Durability::Wal, None).expect("it opens");
-    Arc::new(LogJournal::new(log, CLUSTER, 0, Course::default()))
+    Arc::new(LogJournal::new(log, CLUSTER, 0, Course::default(), None))
 }
 
 /// Segments and bytes in them.
@@ -373,7 +373,7 @@ impl Done {
     }
 }
 
-fn without_log(update: Update, acts: &[Act]) -> LocalShard {
+pub(crate) fn without_log(update: Update, acts: &[Act]) -> LocalShard {
     let scratch = tempfile::tempdir().expect("a folder");
     let mut worker = Worker::new(scratch.path(), update, None);
     acts.iter().for_each(|act| worker.act(act, false));
@@ -426,7 +426,7 @@ proptest! {
         let recovered = recovered.expect("it is sound").expect("there is a log");
         let folder = Folder::open(&path).expect("it is free");
         let log = Log::open(folder, Durability::Wal, Some(&recovered.last)).expect("it opens");
-        let journal = Arc::new(LogJournal::new(log, CLUSTER, 0, recovered.course));
+        let journal = Arc::new(LogJournal::new(log, CLUSTER, 0, recovered.course, Some(recovered.changes)));
         shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
         shard.store().set_restarts(journal.restarted());
         shard.store().set_clock(secs);

@@ -18,6 +18,7 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<ParameterServersConfi
         ("none", DurabilityConfig::None),
         ("wal", DurabilityConfig::Wal),
         ("wal_sync", DurabilityConfig::WalSync),
+        ("replica", DurabilityConfig::Replica),
     ];
     let durability = match section.node("durability") {
         Some(_) => section.choice("durability", "durability", &modes),

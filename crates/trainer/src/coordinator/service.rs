@@ -37,9 +37,9 @@ impl RemoteCoordinator {
     /// # Errors
     /// It has not answered, or leads another job.
     pub async fn follow(&self, cluster_id: u128, heard: impl FnOnce()) -> Result<(), Error> {
-        let request = v1::FollowRequest { cluster_id: cluster_id.to_be_bytes().to_vec().into() };
+        let request = v1::StandByRequest { cluster_id: cluster_id.to_be_bytes().to_vec().into() };
         let mut client = self.client.clone();
-        let reply = timed(&self.name, limits::CALL_TIMEOUT, client.follow(request)).await?;
+        let reply = timed(&self.name, limits::CALL_TIMEOUT, client.stand_by(request)).await?;
         let mut signs = reply.into_inner();
         if let Ok(Some(_)) = signs.message().await {
             heard();

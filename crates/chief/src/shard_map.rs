@@ -1,0 +1,129 @@
+//! Which server serves which shard, where each has two replicas: written down before it is so.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use trainyard_checkpoint::{Error, write_atomically};
+
+/// Folder of the maps in the model folder.
+const FOLDER: &str = "shard_map";
+
+/// A shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardEntry {
+    /// Index of the server that has the primary.
+    pub primary: usize,
+    /// Whether nothing is acknowledged that the other replica does not have: then that one may take over.
+    pub paired: bool,
+}
+
+/// The map. A later epoch, then a later version replaces an earlier one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardMap {
+    /// Incarnation of the chief that has written it.
+    pub cluster_epoch: u64,
+    /// Raised with every change.
+    pub version: u64,
+    /// By index of the shard.
+    pub shards: Vec<ShardEntry>,
+}
+
+impl ShardMap {
+    /// Returns the map of `num_ps` shards, each on its own server alone.
+    pub fn new(cluster_epoch: u64, num_ps: usize) -> Self {
+        let shards = (0..num_ps).map(|primary| ShardEntry { primary, paired: false }).collect();
+        Self { cluster_epoch, version: 1, shards }
+    }
+
+    /// Returns the server of the replica that is not the primary.
+    pub fn other(&self, shard: usize) -> usize {
+        let next = (shard + 1) % self.shards.len();
+        if self.shards[shard].primary == shard { next } else { shard }
+    }
+
+    /// Returns the map in which a shard is served in another way.
+    pub fn with(&self, shard: usize, entry: ShardEntry) -> Self {
+        let mut map = Self { version: self.version + 1, ..self.clone() };
+        map.shards[shard] = entry;
+        map
+    }
+
+    /// Reads the latest map of a model folder. Nothing where there is none, or one of another number of servers.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(model_dir: &Path, num_ps: usize) -> Result<Option<Self>, String> {
+        let Some((_, path)) = files(model_dir).pop() else { return Ok(None) };
+        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = std::fs::read(&path).map_err(|error| wrong(&error))?;
+        let map: Self = serde_json::from_slice(&text).map_err(|error| wrong(&error))?;
+        let fits = map.shards.len() == num_ps
+            && (0..num_ps).all(|shard| {
+                let primary = map.shards[shard].primary;
+                primary == shard || primary == (shard + 1) % num_ps
+            });
+        Ok(fits.then_some(map))
+    }
+
+    /// Writes the map, durably. Each epoch has a file of its own, so that a chief that was deposed meanwhile replaces
+    /// nothing of its successor's.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, model_dir: &Path) -> Result<(), Error> {
+        let folder = model_dir.join(FOLDER);
+        if let Err(source) = std::fs::create_dir_all(&folder) {
+            return Err(Error::Io { action: "create", path: folder, source });
+        }
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        write_atomically(&folder.join(format!("{:020}.json", self.cluster_epoch)), &text)?;
+        for (epoch, path) in files(model_dir) {
+            if epoch < self.cluster_epoch {
+                drop(std::fs::remove_file(path));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all maps: the job is over, and the next begins on its own servers.
+    pub fn clear(model_dir: &Path) {
+        drop(std::fs::remove_dir_all(model_dir.join(FOLDER)));
+    }
+}
+
+/// The maps of a model folder, the latest epoch last.
+fn files(model_dir: &Path) -> Vec<(u64, PathBuf)> {
+    let entries = std::fs::read_dir(model_dir.join(FOLDER)).into_iter().flatten().filter_map(Result::ok);
+    let named = |path: PathBuf| {
+        let epoch = path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()?;
+        Some((epoch, path))
+    };
+    let mut found: Vec<_> = entries.filter_map(|entry| named(entry.path())).collect();
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_map_is_read_whoever_writes_last() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(ShardMap::read(folder.path(), 2), Ok(None));
+        let first = ShardMap::new(3, 2);
+        first.write(folder.path()).expect("there is room");
+        let later = ShardMap { cluster_epoch: 4, ..first.with(0, ShardEntry { primary: 1, paired: false }) };
+        later.write(folder.path()).expect("there is room");
+        first.with(1, ShardEntry { primary: 1, paired: true }).write(folder.path()).expect("there is room");
+        assert_eq!(ShardMap::read(folder.path(), 2), Ok(Some(later)), "a deposed chief has no say");
+        assert_eq!(ShardMap::read(folder.path(), 3), Ok(None), "it is of another cluster");
+    }
+
+    #[test]
+    fn the_other_replica_is_on_the_next_server_or_its_own() {
+        let map = ShardMap::new(1, 3);
+        assert_eq!([map.other(0), map.other(1), map.other(2)], [1, 2, 0]);
+        assert_eq!(map.with(2, ShardEntry { primary: 0, paired: false }).other(2), 2);
+    }
+}

@@ -1,0 +1,116 @@
+//! The servers that may serve a shard: one, or the two that have its replicas.
+//!
+//! Only one of two serves at a time; the other refuses. A call that finds nobody, or is refused so, is made again with
+//! the other one, by whoever retries: nothing that was acknowledged by one is unknown to the next.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tonic::codegen::http::HeaderValue;
+use tonic::metadata::MetadataValue;
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
+use trainyard_protocol::{Reason, limits};
+
+use crate::Error;
+
+/// Names the shard of every call.
+#[derive(Debug, Clone)]
+pub(crate) struct NameShard(usize);
+
+impl Interceptor for NameShard {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert(limits::SHARD_KEY, MetadataValue::from(self.0 as u64));
+        Ok(request)
+    }
+}
+
+pub(crate) type Client = ParameterServiceClient<InterceptedService<Channel, NameShard>>;
+
+/// A server that may serve the shard.
+#[derive(Debug, Clone)]
+pub(crate) struct Replica {
+    /// For messages.
+    pub(crate) name: String,
+    pub(crate) client: Client,
+    pub(crate) channel: Channel,
+}
+
+/// All of them, and which is asked now. Clones share that.
+#[derive(Debug, Clone)]
+pub(crate) struct Replicas {
+    replicas: Vec<Replica>,
+    current: Arc<AtomicUsize>,
+    /// The shard, as calls with bodies of their own name it.
+    pub(crate) shard: HeaderValue,
+}
+
+impl Replicas {
+    /// Returns the one server of a shard.
+    pub(crate) fn new(ps: usize, address: &str, channel: Channel) -> Self {
+        let replicas = vec![replica(ps, format!("ps:{ps} at {address}"), channel)];
+        Self { replicas, current: Arc::default(), shard: HeaderValue::from(ps as u64) }
+    }
+
+    /// Adds the server of the second replica.
+    pub(crate) fn and(mut self, ps: usize, server: usize, address: &str, channel: Channel) -> Self {
+        self.replicas.push(replica(ps, format!("ps:{ps} in ps:{server} at {address}"), channel));
+        self
+    }
+
+    /// Returns the one to ask, and its number.
+    pub(crate) fn current(&self) -> (usize, &Replica) {
+        let current = self.current.load(Ordering::Relaxed) % self.replicas.len();
+        (current, &self.replicas[current])
+    }
+
+    /// Takes note of what became of a call to one of them: where it does not serve, the next call goes to the other.
+    pub(crate) fn look<T>(&self, asked: usize, outcome: Result<T, Error>) -> Result<T, Error> {
+        let elsewhere = |error: &Error| {
+            matches!(error, Error::Unreachable { .. }) || error.reason() == Some(Reason::NotPrimary)
+        };
+        if outcome.as_ref().is_err_and(elsewhere) && self.replicas.len() > 1 {
+            let next = (asked + 1) % self.replicas.len();
+            // Unless another call has found out before.
+            let _ = self.current.compare_exchange(asked, next, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        outcome
+    }
+}
+
+fn replica(ps: usize, name: String, channel: Channel) -> Replica {
+    let client = ParameterServiceClient::with_interceptor(channel.clone(), NameShard(ps))
+        .max_decoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX);
+    Replica { name, client, channel }
+}
+
+#[cfg(test)]
+mod tests {
+    use trainyard_protocol::Refusal;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_other_replica_is_asked_when_one_is_gone_or_does_not_serve() {
+        let channel = || tonic::transport::Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
+        let replicas = Replicas::new(0, "a:1", channel()).and(0, 1, "b:1", channel());
+        let gone = || Error::Unreachable { peer: "ps:0".into(), message: "refused".into() };
+        let refused = |reason| Error::Refused { peer: "ps:0".into(), refusal: Refusal::new(reason, "no") };
+        assert_eq!(replicas.current().0, 0);
+        assert!(replicas.look(0, Err::<(), _>(gone())).is_err());
+        assert_eq!(replicas.current().0, 1);
+        assert!(replicas.look(0, Err::<(), _>(gone())).is_err(), "a call that was made before");
+        assert_eq!(replicas.current().0, 1);
+        assert!(replicas.clone().look(1, Err::<(), _>(refused(Reason::NotPrimary))).is_err());
+        assert_eq!(replicas.current().0, 0, "clones share it");
+        assert!(replicas.look(0, Err::<(), _>(refused(Reason::NotReady))).is_err());
+        assert_eq!(replicas.current().0, 0, "it only has to be waited for");
+        let alone = Replicas::new(0, "a:1", channel());
+        assert!(alone.look(0, Err::<(), _>(gone())).is_err());
+        assert_eq!(alone.current().0, 0);
+    }
+}

@@ -1,0 +1,213 @@
+//! Making the changes of a log again, one by one, whether they come from its files or from a primary.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use prost::Message as _;
+use trainyard_cluster_client::LocalShard;
+use trainyard_cluster_spec::{Role, Task};
+use trainyard_parameter_store::{
+    Claim, Gradients as _, Identity, PartStanding, Push, Replaced, Standing, State, Update,
+};
+use trainyard_protocol::{convert, v1};
+
+use crate::journal::{Course, committed};
+use crate::record::{CHANGE, HEAD, LoggedPush, PART, PUSH, REPLACED, push};
+use crate::service::plan_of;
+
+/// Whose log it is, and what it remembers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source {
+    /// The cluster.
+    pub(crate) owner: u128,
+    /// Index of the shard.
+    pub(crate) shard: usize,
+    /// Epoch in which the store was prepared.
+    pub(crate) memory: u64,
+}
+
+/// A store whose changes are being made again.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    shard: LocalShard,
+    owner: u128,
+    pub(crate) course: Course,
+    synchronous: bool,
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+    /// Changes since the log was begun.
+    pub(crate) changes: u64,
+}
+
+/// Adds what follows a head to a standing: a part of a synchronous step, or replaced values. `place` counts from 0.
+///
+/// # Errors
+/// It is neither, or not in its place.
+pub(crate) fn complete(
+    standing: &mut Standing,
+    head: &v1::LoggedHead,
+    place: u32,
+    kind: u16,
+    body: &Bytes,
+) -> Result<(), String> {
+    let given = push(body)?;
+    let values = given.gradients.copy();
+    let LoggedPush { batch, batches, pulled_version, contribution, selection, .. } = given;
+    match (kind, contribution) {
+        (PART, Some(of)) if place < head.parts => {
+            standing.parts.push(PartStanding { place: of, batch, batches, selection, values });
+        }
+        (REPLACED, _) if place == head.parts => {
+            standing.replaced = Some(Replaced { version: pulled_version, selection, values });
+        }
+        (kind, _) => return Err(format!("a record of kind {kind} within the head")),
+    }
+    Ok(())
+}
+
+/// Returns what a store was prepared with where a segment begins, if that is still there: as the head says, or the
+/// committed checkpoint of its version.
+pub(crate) fn base(head: &v1::LoggedHead, memory: u64, model_dir: &Path) -> Option<v1::PrepareRequest> {
+    let prepare = head.prepare.clone()?;
+    if head.prepared_only {
+        let there = prepare.checkpoint.is_empty() || Path::new(&prepare.checkpoint).is_dir();
+        return there.then_some(prepare);
+    }
+    let (place, num_ps) = (prepare.place as usize, prepare.num_ps as usize);
+    let path = committed(model_dir, place, num_ps, memory, head.version)?;
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let checkpoint = path.to_string_lossy().into_owned();
+    Some(v1::PrepareRequest { checkpoint, warm_start: String::new(), ..prepare })
+}
+
+impl Replay {
+    /// Prepares the store as it was when the segment was begun.
+    ///
+    /// # Errors
+    /// It cannot hold what the head says.
+    pub(crate) fn prepare(
+        shard: &LocalShard,
+        source: Source,
+        head: &v1::LoggedHead,
+        standing: &Standing,
+        prepare: &v1::PrepareRequest,
+    ) -> Result<Self, String> {
+        let Source { owner, shard: index, memory } = source;
+        let store = shard.store();
+        let (plan, place, slices) = plan_of(prepare, index).map_err(|status| status.message().to_owned())?;
+        let synchronous = plan.update == Update::Sync;
+        store.set_clock(standing.secs);
+        let claim = Claim { cluster_id: owner, epoch: head.cluster_epoch };
+        store.claim(&claim).map_err(|error| error.to_string())?;
+        let course = Course {
+            prepare: prepare.clone(),
+            epoch: head.cluster_epoch,
+            open: head.open,
+            restarts: head.restarts,
+            memory,
+            cuts: Vec::new(),
+        };
+        let (shard, changes) = (shard.clone(), head.changes);
+        let replay = Self { shard, owner, course, synchronous, records: 0, bytes: 0, changes };
+        let identity = replay.identity(Task { role: Role::Ps, index }, 0, 0);
+        replay.shard.prepare_now(&identity, plan, place, slices).map_err(|error| error.to_string())?;
+        let state = if head.open { State::Open } else { State::Prepared };
+        let resumed = replay.shard.store().resume(memory, state, standing);
+        resumed.map_err(|error| error.to_string())?;
+        Ok(replay)
+    }
+
+    fn identity(&self, task: Task, session: u64, seq: u64) -> Identity {
+        Identity { cluster_id: self.owner, epoch: self.course.epoch, task, incarnation: 0, session, seq }
+    }
+
+    /// Makes one record's change again.
+    ///
+    /// # Errors
+    /// It does not fit the store: one of both is damaged.
+    pub(crate) fn make(&mut self, kind: u16, number: u64, body: Bytes) -> Result<(), String> {
+        (self.records, self.bytes) = (self.records + 1, self.bytes + body.len() as u64);
+        self.changes += u64::from(is_change(kind));
+        match kind {
+            // What a later segment begins with is where the store has come to.
+            HEAD | PART | REPLACED => Ok(()),
+            PUSH => self.push(number, &body),
+            CHANGE => self.change(body),
+            kind => Err(format!("a record of kind {kind}, which is not known")),
+        }
+    }
+
+    fn push(&mut self, number: u64, body: &Bytes) -> Result<(), String> {
+        let logged = push(body)?;
+        let task = convert::task_from_wire(logged.task).map_err(|error| error.to_string())?;
+        let identity = self.identity(task, logged.session, logged.seq);
+        self.shard.store().set_clock(logged.secs);
+        let push = Push {
+            batch: logged.batch,
+            batches: logged.batches,
+            pulled_version: logged.pulled_version,
+            contribution: logged.contribution,
+            selection: Some(logged.selection),
+            gradients: &logged.gradients,
+            rejected: logged.rejected,
+        };
+        let pushed = self.shard.store().push(&identity, &push).map_err(|error| cannot(&error))?;
+        let same = self.synchronous || pushed.version == number;
+        if pushed.duplicate || !same {
+            let (given, expected) = (pushed.version, number);
+            return Err(format!("a push led to version {given}, where it had led to {expected}"));
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, body: Bytes) -> Result<(), String> {
+        use v1::logged_change::Change;
+        let change = v1::LoggedChange::decode(body).map_err(|error| error.to_string())?;
+        let named = |ticket: v1::LoggedTicket| {
+            let task = convert::task_from_wire(ticket.task).map_err(|error| error.to_string())?;
+            Ok::<_, String>(self.identity(task, ticket.session, ticket.seq))
+        };
+        let chief = self.identity(Task { role: Role::Chief, index: 0 }, 0, 0);
+        let made = match change.change.ok_or("a change that says nothing")? {
+            Change::Claim(epoch) => {
+                self.course.epoch = epoch;
+                self.shard.store().claim(&Claim { cluster_id: self.owner, epoch })
+            }
+            Change::Open(_) => {
+                self.course.open = true;
+                self.shard.store().open(&chief)
+            }
+            Change::Finish(_) => self.shard.store().finish(&chief),
+            Change::OpenSession(ticket) => {
+                let identity = named(ticket)?;
+                let fingerprint = self.shard.store().status().layout_fingerprint;
+                self.shard.store().open_session(&identity, fingerprint, 0).map(drop)
+            }
+            Change::CloseSession(ticket) => {
+                let Identity { task, session, .. } = named(ticket)?;
+                self.shard.store().close_session(&chief, task, session)
+            }
+            Change::Reserve(ticket) => self.shard.store().reserve_again(&named(ticket)?),
+            Change::Use(ticket) => self.shard.store().use_again(&named(ticket)?),
+            Change::Rest(task) => {
+                let task = convert::task_from_wire(Some(task)).map_err(|error| error.to_string())?;
+                self.shard.store().rest_again(task);
+                Ok(())
+            }
+            Change::Restart(restarts) => {
+                self.course.restarts = restarts;
+                Ok(())
+            }
+        };
+        made.map_err(|error| cannot(&error))
+    }
+}
+
+fn cannot(error: &trainyard_parameter_store::Error) -> String {
+    format!("a change that cannot be made again: {error}")
+}
+
+/// Whether a record of this kind changes the store; others say how it stands.
+pub(crate) fn is_change(kind: u16) -> bool {
+    matches!(kind, PUSH | CHANGE)
+}

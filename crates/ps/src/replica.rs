@@ -1,0 +1,459 @@
+//! One of the two replicas of a shard: served, followed, or idle until the chief says which.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+use trainyard_cluster_client::LocalShard;
+use trainyard_cluster_spec::{Role as TaskRole, Task};
+use trainyard_daemon::Context;
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_parameter_store::Journal;
+use trainyard_protocol::v1;
+use trainyard_write_ahead_log::{Durability, Folder, Log};
+
+use crate::durable::{cannot, logs, remember_at};
+use crate::journal::{Course, LogJournal};
+use crate::link::Link;
+use crate::post::{Order, Post, Refused, Role, Step, Term};
+use crate::record::head;
+use crate::replay::{Replay, Source, base, complete};
+use crate::service::Service;
+use crate::shipping::entry_from_wire;
+
+/// Longest wait for a backup to confirm what had been acknowledged without it.
+const SETTLE_WITHIN: Duration = Duration::from_secs(2);
+
+/// A store, who keeps its log and who serves it. Another one replaces it whenever the replica begins anew, so that nothing
+/// that is still under way with the old one touches the new.
+#[derive(Debug, Clone)]
+struct Holding {
+    shard: LocalShard,
+    journal: Option<Arc<LogJournal>>,
+    service: Arc<Service>,
+}
+
+/// A replica.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    context: Context,
+    /// Index of the shard, which is that of the server that is the first to hold it.
+    shard: usize,
+    /// Where its log lies.
+    folder: PathBuf,
+    /// The server of the other replica, and where it listens.
+    peer: (Task, String),
+    post: Mutex<Post>,
+    holding: RwLock<Holding>,
+    link: Mutex<Option<Link>>,
+    /// Changes of what the replica is are made one after the other; with what makes changes again, while it follows.
+    turn: tokio::sync::Mutex<Option<Replay>>,
+    failure: Mutex<Option<Diagnostic>>,
+}
+
+/// Nothing that holds one of these locks panics half-way through a change.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn service(
+    context: &Context,
+    shard: &LocalShard,
+    index: usize,
+    journal: Option<Arc<LogJournal>>,
+) -> Arc<Service> {
+    // A receiver keeps its value when its sender goes.
+    let (_, known) = watch::channel(Some(journal));
+    let most = context.job.parameter_servers.log_bytes_max;
+    Arc::new(Service::new(shard.clone(), index, context.incarnation, known, most))
+}
+
+impl Replica {
+    /// Returns the idle replica of a shard in this server; `peer` has the other one.
+    pub(crate) fn new(context: &Context, shard: usize, peer: (Task, String)) -> Self {
+        let own = shard == context.task.index;
+        let name = if own { format!("ps-{shard}") } else { format!("ps-{shard}.backup") };
+        let store = fresh(context, shard);
+        let service = service(context, &store, shard, None);
+        Self {
+            context: context.clone(),
+            shard,
+            folder: logs(context).join(name),
+            peer,
+            post: Mutex::default(),
+            holding: RwLock::new(Holding { shard: store, journal: None, service }),
+            link: Mutex::new(None),
+            turn: tokio::sync::Mutex::new(None),
+            failure: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn shard(&self) -> usize {
+        self.shard
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        &self.folder
+    }
+
+    /// Returns the server that has the other replica, and where it listens.
+    pub(crate) fn peer(&self) -> &(Task, String) {
+        &self.peer
+    }
+
+    /// Returns the task that is the first to hold the shard.
+    pub(crate) fn task(&self) -> Task {
+        Task { role: TaskRole::Ps, index: self.shard }
+    }
+
+    fn holding(&self) -> Holding {
+        self.holding.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn hold(&self, shard: LocalShard, journal: Option<Arc<LogJournal>>, service: Arc<Service>) {
+        let mut holding = self.holding.write().unwrap_or_else(PoisonError::into_inner);
+        *holding = Holding { shard, journal, service };
+    }
+
+    /// Returns the store, whatever it is worth.
+    pub(crate) fn store(&self) -> LocalShard {
+        self.holding().shard
+    }
+
+    /// Returns the journal, if there is a log.
+    pub(crate) fn journal(&self) -> Option<Arc<LogJournal>> {
+        self.holding().journal
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        locked(&self.post).role()
+    }
+
+    /// Returns who answers the callers of this shard; nothing, where the other replica does.
+    pub(crate) fn serving(&self) -> Option<Arc<Service>> {
+        locked(&self.post).is_primary().then(|| self.holding().service)
+    }
+
+    /// Returns why the server cannot go on.
+    pub(crate) fn failure(&self) -> Option<Diagnostic> {
+        let log = self.journal().and_then(|journal| journal.failure());
+        locked(&self.failure).clone().or_else(|| log.map(|error| cannot(&error)))
+    }
+
+    /// Returns how the replica stands, for the chief.
+    pub(crate) fn standing(&self) -> v1::ReplicaStanding {
+        let post = *locked(&self.post);
+        let (role, waits, level) = match post.role() {
+            Role::Idle => (v1::ReplicaRole::Idle, false, false),
+            Role::Primary { waits } => (v1::ReplicaRole::Primary, waits, false),
+            Role::Backup { level } => (v1::ReplicaRole::Backup, false, level),
+        };
+        let link = locked(&self.link).as_ref().map_or(v1::LinkState::Unspecified, Link::state);
+        let (lag_records, lag_bytes) = self.journal().map_or((0, 0), |journal| journal.feed().lag());
+        let term = post.term();
+        v1::ReplicaStanding {
+            shard: self.shard as u32,
+            role: role.into(),
+            term: Some(v1::Term { cluster_epoch: term.epoch, version: term.version }),
+            link: link.into(),
+            waits,
+            level,
+            lag_records,
+            lag_bytes,
+        }
+    }
+
+    /// Becomes what the chief says. A primary that is to wait for its backup does so when this returns: everything that
+    /// was acknowledged before is there.
+    ///
+    /// # Errors
+    /// Somebody has said something later, or the replica is not fit for it.
+    pub(crate) async fn appoint(
+        self: &Arc<Self>,
+        cluster: u128,
+        term: Term,
+        order: Order,
+    ) -> Result<(), Refused> {
+        let mut turn = self.turn.lock().await;
+        let before = self.role();
+        let step = locked(&self.post).appoint(term, order)?;
+        let now = self.role();
+        match step {
+            Step::Keep => {}
+            Step::Recover => self.recover(),
+            Step::Promote => self.promote(turn.take()).await,
+            Step::Clear => {
+                *turn = None;
+                if let Err(problem) = self.clear(cluster).await {
+                    self.fail(problem);
+                }
+            }
+        }
+        if before != now {
+            let (epoch, map) = (term.epoch, term.version);
+            info!(shard = %self.task(), role = name(now), epoch, map, "this replica is told what it is");
+        }
+        let Role::Primary { waits } = now else { return Ok(()) };
+        let changed = {
+            let mut link = locked(&self.link);
+            match &*link {
+                Some(known) if !known.is_over() => known.set_term(term),
+                _ => *link = Some(Link::begin(Arc::clone(self), cluster, term)),
+            }
+            self.journal()
+        };
+        if let Some(journal) = changed {
+            journal.feed().set_waits(waits);
+            drop(turn);
+            if waits {
+                // What was acknowledged without the backup is there, too, when the chief hears of it.
+                let settled = tokio::time::timeout(SETTLE_WITHIN, journal.settle()).await;
+                if !matches!(settled, Ok(Ok(()))) {
+                    return Err(Refused::Unconfirmed);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings back what the log of its own holds, while callers are told to wait.
+    fn recover(self: &Arc<Self>) {
+        let store = fresh(&self.context, self.shard);
+        let (known, journal) = watch::channel(None);
+        let most = self.context.job.parameter_servers.log_bytes_max;
+        let index = self.shard;
+        let service = Service::new(store.clone(), index, self.context.incarnation, journal, most);
+        self.hold(store.clone(), None, Arc::new(service));
+        let this = Arc::clone(self);
+        tokio::spawn(async move {
+            let (at, of) = (Arc::clone(&this), store.clone());
+            let work = move || remember_at(&at.context, &at.folder, at.task(), &of);
+            let remembered = tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| {
+                Err(Diagnostic::error(Code::E9001, format!("the log could not be read: {panic}")))
+            });
+            match remembered {
+                Ok(kept) => {
+                    // Under the turn, so that nobody is told to wait for a backup meanwhile.
+                    let _turn = this.turn.lock().await;
+                    let waits = matches!(this.role(), Role::Primary { waits: true });
+                    if let Some(journal) = &kept {
+                        journal.feed().set_waits(waits);
+                    }
+                    let service = this.holding().service;
+                    this.hold(store, kept.clone(), service);
+                    known.send_replace(Some(kept));
+                }
+                Err(problem) => this.fail(problem),
+            }
+        });
+    }
+
+    /// Serves what it has made again.
+    async fn promote(&self, replay: Option<Replay>) {
+        let Holding { shard, journal, service } = self.holding();
+        let Some(journal) = journal else { return };
+        shard.go_on();
+        if let Some(replay) = replay {
+            journal.resume(&replay.course);
+            shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
+            shard.store().set_restarts(journal.restarted());
+        } else {
+            // Nothing has been prepared yet.
+            shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
+        }
+        if let Err(error) = journal.write().await {
+            warn!(%error, "the log cannot be written");
+        }
+        let version = shard.store().status().version;
+        self.hold(shard, Some(journal), service);
+        info!(shard = %self.task(), version, "this replica serves from now on: the other one is gone");
+    }
+
+    /// Gives up what it holds, to follow the other replica.
+    async fn clear(&self, cluster: u128) -> Result<(), Diagnostic> {
+        *locked(&self.link) = None;
+        let journal = match self.journal() {
+            Some(journal) => Arc::new(journal.succeed(cluster)),
+            None => {
+                let (folder, member) = (self.folder.clone(), self.shard);
+                let open = move || {
+                    let log = Log::open(Folder::open(&folder)?, Durability::Wal, None)?;
+                    Ok(LogJournal::new(log, cluster, member, Course::default(), None))
+                };
+                let opened = tokio::task::spawn_blocking(open).await.map_err(|panic| {
+                    Diagnostic::error(Code::E9001, format!("the log could not be opened: {panic}"))
+                })?;
+                Arc::new(opened.map_err(|error| cannot(&error))?)
+            }
+        };
+        let store = fresh(&self.context, self.shard);
+        let service = service(&self.context, &store, self.shard, Some(Arc::clone(&journal)));
+        self.hold(store, Some(journal), service);
+        Ok(())
+    }
+
+    fn fail(&self, problem: Diagnostic) {
+        locked(&self.failure).get_or_insert(problem);
+    }
+
+    /// Takes note that the other replica serves: nothing is acknowledged here any more.
+    pub(crate) fn depose(&self, why: &str) {
+        let was = locked(&self.post).depose();
+        if let Some(journal) = self.journal().filter(|_| was) {
+            journal.feed().close();
+            let (task, _) = &self.peer;
+            warn!(shard = %self.task(), by = %task, why, "this replica was deposed while it stood still: it serves no longer");
+        }
+    }
+
+    /// Begins to follow a primary. Returns the number of its stream.
+    ///
+    /// # Errors
+    /// This replica is not its backup.
+    pub(crate) async fn greet(&self, cluster: u128, term: Term) -> Result<u64, Refused> {
+        let mut turn = self.turn.lock().await;
+        let stream = locked(&self.post).greet(term)?;
+        *turn = None;
+        if let Err(problem) = self.clear(cluster).await {
+            self.fail(problem);
+        }
+        Ok(stream)
+    }
+
+    /// Takes in what a primary sends: it is held when `confirm` is called, and made again when this returns.
+    ///
+    /// # Errors
+    /// This replica is the backup of somebody else by now, or something cannot be made again.
+    pub(crate) async fn take(
+        &self,
+        cluster: u128,
+        stream: u64,
+        request: v1::FollowRequest,
+        confirm: impl FnOnce(usize),
+    ) -> Result<(), Refused> {
+        let mut turn = self.turn.lock().await;
+        locked(&self.post).takes(stream)?;
+        // From here on it is this replica's, whatever becomes of the primary: who promotes it takes its turn behind.
+        confirm(request.items.len());
+        let level = request.level;
+        let mut outcome = Ok(());
+        for item in request.items {
+            outcome = self.make(cluster, &mut turn, item).await;
+            if outcome.is_err() {
+                break;
+            }
+        }
+        if let Some(journal) = self.journal()
+            && let Err(error) = journal.write().await
+        {
+            outcome = outcome.and(Err(error.to_string()));
+        }
+        if let Err(what) = outcome {
+            error!(shard = %self.task(), what, "a change of the primary cannot be made again: it is sent anew");
+            locked(&self.post).lose_level(stream);
+            *turn = None;
+            return Err(Refused::Superseded);
+        }
+        if level {
+            locked(&self.post).reach_level(stream);
+            let version = self.store().store().status().version;
+            info!(shard = %self.task(), version, "this backup has everything that its primary had");
+        }
+        Ok(())
+    }
+
+    async fn make(
+        &self,
+        cluster: u128,
+        turn: &mut Option<Replay>,
+        item: v1::ShippedItem,
+    ) -> Result<(), String> {
+        use v1::shipped_item::Item;
+        match item.item.ok_or("an item that says nothing")? {
+            Item::Record(record) => {
+                let Some(journal) = self.journal() else { return Err("there is no log".into()) };
+                let replay = turn.as_mut().ok_or("a change without a store")?;
+                let (number, body) = (record.number, record.body.clone());
+                let (kind, entry) = entry_from_wire(record)?;
+                journal.follow_record(entry);
+                replay.make(kind, number, body)
+            }
+            Item::Segment(segment) => self.begin(cluster, turn, segment).await,
+        }
+    }
+
+    /// Begins a segment, with a store of its own where what was before is over.
+    async fn begin(
+        &self,
+        cluster: u128,
+        turn: &mut Option<Replay>,
+        segment: v1::ShippedSegment,
+    ) -> Result<(), String> {
+        let v1::ShippedSegment { memory, alone, head: records } = segment;
+        let mut records = records.into_iter();
+        let first = records.next().ok_or("a segment without a head")?;
+        let (told, mut standing) = head(first.body.clone())?;
+        let mut entries = vec![entry_from_wire(first)?.1];
+        for (place, record) in records.enumerate() {
+            let body = record.body.clone();
+            let (kind, entry) = entry_from_wire(record)?;
+            complete(&mut standing, &told, place as u32, kind, &body)?;
+            entries.push(entry);
+        }
+        if !alone {
+            let journal = self.journal().ok_or("there is no log")?;
+            journal.follow(None, told.version, told.changes, entries);
+            return Ok(());
+        }
+        *turn = None;
+        self.clear(cluster).await.map_err(|problem| problem.message)?;
+        let Holding { shard, journal, .. } = self.holding();
+        let journal = journal.ok_or("there is no log")?;
+        let source = Source { owner: cluster, shard: self.shard, memory };
+        let (folder, version, changes) = (self.context.job.model_dir.clone(), told.version, told.changes);
+        let work = move || {
+            let prepare = base(&told, memory, &folder)
+                .ok_or_else(|| format!("no checkpoint of version {} is there", told.version))?;
+            Replay::prepare(&shard, source, &told, &standing, &prepare)
+        };
+        let replay = tokio::task::spawn_blocking(work).await.map_err(|panic| panic.to_string())??;
+        journal.follow(Some(replay.course.clone()), version, changes, entries);
+        *turn = Some(replay);
+        Ok(())
+    }
+
+    /// Removes the log: the job is over.
+    pub(crate) fn forget(&self) {
+        *locked(&self.link) = None;
+        if let Some(Err(error)) = self.journal().map(|journal| journal.clear()) {
+            warn!(%error, "the log of a job that has ended stays: it may be removed by hand");
+        }
+    }
+
+    /// Returns whether the link to the backup is as it was begun by a chief, for its task.
+    pub(crate) fn is_primary(&self) -> bool {
+        locked(&self.post).is_primary()
+    }
+}
+
+fn fresh(context: &Context, shard: usize) -> LocalShard {
+    LocalShard::new(shard, context.cluster.num_ps(), context.incarnation, context.cluster.fingerprint())
+}
+
+fn name(role: Role) -> &'static str {
+    match role {
+        Role::Idle => "idle",
+        Role::Primary { waits: true } => "primary, with a backup",
+        Role::Primary { waits: false } => "primary",
+        Role::Backup { .. } => "backup",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,23 @@
+//! What a durability needs of the cluster.
+
+use trainyard_diagnostic::{Code, Diagnostic};
+
+use crate::{DurabilityConfig, Job};
+
+impl Job {
+    /// Returns what is wrong where every parameter server is to have a backup, and there are too few.
+    pub fn lacks_backup(&self, num_ps: usize) -> Option<Diagnostic> {
+        let replicated = self.parameter_servers.durability == DurabilityConfig::Replica;
+        (replicated && num_ps == 1).then(|| {
+            let message = "parameter_servers.durability = \"replica\" needs two parameter servers at least, the cluster has 1: \
+                           the backup of a server is the next one";
+            Diagnostic::error(Code::E1006, message)
+                .help("add a ps address to the cluster, or use durability = \"wal_sync\", which survives all but the disk")
+        })
+    }
+
+    /// Returns whether every shard has a second replica.
+    pub fn is_replicated(&self) -> bool {
+        self.parameter_servers.durability == DurabilityConfig::Replica
+    }
+}
