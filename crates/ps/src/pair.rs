@@ -22,6 +22,9 @@ use crate::shard_service::ShardService;
 /// Time for the chief to say that all shards have been finished, once those that are served here are.
 const DISMISSED_WITHIN: Duration = Duration::from_secs(3);
 
+/// Time for open calls when the server closes.
+const STREAMS_END: Duration = Duration::from_millis(200);
+
 /// Returns the server that has the second replica of a shard.
 fn backup_of(context: &Context, shard: usize) -> Result<(Task, String), Diagnostic> {
     let next = (shard + 1) % context.cluster.num_ps();
@@ -65,7 +68,8 @@ pub(crate) async fn run_pair(context: Context, stop: CancellationToken) -> Resul
         Routes::new(ShardService::new(replicas.clone(), task.index)).add_service(follows),
         trainyard_protocol::DESCRIPTORS,
         &context.readiness,
-        ServerLimits::default(),
+        // The streams of chief and neighbours do not end by themselves.
+        ServerLimits { drain: STREAMS_END, ..ServerLimits::default() },
         closing.clone(),
     );
     let work = async {

@@ -436,7 +436,7 @@ impl Replica {
         }
     }
 
-    /// Returns whether the link to the backup is as it was begun by a chief, for its task.
+    /// Returns whether workers are served here.
     pub(crate) fn is_primary(&self) -> bool {
         locked(&self.post).is_primary()
     }

@@ -121,6 +121,7 @@ async fn open<M: Model>(
         Start { checkpoint: lead.plan.checkpoint.clone(), forget_positions: lead.plan.forget_positions };
     lead.coordinator.with(|roster, _| roster.set_start(start));
     if let Some(data) = lead.coordinator.data() {
+        // One that was there a moment ago may be gone, and its place taken.
         let identity = lead.identity(run);
         let told = lead
             .shards
@@ -130,7 +131,7 @@ async fn open<M: Model>(
         let positions: Vec<_> = told.into_iter().map(|status| status.positions).collect();
         data.restart(&positions);
     }
-    if let Some(pairs) = &lead.pairs {
+    if let Some(pairs) = lead.pairs.as_ref().filter(|_| !running) {
         pairs.wait_until_paired().await;
     }
     let identity = lead.identity(run);
