@@ -181,9 +181,11 @@ impl Replica {
         order: Order,
     ) -> Result<(), Refused> {
         let mut turn = self.turn.lock().await;
-        let before = self.role();
-        let step = locked(&self.post).appoint(term, order)?;
-        let now = self.role();
+        let mut post = *locked(&self.post);
+        let before = post.role();
+        let step = post.appoint(term, order)?;
+        let now = post.role();
+        // It counts as what it is told to be only when it is: nobody is served by what has no journal yet.
         match step {
             Step::Keep => {}
             Step::Recover => self.recover(),
@@ -195,6 +197,7 @@ impl Replica {
                 }
             }
         }
+        *locked(&self.post) = post;
         if before != now {
             let (epoch, map) = (term.epoch, term.version);
             info!(shard = %self.task(), role = name(now), epoch, map, "this replica is told what it is");

@@ -3,45 +3,92 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use trainyard_tests::Program;
+use trainyard_checkpoint::PositionRecord;
 
 use super::Trial;
-use super::trial::{Tasks, kill, wait_until_it_trains};
+use super::trial::{Tasks, end, kill, wait_until_it_trains};
 use crate::LIMIT;
 
-const PAIRED: &str = "this shard has two replicas";
 const TAKEN_OVER: &str = "the server of this shard is gone: its backup serves it from now on";
 const REPLICA: &str = "parameter_servers.durability=replica";
 
-/// Runs a job of pairs while `disturb` does what it does, and checks that each batch has counted once and that nobody went
-/// back to a checkpoint. Returns the output of the chief.
-fn exact(settings: &[&str], epochs: u64, disturb: impl FnOnce(&Trial, Tasks) -> Tasks) -> String {
-    let passes = format!("input.train.epochs={epochs}");
+/// Runs a job of pairs while `disturb` does what it does, stops it, and checks that each batch has counted once on every
+/// shard and that nobody went back to a checkpoint. Returns the output of the chief.
+fn exact(disturb: impl FnOnce(&Trial, Tasks) -> Tasks) -> String {
     // No checkpoint is due for a long time: everything is in the logs and the replicas.
-    let more = [REPLICA, &passes, "run.save_checkpoints_steps=1000000"];
-    let trial = Trial::new(2, 2, 8000, &[&more[..], settings].concat());
+    let settings = [REPLICA, "input.train.epochs=100000000", "run.save_checkpoints_steps=1000000000"];
+    let trial = Trial::new(2, 2, 8000, &settings);
     let tasks = disturb(&trial, trial.start_all());
-    let output = tasks.end();
+    let output = stop(tasks);
     assert!(!output.contains("restoring every parameter server"), "{output}");
-    trial.assert_applied(epochs * 500);
+    let checkpoint = trial.checkpoint();
+    let step = checkpoint.manifest().global_step;
+    assert!(step > 0);
+    for shard in &checkpoint.manifest().shards {
+        let ahead =
+            |known: &PositionRecord| known.ahead.iter().map(|range| range.end - range.start).sum::<u64>();
+        let applied: u64 = shard.positions.iter().map(|known| known.batch + ahead(known)).sum();
+        assert_eq!((applied, shard.version), (step, step), "ps:{}", shard.ps);
+    }
     output
 }
 
-/// Waits until both shards have their pair again.
-fn wait_until_paired(chief: &mut Program) {
-    for _ in 0..2 {
-        chief.wait_for_next(PAIRED, LIMIT);
+/// Stops the job: its servers last, when the chief has its checkpoint. Returns the output of the chief.
+fn stop(tasks: Tasks) -> String {
+    tasks.workers.iter().chain([&tasks.chief]).for_each(|program| program.signal(Signal::TERM));
+    tasks.workers.into_iter().for_each(|program| drop(end(program)));
+    let output = end(tasks.chief);
+    tasks.servers.iter().for_each(|program| program.signal(Signal::TERM));
+    tasks.servers.into_iter().for_each(|program| drop(end(program)));
+    output
+}
+
+/// Who serves each shard, and whether it has a backup, as the chief has written last.
+fn shards(trial: &Trial) -> Vec<(u64, bool)> {
+    let folder = trial.cluster.model_dir().join("shard_map");
+    let files = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let latest =
+        files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "json")).max();
+    let text = latest.and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
+    let map: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+    let shards = map["shards"].as_array().into_iter().flatten();
+    shards
+        .map(|shard| {
+            let (primary, paired) = (shard["primary"].as_u64(), shard["paired"].as_bool());
+            (primary.expect("a number"), paired.expect("a truth"))
+        })
+        .collect()
+}
+
+fn wait_until(trial: &Trial, what: &str, is_so: impl Fn(&[(u64, bool)]) -> bool) {
+    let begun = Instant::now();
+    while !is_so(&shards(trial)) {
+        assert!(begun.elapsed() < LIMIT, "{what}: {:?}", shards(trial));
+        std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+fn wait_until_paired(trial: &Trial) {
+    wait_until(trial, "two replicas of each", |shards| {
+        shards.len() == 2 && shards.iter().all(|(_, paired)| *paired)
+    });
+}
+
+/// Waits until both shards are served without this server.
+fn wait_until_gone(trial: &Trial, ps: usize) {
+    wait_until(trial, "the other one serves", |shards| {
+        shards.iter().all(|&(primary, paired)| primary != ps as u64 && !paired)
+    });
 }
 
 #[test]
 fn servers_killed_again_and_again_with_and_without_their_disks_lose_nothing() {
-    let output = exact(&[], 8, |trial, mut tasks| {
+    let output = exact(|trial, mut tasks| {
         tasks.workers.iter_mut().for_each(wait_until_it_trains);
         for time in 0..4 {
             let ps = time % 2;
             kill(tasks.servers.remove(ps));
-            tasks.chief.wait_for_next("by=ps:", LIMIT);
+            wait_until_gone(trial, ps);
             tasks.chief.wait_for_next("training step=", LIMIT);
             if time >= 2 {
                 // The host is gone, with all that was on it.
@@ -50,7 +97,7 @@ fn servers_killed_again_and_again_with_and_without_their_disks_lose_nothing() {
                 std::fs::remove_dir_all(logs.join(format!("ps-{}.backup", 1 - ps))).expect("removed");
             }
             tasks.servers.insert(ps, trial.start("ps", ps));
-            wait_until_paired(&mut tasks.chief);
+            wait_until_paired(trial);
             tasks.chief.wait_for_next("training step=", LIMIT);
         }
         tasks
@@ -68,9 +115,9 @@ fn synchronous_training_has_the_same_bits_when_backups_take_over() {
             tasks.workers.iter_mut().for_each(wait_until_it_trains);
             for ps in [0, 1] {
                 kill(tasks.servers.remove(ps));
-                tasks.chief.wait_for_next("by=ps:", LIMIT);
+                wait_until_gone(&trial, ps);
                 tasks.servers.insert(ps, trial.start("ps", ps));
-                wait_until_paired(&mut tasks.chief);
+                wait_until_paired(&trial);
             }
         }
         let output = tasks.end();
@@ -83,17 +130,17 @@ fn synchronous_training_has_the_same_bits_when_backups_take_over() {
 
 #[test]
 fn a_primary_that_stood_still_past_its_replacement_acknowledges_nothing_more_and_follows() {
-    exact(&[], 8, |_, mut tasks| {
+    exact(|trial, mut tasks| {
         tasks.workers.iter_mut().for_each(wait_until_it_trains);
         tasks.servers[0].signal(Signal::STOP);
         let begun = Instant::now();
-        tasks.chief.wait_for_next(TAKEN_OVER, LIMIT);
+        wait_until_gone(trial, 0);
         assert!(begun.elapsed() < Duration::from_secs(30), "it is noticed by its silence");
         tasks.chief.wait_for_next("training step=", LIMIT);
         tasks.servers[0].signal(Signal::CONT);
         let backup = tasks.servers[0].wait_for_next("role=\"backup\"", LIMIT);
         assert!(backup.contains("ps:"), "{backup}");
-        wait_until_paired(&mut tasks.chief);
+        wait_until_paired(trial);
         tasks.chief.wait_for_next("training step=", LIMIT);
         tasks
     });
@@ -101,17 +148,18 @@ fn a_primary_that_stood_still_past_its_replacement_acknowledges_nothing_more_and
 
 #[test]
 fn all_daemons_killed_at_once_come_back_with_everything() {
-    exact(&[], 6, |trial, mut tasks| {
+    exact(|trial, mut tasks| {
         tasks.workers.iter_mut().for_each(wait_until_it_trains);
         // One shard has moved: its log lies with the other server.
         kill(tasks.servers.remove(0));
-        tasks.chief.wait_for_next(TAKEN_OVER, LIMIT);
+        wait_until_gone(trial, 0);
         tasks.servers.insert(0, trial.start("ps", 0));
-        wait_until_paired(&mut tasks.chief);
+        wait_until_paired(trial);
         tasks.workers.into_iter().chain([tasks.chief]).chain(tasks.servers).for_each(kill);
         let mut tasks = trial.start_all();
         let line = tasks.chief.wait_for("taking over a job that is running", LIMIT);
         assert!(!line.contains(" step=0"), "{line}");
+        tasks.chief.wait_for_next("training step=", LIMIT);
         tasks
     });
 }
