@@ -88,6 +88,7 @@ pub fn refusal(error: &store::Error) -> Refusal {
         store::Error::Ended => Reason::JobEnded,
         store::Error::Restore(_) => Reason::Storage,
         store::Error::TooLarge { .. } => Reason::TooLarge,
+        store::Error::NoRoom { .. } => Reason::NoRoom,
     };
     Refusal::new(reason, error.to_string())
 }

@@ -324,6 +324,8 @@ impl RemoteShard {
             value_bytes: reply.value_bytes,
             slowest_slot: reply.slowest_slot,
             dynamic: Vec::new(),
+            held: store::Held::default(),
+            memory_max: None,
             rejections: reply.rejections.iter().filter_map(rejections_from_wire).collect(),
         };
         let positions = reply.positions.iter().map(position_from_wire).collect();

@@ -44,6 +44,8 @@ pub(crate) struct Counts {
     evicted: AtomicU64,
     expired: AtomicU64,
     gradients_dropped: AtomicU64,
+    /// Bytes of values and slots that there is memory for.
+    buffers: AtomicU64,
 }
 
 /// One slice of a dynamic table. Its lock covers ids, values and slots together.
@@ -67,6 +69,8 @@ pub(crate) struct DynamicSlice {
 const ROW_BYTES: u64 = 24;
 /// Bytes that an id without a row takes in a checkpoint.
 const CANDIDATE_BYTES: u64 = 32;
+/// Bytes that an id takes in memory: its place in the order of last use, in the map to it, and its count of sightings.
+const ID_BYTES: u64 = 68;
 
 impl DynamicSlice {
     /// Returns what it holds and has given up.
@@ -87,6 +91,27 @@ impl DynamicSlice {
         let values = (self.width * (1 + self.optimizer.slots().len()) * 4) as u64;
         self.counts.rows.load(Ordering::Relaxed) * (values + ROW_BYTES)
             + self.counts.candidates.load(Ordering::Relaxed) * CANDIDATE_BYTES
+    }
+
+    /// Returns the bytes that it takes in memory, nearly.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let ids = read(&self.counts.rows) + read(&self.counts.candidates);
+        read(&self.counts.buffers) + ids * ID_BYTES
+    }
+
+    /// Returns the bytes that it needs at most if so many ids are new.
+    pub(crate) fn growth_max(&self, ids: usize) -> u64 {
+        let rows = (self.counts.rows.load(Ordering::Relaxed) as usize + ids).min(self.capacity);
+        let wanted =
+            (rows + rows / 2).min(self.capacity) * self.width * (1 + self.optimizer.slots().len()) * 4;
+        (wanted as u64).saturating_sub(self.counts.buffers.load(Ordering::Relaxed)) + ids as u64 * ID_BYTES
+    }
+
+    /// Returns how many of checked ids have no row.
+    pub(crate) fn count_new(&self, ids: &[u64]) -> usize {
+        let state = self.state.read();
+        ids.iter().filter(|id| state.rows.place(**id).is_none()).count()
     }
 
     /// Checks that `ids` ascend strictly and belong to the slice.
@@ -212,6 +237,7 @@ impl DynamicSlice {
 
     fn count(&self, state: &State) {
         self.counts.rows.store(state.rows.len() as u64, Ordering::Relaxed);
+        self.counts.buffers.store(state.values.capacity_bytes(), Ordering::Relaxed);
         self.counts.candidates.store(state.candidates.len() as u64, Ordering::Relaxed);
     }
 }

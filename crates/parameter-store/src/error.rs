@@ -2,7 +2,7 @@
 
 use trainyard_cluster_spec::Task;
 
-use crate::BatchId;
+use crate::{BatchId, Held};
 
 /// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,6 +64,21 @@ pub enum Error {
         given: usize,
         /// Most values of an answer.
         max: usize,
+    },
+    /// The store may not hold as much.
+    #[error(
+        "the ps may hold {max} bytes (parameter_servers.memory_bytes_max) and holds {}: {held}; {asked} more are needed for {what}",
+        held.total()
+    )]
+    NoRoom {
+        /// Most bytes.
+        max: u64,
+        /// Bytes held.
+        held: Held,
+        /// Bytes that were asked for.
+        asked: u64,
+        /// What they are for.
+        what: &'static str,
     },
     /// A gradient holds NaN or infinity, and the job is to halt.
     #[error("gradients must be finite: of {task} in batch {batch}, {what}")]

@@ -13,6 +13,7 @@ mod gradients;
 mod guard;
 mod identity;
 mod journal;
+mod memory;
 mod reading;
 mod recency;
 mod selection;
@@ -35,6 +36,7 @@ pub use identity::{BatchId, Identity};
 pub use journal::{
     Change, Journal, PartStanding, PushRecord, Replaced, SessionStanding, Standing, Take, Written,
 };
+pub use memory::Held;
 pub use reading::Reading;
 pub use selection::Selection;
 pub use snapshot::{Snapshot, SnapshotSlice, SnapshotTable};

@@ -35,6 +35,8 @@ pub(crate) struct Slice {
     /// Updates that are over, from 1. Counted behind an update, never before: who reads the count first and values
     /// after it has at least what it stands for.
     updates: AtomicU64,
+    /// Bytes that are set aside for a checkpoint.
+    aside: AtomicU64,
 }
 
 /// What a slice is made of.
@@ -72,6 +74,7 @@ impl Slice {
             stripes,
             shift: stripe_shift(width),
             updates: AtomicU64::new(1),
+            aside: AtomicU64::new(0),
         }
     }
 
@@ -155,7 +158,7 @@ impl Slice {
         let stripe_values = self.width << self.shift;
         let apply = |(place, stripe): (usize, &RwLock<Stripe>), scratch: &mut Vec<f32>| {
             let stripe = &mut *stripe.write();
-            stripe.set_all_aside(self.width);
+            self.set_aside(stripe, |stripe| stripe.set_all_aside(self.width));
             let state = &mut stripe.now;
             let (mut done, length) = (0, state.values.len());
             while done < length {
@@ -201,9 +204,9 @@ impl Slice {
             from += length;
             let stripe = &mut *self.stripes[stripe].write();
             if self.optimizer.moves_all_rows() {
-                stripe.set_all_aside(self.width);
+                self.set_aside(stripe, |stripe| stripe.set_all_aside(self.width));
             } else {
-                stripe.set_rows_aside(&scratch.places, self.width);
+                self.set_aside(stripe, |stripe| stripe.set_rows_aside(&scratch.places, self.width));
             }
             let state = &mut stripe.now;
             let mut slots: [&mut [f32]; SLOTS_MAX] = Default::default();
@@ -246,12 +249,36 @@ impl Slice {
     pub(crate) fn take(&self, stripe: usize, out: &mut SliceValues) {
         let mut stripe = self.stripes[stripe].write();
         stripe.read(out, self.width);
+        self.aside.fetch_sub(stripe.aside_bytes(), Ordering::Relaxed);
         stripe.forget();
+    }
+
+    fn set_aside(&self, stripe: &mut Stripe, set: impl FnOnce(&mut Stripe)) {
+        let before = stripe.aside_bytes();
+        set(stripe);
+        let added = stripe.aside_bytes() - before;
+        if added > 0 {
+            self.aside.fetch_add(added, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the bytes that are set aside for a checkpoint.
+    pub(crate) fn aside_bytes(&self) -> u64 {
+        self.aside.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes of so many rows, with their slots.
+    pub(crate) fn row_bytes(&self, rows: usize) -> u64 {
+        (rows * self.width * (1 + self.optimizer.slots().len()) * 4) as u64
     }
 
     /// Forgets the checkpoint.
     pub(crate) fn forget(&self) {
-        self.stripes.iter().for_each(|stripe| stripe.write().forget());
+        for stripe in &self.stripes {
+            let mut stripe = stripe.write();
+            self.aside.fetch_sub(stripe.aside_bytes(), Ordering::Relaxed);
+            stripe.forget();
+        }
     }
 }
 

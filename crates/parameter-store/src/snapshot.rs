@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use trainyard_variable::DynamicRows;
 
+use crate::memory::Loan;
 use crate::slice::Slice;
 use crate::{ShardPosition, SliceValues};
 
@@ -88,7 +89,7 @@ pub struct Snapshot {
     /// Slices of dynamic tables, by number.
     pub tables: Vec<SnapshotTable>,
     /// Given back behind the slices, which are declared before it.
-    pub(crate) _turn: Turn,
+    pub(crate) _turn: (Turn, Loan),
 }
 
 /// The right to take a snapshot.

@@ -6,6 +6,7 @@ mod previous;
 mod push;
 mod request;
 mod resume;
+mod room;
 mod tables;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use trainyard_cluster_spec::Task;
 use trainyard_variable::{Access, VariableSpec};
 
 use crate::aggregation::Aggregation;
+use crate::memory::Memory;
 use crate::recency::Moment;
 use crate::selection::Resolved;
 use crate::sessions::Sessions;
@@ -101,6 +103,7 @@ pub struct Store {
     /// No push is taken in any more.
     closed: AtomicBool,
     journal: RwLock<Option<Arc<dyn Journal>>>,
+    memory: Memory,
 }
 
 impl Store {
@@ -125,6 +128,7 @@ impl Store {
             clock_secs: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             journal: RwLock::default(),
+            memory: Memory::default(),
         }
     }
 
@@ -159,6 +163,8 @@ impl Store {
             slowest_slot,
             dynamic: self.tables.status(),
             rejections: ledger.sessions.rejections(),
+            held: self.held(),
+            memory_max: self.memory.max(),
         }
     }
 
@@ -206,9 +212,16 @@ impl Store {
         let _alone = self.cut.write();
         self.clear();
         self.has_company.store(prepare.stores > 1, Ordering::Relaxed);
+        let planned: u64 = prepare.planned_bytes();
+        self.check_room(planned, "the variables and slots of the job")?;
         let now = self.moment(prepare.restore.as_ref().map_or(0, |restore| restore.version));
         let built = build_slices(&prepare, now)?;
+        self.memory.slices.store(planned, Ordering::Relaxed);
         self.tables.replace(built.tables);
+        if let Err(error) = self.check_room(0, "rows of dynamic tables that a checkpoint has") {
+            self.clear();
+            return Err(error);
+        }
         for (number, slice) in built.slices {
             let by_row = prepare.variables[slice.variable].access == Access::Rows;
             let slice = Arc::new(slice);
@@ -248,6 +261,8 @@ impl Store {
     /// Drops what is held. The caller has the store to itself.
     fn clear(&self) {
         self.slices.clear();
+        self.memory.slices.store(0, Ordering::Relaxed);
+        self.memory.parts.store(0, Ordering::Relaxed);
         self.turns.clear();
         self.restless.write().clear();
         self.tables.replace([]);

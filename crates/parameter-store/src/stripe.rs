@@ -17,6 +17,12 @@ impl SliceValues {
         std::iter::once(&mut self.values).chain(&mut self.slots)
     }
 
+    /// Returns the bytes that there is memory for.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        let parts = std::iter::once(&self.values).chain(&self.slots);
+        parts.map(|part| part.capacity() as u64 * 4).sum()
+    }
+
     /// Appends `range` of values and slots to `out`, one behind the other.
     fn copy_row(&self, range: Range<usize>, out: &mut Vec<f32>) {
         let parts = std::iter::once(&self.values).chain(&self.slots);
@@ -63,6 +69,17 @@ impl Stripe {
     /// Forgets the checkpoint.
     pub(crate) fn forget(&mut self) {
         self.before = None;
+    }
+
+    /// Returns the bytes that are set aside.
+    pub(crate) fn aside_bytes(&self) -> u64 {
+        let floats = match &self.before {
+            None => 0,
+            // A place among the copies takes as much as three values do, nearly.
+            Some(Before::Rows { begins, copies }) => copies.len() + begins.len() * 3,
+            Some(Before::All(all)) => all.values.len() * (1 + all.slots.len()),
+        };
+        floats as u64 * 4
     }
 
     /// To be called before the rows at these places change.

@@ -144,8 +144,23 @@ pub async fn read<M: Message + Default>(
     body: tonic::body::Body,
     bytes_max: usize,
 ) -> Result<(M, Vec<Bytes>), Status> {
+    let (message, payload, _) = read_admitted(body, bytes_max, |_| std::future::ready(())).await?;
+    Ok((message, payload))
+}
+
+/// The same, of a message for which there has to be room: as soon as its bytes are known, `admit` is waited for, and the
+/// rest stays on the connection. What that gives is returned too, if there was a message.
+///
+/// # Errors
+/// As [`read`].
+pub async fn read_admitted<M: Message + Default, T, F: Future<Output = T>>(
+    body: tonic::body::Body,
+    bytes_max: usize,
+    admit: impl FnOnce(usize) -> F,
+) -> Result<(M, Vec<Bytes>, Option<T>), Status> {
     let mut body = std::pin::pin!(body);
     let (mut pieces, mut length) = (VecDeque::new(), 0);
+    let (mut admit, mut admitted) = (Some(admit), None);
     while let Some(frame) = body.frame().await {
         match frame?.into_data() {
             Ok(piece) => {
@@ -155,6 +170,15 @@ pub async fn read<M: Message + Default>(
                     return Err(Status::resource_exhausted(message));
                 }
                 pieces.push_back(piece);
+                if length >= PREFIX_BYTES
+                    && let Some(admit) = admit.take()
+                {
+                    let mut prefix = [0; PREFIX_BYTES];
+                    let bytes = pieces.iter().flat_map(|piece: &Bytes| piece.iter());
+                    prefix.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+                    let announced = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
+                    admitted = Some(admit((announced as usize).min(bytes_max)).await);
+                }
             }
             Err(other) => {
                 if let Some(status) = other.trailers_ref().and_then(Status::from_header_map)
@@ -168,7 +192,7 @@ pub async fn read<M: Message + Default>(
     let (fields, payload) = split(Pieces { pieces, length })?;
     let message = M::decode(fields.as_slice())
         .map_err(|error| Status::invalid_argument(format!("message cannot be decoded: {error}")))?;
-    Ok((message, payload))
+    Ok((message, payload, admitted))
 }
 
 /// What has arrived, front first.

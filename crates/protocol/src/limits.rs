@@ -5,6 +5,8 @@ use std::time::Duration;
 /// Largest pull or push message, in bytes. Preparing a ps whose whole slices would not fit one message is refused,
 /// so that the bound is met at bring-up and never in the middle of training.
 pub const TENSOR_MESSAGE_BYTES_MAX: usize = 256 << 20;
+/// Most bytes of step messages that a parameter server holds at once, in all; others wait on their connections.
+pub const TENSOR_BYTES_IN_FLIGHT_MAX: usize = 1 << 30;
 /// Largest message of the session service, in bytes.
 pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of the records that the chief hands to a worker at once, without reading files of its own.

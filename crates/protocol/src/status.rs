@@ -66,7 +66,9 @@ reasons! {
     GroupEnded "group_ended" Aborted;
     /// A file could not be read or written.
     Storage "storage" Internal;
-    /// A growth in memory was refused.
+    /// A ps may not hold as much memory.
+    NoRoom "no_room" ResourceExhausted;
+    /// A message would be too large.
     TooLarge "too_large" ResourceExhausted;
 }
 

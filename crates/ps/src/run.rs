@@ -52,7 +52,7 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
     let (known, journal) = channel(None);
     let most = context.job.parameter_servers.log_bytes_max;
     let service = Service::new(shard.clone(), task.index, context.incarnation, journal, most);
-    let service = TensorService::new(Arc::new(service));
+    let service = TensorService::new(Arc::new(service), context.job.parameter_servers.memory_bytes_max);
     let closing = CancellationToken::new();
     let server = serve(
         listener,
@@ -72,6 +72,8 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
                 Diagnostic::error(Code::E9001, format!("the log could not be read: {panic}"))
             })??;
             context.readiness.set("waiting", false, vec!["chief:0".to_owned()]);
+            // What it remembers it holds, whatever it may.
+            shard.store().bound_memory(context.job.parameter_servers.memory_bytes_max);
             known.send_replace(Some(kept.clone()));
             watch(&context, &shard, kept.as_ref(), &stop).await
         };

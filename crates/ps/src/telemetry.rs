@@ -63,6 +63,14 @@ impl Telemetry {
         describe_histogram!("trainyard_ps_save_seconds", "Time to write a shard of a checkpoint.");
         describe_gauge!("trainyard_global_step", "Steps applied; on ps:0.");
         describe_gauge!("trainyard_ps_value_bytes", "Bytes of values and slots held.");
+        describe_gauge!(
+            "trainyard_ps_memory_bytes",
+            "Bytes held in memory, by kind: `variables`, `dynamic_tables`, `set_aside` and `checkpoint_copies` for a checkpoint under way, `step_parts` of a synchronous step, `messages` that have not been answered."
+        );
+        describe_gauge!(
+            "trainyard_ps_memory_bytes_max",
+            "Most bytes that may be held, messages aside; absent where there is no bound."
+        );
         describe_gauge!("trainyard_cluster_epoch", "Incarnation of the chief.");
         describe_gauge!("trainyard_dynamic_rows", "Rows of a dynamic table in use here, by variable.");
         describe_counter!(
@@ -98,6 +106,12 @@ impl Telemetry {
         gauge!("trainyard_global_step").set(status.global_step as f64);
         gauge!("trainyard_ps_value_bytes").set(status.value_bytes as f64);
         gauge!("trainyard_cluster_epoch").set(status.epoch as f64);
+        for (kind, bytes) in status.held.kinds() {
+            gauge!("trainyard_ps_memory_bytes", "kind" => kind).set(bytes as f64);
+        }
+        if let Some(max) = status.memory_max {
+            gauge!("trainyard_ps_memory_bytes_max").set(max as f64);
+        }
         for table in &status.dynamic {
             let variable = || ("variable", table.variable.clone());
             gauge!("trainyard_dynamic_rows", &[variable()]).set(table.rows as f64);

@@ -4,12 +4,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use metrics::gauge;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service as TowerService, http};
 use tonic::server::NamedService;
-use trainyard_protocol::framing::{Outgoing, read};
-use trainyard_protocol::limits::TENSOR_MESSAGE_BYTES_MAX;
+use trainyard_protocol::framing::{Outgoing, read_admitted};
+use trainyard_protocol::limits::{TENSOR_BYTES_IN_FLIGHT_MAX, TENSOR_MESSAGE_BYTES_MAX};
 use trainyard_protocol::own_body::answer;
 use trainyard_protocol::v1::parameter_service_server::{ParameterServiceServer, SERVICE_NAME};
 
@@ -20,14 +22,46 @@ use crate::service::Service;
 pub(crate) struct TensorService {
     service: Arc<Service>,
     others: ParameterServiceServer<Service>,
+    room: Room,
+}
+
+/// Bytes of a permit.
+const UNIT_BYTES: usize = 1 << 10;
+/// Part of a server's memory that messages may take beside it.
+const MESSAGES_PART: u64 = 4;
+
+/// Room for the messages that are being read, applied and made safe: whoever finds none leaves his on the connection.
+#[derive(Debug, Clone)]
+struct Room {
+    free: Arc<Semaphore>,
+    units: usize,
+}
+
+impl Room {
+    fn new(memory_bytes_max: Option<u64>) -> Self {
+        let most = memory_bytes_max.map_or(u64::MAX, |max| max / MESSAGES_PART);
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(TENSOR_BYTES_IN_FLIGHT_MAX);
+        let units = (most / UNIT_BYTES).max(1);
+        Self { free: Arc::new(Semaphore::new(units)), units }
+    }
+
+    /// Waits for room. A message that is larger than all of it has it alone.
+    async fn enter(self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        // There are fewer than 2^32 units.
+        let units = bytes.div_ceil(UNIT_BYTES).clamp(1, self.units) as u32;
+        let permit = Arc::clone(&self.free).acquire_many_owned(units).await.ok();
+        let held = (self.units - self.free.available_permits()) * UNIT_BYTES;
+        gauge!("trainyard_ps_memory_bytes", "kind" => "messages").set(held as f64);
+        permit
+    }
 }
 
 impl TensorService {
-    pub(crate) fn new(service: Arc<Service>) -> Self {
+    pub(crate) fn new(service: Arc<Service>, memory_bytes_max: Option<u64>) -> Self {
         let others = ParameterServiceServer::from_arc(Arc::clone(&service))
             .max_decoding_message_size(TENSOR_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(TENSOR_MESSAGE_BYTES_MAX);
-        Self { service, others }
+        Self { service, others, room: Room::new(memory_bytes_max) }
     }
 }
 
@@ -47,14 +81,18 @@ impl TowerService<http::Request<Body>> for TensorService {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let service = Arc::clone(&self.service);
         match request.uri().path().rsplit('/').next() {
-            Some("Step") => Box::pin(async move { Ok(answer(step(&service, request.into_body()).await)) }),
+            Some("Step") => {
+                let room = self.room.clone();
+                Box::pin(async move { Ok(answer(step(&service, request.into_body(), room).await)) })
+            }
             _ => self.others.call(request),
         }
     }
 }
 
-async fn step(service: &Service, body: Body) -> Result<Outgoing, Status> {
-    let (request, payload) = read(body, TENSOR_MESSAGE_BYTES_MAX).await?;
+async fn step(service: &Service, body: Body, room: Room) -> Result<Outgoing, Status> {
+    let admit = |bytes: usize| room.enter(bytes);
+    let (request, payload, _room) = read_admitted(body, TENSOR_MESSAGE_BYTES_MAX, admit).await?;
     let (reply, tensor) = service.apply(request, payload).await?;
     Ok(Outgoing::reply(&reply, tensor))
 }

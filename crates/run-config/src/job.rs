@@ -88,6 +88,8 @@ pub struct ParameterServersConfig {
     pub durability: DurabilityConfig,
     /// Bytes of a server's log from which it asks for a checkpoint; 4 GiB by default.
     pub log_bytes_max: u64,
+    /// Most bytes that a server's process may hold of parameters and what grows with them; absent = no bound.
+    pub memory_bytes_max: Option<u64>,
     /// What values pushes may hold.
     pub guard: GuardConfig,
 }
@@ -95,7 +97,7 @@ pub struct ParameterServersConfig {
 impl Default for ParameterServersConfig {
     fn default() -> Self {
         let (durability, guard) = (DurabilityConfig::default(), GuardConfig::default());
-        Self { durability, log_bytes_max: 4 << 30, guard }
+        Self { durability, log_bytes_max: 4 << 30, memory_bytes_max: None, guard }
     }
 }
 

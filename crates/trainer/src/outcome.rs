@@ -56,6 +56,10 @@ pub fn into_diagnostic(error: &Error) -> Diagnostic {
                     (Code::E5002, "look at the memory and the data of its host, then start the job again")
                 }
                 Reason::Storage => (Code::E3003, "look at the log of that task"),
+                Reason::NoRoom => (
+                    Code::E3009,
+                    "raise parameter_servers.memory_bytes_max, add parameter servers, or lower rows_max of dynamic features",
+                ),
                 Reason::TooLarge => (Code::E2007, "use more parameter servers"),
                 _ => (Code::E9001, "look at the log of that task"),
             };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Awaited, Store, check_control};
 use crate::aggregation::Aggregation;
 use crate::dynamic::{DynamicSlice, Frozen};
+use crate::memory::Loan;
 use crate::snapshot::Turn;
 use trainyard_variable::VariableSpec;
 
@@ -91,6 +92,10 @@ impl Store {
     /// The caller sees to it that no push is half applied.
     fn cut_now(&self, aggregation: &Aggregation) -> Result<Cut, Error> {
         let turn = Turn::take(&self.snapshot_taken).ok_or(Error::NotReady("it writes another checkpoint"))?;
+        // As they are, and put in order.
+        let copies = self.tables.memory_bytes() + self.tables.bytes();
+        self.check_room(copies, "the copies of dynamic tables that a checkpoint takes")?;
+        let loan = Loan::new(copies, &self.memory.copies);
         let variables = Arc::clone(&*self.variables.read());
         let mut ledger = self.ledger.lock();
         let mut slices: Vec<(u32, SnapshotSlice)> = Vec::with_capacity(self.slices.len());
@@ -117,7 +122,7 @@ impl Store {
         let frozen = self.tables.freeze(self.moment(version));
         drop(ledger);
         let slices = slices.into_iter().map(|(_, slice)| slice).collect();
-        Ok(Cut { turn, variables, version, global_step, positions, slices, frozen })
+        Ok(Cut { turn: (turn, loan), variables, version, global_step, positions, slices, frozen })
     }
 }
 
@@ -131,7 +136,7 @@ pub(super) struct Cut {
     slices: Vec<SnapshotSlice>,
     frozen: Vec<(Arc<DynamicSlice>, Frozen)>,
     /// Given back behind the slices, which are declared before it.
-    turn: Turn,
+    turn: (Turn, Loan),
 }
 
 impl Cut {

@@ -56,6 +56,8 @@ impl Store {
                     None => turn.recall(identity).ok_or(Error::Forgotten { seq: identity.seq })?,
                 };
                 check_length(&resolved, push.gradients)?;
+                let kept = contribution.is_some_and(|place| place.of > 1);
+                self.check_push(&resolved, if kept { push.gradients.values() as u64 * 4 } else { 0 })?;
                 match guard.find(push.gradients) {
                     None => self.take_in(identity, push, contribution, resolved, counts_steps)?,
                     Some(Found { fault: Fault::Nonfinite, .. }) if guard.nonfinite == Nonfinite::Zero => {
@@ -221,8 +223,10 @@ impl Store {
                 let message = format!("the step of a synchronous push must be at most {most}, given {given}");
                 return Err(Error::BadRequest(message));
             }
+            let bytes = values.len() as u64 * 4;
             let part = Part { batch: push.batch, batches: push.batches, resolved, values };
             let complete = aggregation.put(place, part)? == Put::Complete;
+            self.memory.parts.fetch_add(bytes, Ordering::Relaxed);
             ledger.sessions.consume(identity);
             if let Some(rejection) = push.rejected {
                 ledger.sessions.reject(identity, push.batch, rejection);
@@ -241,6 +245,7 @@ impl Store {
             pushed
         };
         let parts = aggregation.take();
+        self.memory.parts.store(0, Ordering::Relaxed);
         let (resolved, values) = match &parts[..] {
             // One part is its own mean.
             [part] => (Arc::clone(&part.resolved), None),

@@ -9,7 +9,7 @@ use trainyard_cluster_spec::Task;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{DynamicRows, Slice, VariableSpec};
 
-use crate::{BatchId, Contribution, DynamicStatus, Guard, Rejection, Selection, Ticket, Update};
+use crate::{BatchId, Contribution, DynamicStatus, Guard, Held, Rejection, Selection, Ticket, Update};
 
 /// What a parameter server is doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,6 +55,10 @@ pub struct Status {
     pub dynamic: Vec<DynamicStatus>,
     /// Open sessions some of whose latest pushes were refused.
     pub rejections: Vec<Rejections>,
+    /// Bytes held in memory; not told on the wire.
+    pub held: Held,
+    /// Most bytes that may be; not told on the wire.
+    pub memory_max: Option<u64>,
 }
 
 /// A session some of whose latest pushes were refused for their values.
@@ -175,6 +179,16 @@ pub struct Prepare<'a> {
 }
 
 impl<'a> Prepare<'a> {
+    /// Returns the bytes of all slices, with their slots, but for those of dynamic tables, which grow.
+    pub(super) fn planned_bytes(&self) -> u64 {
+        let bytes = |(_, slice): &(u32, Slice)| {
+            let spec = self.variables.get(slice.variable).filter(|spec| spec.dynamic().is_none());
+            let rule = spec.and_then(|spec| self.optimizers.get(&spec.optimizer_group));
+            rule.map_or(0, |rule| (slice.len() * (1 + rule.slots().len()) * 4) as u64)
+        };
+        self.slices.iter().map(bytes).sum()
+    }
+
     /// Returns the checkpoint that gives a variable its first values, and the variable's name there.
     pub(super) fn given(&self, variable: &str) -> Option<(&'a dyn TensorSource, &str)> {
         let first = self.first_values.as_ref()?;

@@ -1,6 +1,7 @@
 //! Bringing a store back to where another was.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use trainyard_cluster_spec::Task;
 
@@ -34,6 +35,7 @@ impl Store {
             if resolved.lengths().map(|(_, length)| length).sum::<usize>() != values.len() {
                 return Err(Error::BadRequest("a part of a step is not as long as what it names".into()));
             }
+            self.memory.parts.fetch_add(values.len() as u64 * 4, Ordering::Relaxed);
             let part = Part { batch: *batch, batches: *batches, resolved, values: values.clone() };
             if self.aggregation.lock().put(*place, part)? != Put::Waits {
                 return Err(Error::BadRequest("the parts of a step under way cannot be all of it".into()));
@@ -101,7 +103,7 @@ impl Store {
 
     /// Returns the seconds of training, as told.
     pub fn clock(&self) -> u64 {
-        self.clock_secs.load(std::sync::atomic::Ordering::Relaxed)
+        self.clock_secs.load(Ordering::Relaxed)
     }
 
     /// Returns everything but values and slots. Nothing may be under way: for comparisons.

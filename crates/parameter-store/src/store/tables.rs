@@ -94,6 +94,10 @@ impl Tables {
         self.slices.read().values().map(|slice| slice.bytes()).sum()
     }
 
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.slices.read().values().map(|slice| slice.memory_bytes()).sum()
+    }
+
     pub(super) fn freeze(&self, now: Moment) -> Vec<(Arc<DynamicSlice>, Frozen)> {
         self.slices.read().values().map(|slice| (Arc::clone(slice), slice.freeze(now))).collect()
     }

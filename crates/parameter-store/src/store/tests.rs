@@ -11,6 +11,7 @@ use crate::*;
 
 mod dynamic;
 mod guard;
+mod memory;
 mod reading;
 mod stripes;
 mod synchronous;

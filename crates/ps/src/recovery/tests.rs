@@ -269,6 +269,8 @@ pub(crate) fn image(shard: &LocalShard) -> Image {
     // Of no consequence: when it was last saved, whom it waited for, what tables have given up. The memory of replaced
     // values is compared by bits.
     (status.saved_version, status.slowest_slot) = (None, None);
+    // Nor is the memory of a table, which depends on how it grew.
+    status.held.tables = 0;
     status.dynamic.iter_mut().for_each(|table| {
         (table.evicted, table.expired, table.gradients_dropped) = (0, 0, 0);
     });

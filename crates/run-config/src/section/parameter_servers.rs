@@ -8,6 +8,8 @@ use crate::{DurabilityConfig, GuardConfig, NonfiniteConfig, ParameterServersConf
 /// Least and most length of a log, in bytes, from which a checkpoint is asked for.
 const LOG_BYTES_MIN: u64 = 1 << 20;
 const LOG_BYTES_MAX: u64 = 1 << 50;
+/// Least memory of a server, in bytes.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
 /// Pushes of a session that a server remembers one by one.
 const LATEST_PUSHES: u64 = 64;
 
@@ -26,9 +28,10 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<ParameterServersConfi
     };
     let log_bytes_max =
         section.integer("log_bytes_max", LOG_BYTES_MIN..=LOG_BYTES_MAX).unwrap_or(default.log_bytes_max);
+    let memory_bytes_max = section.integer("memory_bytes_max", MEMORY_BYTES_MIN..=LOG_BYTES_MAX);
     let guard = section.section("guard").map_or(Some(default.guard), guard);
     section.finish();
-    Some(ParameterServersConfig { durability: durability?, log_bytes_max, guard: guard? })
+    Some(ParameterServersConfig { durability: durability?, log_bytes_max, memory_bytes_max, guard: guard? })
 }
 
 /// Reads `[parameter_servers.guard]`.

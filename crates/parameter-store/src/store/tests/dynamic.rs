@@ -13,7 +13,7 @@ fn prepare_table(table: DynamicTable) -> Prepare<'static> {
     Prepare { variables, slices: vec![(0, slice(0, 0..2, 1)), (1, slice(1, 0..8, 2))], ..prepare(0) }
 }
 
-fn open_table(table: DynamicTable) -> Store {
+pub(super) fn open_table(table: DynamicTable) -> Store {
     let store = open_prepared(prepare_table(table));
     store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
     store
@@ -29,7 +29,7 @@ fn read_ids(store: &Store, ids: &[u64]) -> Vec<f32> {
     read_all(store.pull(&worker(0, 1, 0), &pull).unwrap().1)
 }
 
-fn push_ids(store: &Store, seq: u64, ids: &[u64]) -> Result<Pushed, Error> {
+pub(super) fn push_ids(store: &Store, seq: u64, ids: &[u64]) -> Result<Pushed, Error> {
     assert_eq!(reserve(store, &worker(0, 1, seq)), Ticket::Granted);
     let gradients = vec![1.0; ids.len() * 2];
     let selection = if ids.is_empty() { Selection::default() } else { select_ids(ids) };

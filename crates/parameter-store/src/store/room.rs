@@ -1,0 +1,75 @@
+//! Room for more: what the store holds, and what it refuses to hold.
+
+use std::sync::atomic::Ordering;
+
+use super::Store;
+use crate::selection::Resolved;
+use crate::{Error, Held};
+
+impl Store {
+    /// Bounds the bytes that the store may hold; absent = no bound. What it holds already stays.
+    pub fn bound_memory(&self, max: Option<u64>) {
+        self.memory.bound(max);
+    }
+
+    /// Returns the bytes that it holds.
+    pub fn held(&self) -> Held {
+        let read = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        let aside = |taken: bool| match taken {
+            true => self.slices.iter().map(|slice| slice.aside_bytes()).sum(),
+            false => 0,
+        };
+        Held {
+            slices: read(&self.memory.slices),
+            tables: self.tables.memory_bytes(),
+            set_aside: aside(self.snapshot_taken.load(Ordering::Acquire)),
+            copies: read(&self.memory.copies),
+            parts: read(&self.memory.parts),
+        }
+    }
+
+    /// Checks that so many more bytes may be held.
+    pub(super) fn check_room(&self, asked: u64, what: &'static str) -> Result<(), Error> {
+        let Some(max) = self.memory.max() else { return Ok(()) };
+        let held = self.held();
+        match held.total().saturating_add(asked) > max {
+            true => Err(Error::NoRoom { max, held, asked, what }),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks that there is room for what a push adds: rows of new ids, and a part of a synchronous step. Where there is
+    /// only none to set aside what a checkpoint under way still needs, the push may come again when that is written.
+    pub(super) fn check_push(&self, resolved: &Resolved, part: u64) -> Result<(), Error> {
+        if self.memory.max().is_none() {
+            return Ok(());
+        }
+        let most = resolved.ids().map(|(_, slice, ids)| slice.growth_max(ids.len())).sum::<u64>() + part;
+        let aside: u64 = match self.snapshot_taken.load(Ordering::Acquire) {
+            true => {
+                let whole = resolved.whole.iter().map(|slice| slice.row_bytes(slice.rows.len()));
+                whole.chain(resolved.rows().map(|(_, slice, rows)| slice.row_bytes(rows.len()))).sum()
+            }
+            false => 0,
+        };
+        if self.check_room(most + aside, "").is_ok() {
+            return Ok(());
+        }
+        // Nearly full: now it is worth a look which ids are new.
+        let new = resolved.ids().map(|(_, slice, ids)| match slice.count_new(ids) {
+            0 => 0,
+            new => slice.growth_max(new),
+        });
+        let what = if part > 0 { "the part of a synchronous step" } else { "rows of new ids" };
+        let asked = new.sum::<u64>() + part;
+        if asked > 0 {
+            self.check_room(asked, what)?;
+        }
+        match aside > 0 && self.check_room(asked + aside, "").is_err() {
+            true => Err(Error::NotReady(
+                "a checkpoint is being written, and memory_bytes_max leaves no room to set aside what changes meanwhile",
+            )),
+            false => Ok(()),
+        }
+    }
+}

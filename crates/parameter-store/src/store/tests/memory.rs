@@ -1,0 +1,112 @@
+//! What a store may hold, and what it refuses to.
+
+use trainyard_variable::DynamicTable;
+
+use super::dynamic::{open_table, push_ids};
+use super::*;
+
+fn refusal<T: std::fmt::Debug>(outcome: Result<T, Error>) -> (u64, u64, &'static str) {
+    match outcome.unwrap_err() {
+        Error::NoRoom { max, held, asked, what } => {
+            assert!(held.total() <= max && held.total() + asked > max, "{held:?} and {asked} of {max}");
+            (max, asked, what)
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn variables_that_do_not_fit_are_refused_and_nothing_is_held() {
+    let store = Store::new(0);
+    store.bound_memory(Some(40));
+    store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
+    // A vector of 2 and 2 rows of 2, 4 bytes each.
+    assert_eq!(
+        refusal(store.prepare(&chief(1), prepare_sized(100, 8))),
+        (40, 464, "the variables and slots of the job")
+    );
+    assert_eq!((store.held().total(), store.status().state), (0, State::Empty));
+    store.prepare(&chief(1), prepare(0)).unwrap();
+    assert_eq!(store.held(), Held { slices: 24, ..Held::default() });
+}
+
+#[test]
+fn new_ids_are_refused_where_there_is_no_room_and_known_ones_go_on() {
+    let store = open_table(DynamicTable::KEEP_ALL);
+    push_ids(&store, 1, &[1, 2, 3]).unwrap();
+    let held = store.held();
+    assert!(held.tables > 0 && held.total() == held.slices + held.tables, "{held:?}");
+    store.bound_memory(Some(held.total()));
+    let refused = push_ids(&store, 2, &[2, 4]);
+    let text = refused.clone().unwrap_err().to_string();
+    assert_eq!(refusal(refused).2, "rows of new ids");
+    let figures =
+        format!("may hold {0} bytes (parameter_servers.memory_bytes_max) and holds {0}", held.total());
+    assert!(text.contains(&figures), "{text}");
+    assert_eq!((store.held(), store.status().version), (held, 1), "nothing changed");
+    push_ids(&store, 2, &[1, 3]).unwrap();
+    store.bound_memory(None);
+    push_ids(&store, 3, &[4]).unwrap();
+    assert!(store.held().tables > held.tables);
+}
+
+#[test]
+fn a_checkpoint_of_tables_takes_room_until_it_is_written() {
+    let store = open_table(DynamicTable::KEEP_ALL);
+    push_ids(&store, 1, &[1, 2, 3]).unwrap();
+    let held = store.held();
+    store.bound_memory(Some(held.total() + 10));
+    assert_eq!(refusal(store.snapshot(&chief(1))).2, "the copies of dynamic tables that a checkpoint takes");
+    store.bound_memory(Some(held.total() * 3));
+    let snapshot = store.snapshot(&chief(1)).unwrap();
+    assert!(store.held().copies > 0);
+    drop(snapshot);
+    assert_eq!(store.held(), held);
+}
+
+#[test]
+fn a_push_waits_for_a_checkpoint_where_there_is_no_room_to_set_aside() {
+    let store = open_prepared(prepare_sized(100, 8));
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    let push = |seq: u64| {
+        let push = push_of(batch(0, seq - 1), Selection::clone(&select(&[3])), &[1.0; 102]);
+        assert_eq!(reserve(&store, &worker(0, 1, seq)), Ticket::Granted);
+        store.push(&worker(0, 1, seq), &push)
+    };
+    let held = store.held().total();
+    store.bound_memory(Some(held + 300));
+    let snapshot = store.snapshot(&chief(1)).unwrap();
+    assert!(matches!(push(1), Err(Error::NotReady(why)) if why.contains("memory_bytes_max")));
+    assert_eq!(store.held().total(), held, "nothing was set aside");
+    drop(snapshot);
+    push(1).unwrap();
+    store.bound_memory(Some(held + 3000));
+    let snapshot = store.snapshot(&chief(1)).unwrap();
+    push(2).unwrap();
+    let aside = store.held().set_aside;
+    assert!((400..=1000).contains(&aside), "{aside}");
+    snapshot.slices.iter().for_each(|slice| drop(slice.read_all()));
+    assert_eq!(store.held().set_aside, 0, "what has been read needs nothing");
+    drop(snapshot);
+    assert_eq!(store.held().total(), held);
+}
+
+#[test]
+fn parts_of_a_step_are_held_until_it_is_whole() {
+    let store = open_prepared(Prepare { update: Update::Sync, ..prepare(0) });
+    for task in 0..2 {
+        store.open_session(&worker(task, 1, 0), FINGERPRINT, 0).unwrap();
+    }
+    let push = |task: usize| {
+        let contribution = Some(Contribution { slot: task as u32, of: 2 });
+        let push = push_of(batch(0, task as u64), Selection::clone(&select(&[3])), &[1.0; 4]);
+        store.push(&worker(task, 1, 1), &Push { contribution, ..push })
+    };
+    store.bound_memory(Some(24 + 15));
+    assert_eq!(refusal(push(0)), (39, 16, "the part of a synchronous step"));
+    store.bound_memory(Some(24 + 32));
+    push(0).unwrap();
+    assert_eq!(store.held().parts, 16);
+    push(1).unwrap();
+    assert_eq!((store.held().parts, store.status().version), (0, 1));
+}
