@@ -18,6 +18,7 @@ use crate::replica::Replica;
 use crate::replica_service::Replicas;
 use crate::run::{FAREWELL, LOOK, RETIRE, retire, word_of};
 use crate::shard_service::ShardService;
+use crate::tensor_service::Room;
 
 /// Time for the chief to say that all shards have been finished, once those that are served here are.
 const DISMISSED_WITHIN: Duration = Duration::from_secs(3);
@@ -62,10 +63,11 @@ pub(crate) async fn run_pair(context: Context, stop: CancellationToken) -> Resul
     let follows = ReplicaServiceServer::new(replicas.clone())
         .max_decoding_message_size(SHIPPED_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(SHIPPED_MESSAGE_BYTES_MAX);
+    let room = Room::new(context.job.parameter_servers.memory_bytes_max);
     let closing = CancellationToken::new();
     let server = serve(
         listener,
-        Routes::new(ShardService::new(replicas.clone(), task.index)).add_service(follows),
+        Routes::new(ShardService::new(replicas.clone(), task.index, room)).add_service(follows),
         trainyard_protocol::DESCRIPTORS,
         &context.readiness,
         // The streams of chief and neighbours do not end by themselves.

@@ -4,7 +4,6 @@
 //! order. Whatever cannot be trusted is put aside, and the server comes up with nothing: then the chief restores all of
 //! them from a checkpoint.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +15,9 @@ use trainyard_cluster_client::LocalShard;
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::Standing;
 use trainyard_protocol::v1;
-use trainyard_write_ahead_log::{Folder, Next, Origin, Reader, Record, SegmentFile, SegmentHeader, boot};
+use trainyard_write_ahead_log::{
+    Folder, Next, Origin, ReadAhead, Reader, Record, SegmentFile, SegmentHeader, boot,
+};
 
 use crate::journal::Course;
 use crate::record::{HEAD, head};
@@ -71,7 +72,7 @@ pub(crate) struct Recovered {
     pub(crate) other_boot: bool,
 }
 
-pub(crate) type SegmentReader = Reader<BufReader<File>>;
+pub(crate) type SegmentReader = Reader<BufReader<ReadAhead>>;
 
 /// A segment, its head and how to go on behind it.
 pub(crate) struct Begun {

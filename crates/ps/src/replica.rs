@@ -249,6 +249,7 @@ impl Replica {
                         journal.feed().set_waits(waits);
                     }
                     let service = this.holding().service;
+                    store.store().bound_memory(this.context.job.parameter_servers.memory_bytes_max);
                     this.hold(store, kept.clone(), service);
                     known.send_replace(Some(kept));
                 }
@@ -262,6 +263,7 @@ impl Replica {
         let Holding { shard, journal, service } = self.holding();
         let Some(journal) = journal else { return };
         shard.go_on();
+        shard.store().bound_memory(self.context.job.parameter_servers.memory_bytes_max);
         if let Some(replay) = replay {
             journal.resume(&replay.course);
             shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);

@@ -17,7 +17,7 @@ use crate::durable::{cannot, remember};
 use crate::journal::LogJournal;
 use crate::pair::run_pair;
 use crate::service::Service;
-use crate::tensor_service::TensorService;
+use crate::tensor_service::{Room, TensorService};
 
 /// Time between looks at the store's state.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
@@ -52,7 +52,8 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
     let (known, journal) = channel(None);
     let most = context.job.parameter_servers.log_bytes_max;
     let service = Service::new(shard.clone(), task.index, context.incarnation, journal, most);
-    let service = TensorService::new(Arc::new(service), context.job.parameter_servers.memory_bytes_max);
+    let room = Room::new(context.job.parameter_servers.memory_bytes_max);
+    let service = TensorService::new(Arc::new(service), room);
     let closing = CancellationToken::new();
     let server = serve(
         listener,

@@ -12,7 +12,7 @@ use trainyard_protocol::v1::parameter_service_server::SERVICE_NAME;
 use trainyard_protocol::{Reason, Refusal};
 
 use crate::replica_service::Replicas;
-use crate::tensor_service::TensorService;
+use crate::tensor_service::{Room, TensorService};
 
 /// Passes calls on to the replica that serves their shard.
 #[derive(Debug, Clone)]
@@ -20,11 +20,13 @@ pub(crate) struct ShardService {
     replicas: Replicas,
     /// The shard of calls that name none.
     own: usize,
+    /// For the messages of both.
+    room: Room,
 }
 
 impl ShardService {
-    pub(crate) fn new(replicas: Replicas, own: usize) -> Self {
-        Self { replicas, own }
+    pub(crate) fn new(replicas: Replicas, own: usize, room: Room) -> Self {
+        Self { replicas, own, room }
     }
 
     fn find(&self, request: &http::Request<Body>) -> Result<TensorService, Refusal> {
@@ -49,7 +51,7 @@ impl ShardService {
             let message = format!("the replica of ps:{shard} in this server does not serve it");
             Refusal::new(Reason::NotPrimary, message)
         })?;
-        Ok(TensorService::new(service))
+        Ok(TensorService::new(service, self.room.clone()))
     }
 }
 

@@ -32,13 +32,13 @@ const MESSAGES_PART: u64 = 4;
 
 /// Room for the messages that are being read, applied and made safe: whoever finds none leaves his on the connection.
 #[derive(Debug, Clone)]
-struct Room {
+pub(crate) struct Room {
     free: Arc<Semaphore>,
     units: usize,
 }
 
 impl Room {
-    fn new(memory_bytes_max: Option<u64>) -> Self {
+    pub(crate) fn new(memory_bytes_max: Option<u64>) -> Self {
         let most = memory_bytes_max.map_or(u64::MAX, |max| max / MESSAGES_PART);
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(TENSOR_BYTES_IN_FLIGHT_MAX);
         let units = (most / UNIT_BYTES).max(1);
@@ -57,11 +57,11 @@ impl Room {
 }
 
 impl TensorService {
-    pub(crate) fn new(service: Arc<Service>, memory_bytes_max: Option<u64>) -> Self {
+    pub(crate) fn new(service: Arc<Service>, room: Room) -> Self {
         let others = ParameterServiceServer::from_arc(Arc::clone(&service))
             .max_decoding_message_size(TENSOR_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(TENSOR_MESSAGE_BYTES_MAX);
-        Self { service, others, room: Room::new(memory_bytes_max) }
+        Self { service, others, room }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::{Error, Reader};
+use crate::{Error, ReadAhead, Reader};
 
 /// What the name of a segment ends with.
 const SUFFIX: &str = ".log";
@@ -52,9 +52,9 @@ impl SegmentFile {
     ///
     /// # Errors
     /// It cannot be read, or is none.
-    pub fn read(&self) -> Result<Reader<BufReader<File>>, Error> {
+    pub fn read(&self) -> Result<Reader<BufReader<ReadAhead>>, Error> {
         let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
-        let reader = Reader::new(BufReader::with_capacity(READ_BYTES, file), self.bytes);
+        let reader = Reader::new(BufReader::with_capacity(READ_BYTES, ReadAhead::new(file)), self.bytes);
         let reader = reader.map_err(Error::io("read", &self.path))?;
         reader.map_err(|what| Error::NoSegment { path: self.path.clone(), what })
     }

@@ -13,6 +13,7 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::watch;
 
+use crate::page_cache::give_back;
 use crate::writer::Writer;
 use crate::{Durability, Entry, Error, Folder, Origin, SegmentFile};
 
@@ -315,20 +316,21 @@ impl Shared {
         if !self.is_due() {
             return Ok(());
         }
-        let (file, path, written) = {
-            let writer = self.writer.lock();
+        let (file, path, written, flushed) = {
+            let mut writer = self.writer.lock();
             let written = self.written.load(Ordering::Acquire);
-            let Some(open) = &writer.open else {
+            let Some(open) = &mut writer.open else {
                 // What comes before a segment is begun is dropped.
                 self.flushed.fetch_max(written, Ordering::AcqRel);
                 self.progress.send_replace(());
                 return Ok(());
             };
-            (Arc::clone(&open.file), open.path.clone(), written)
+            (Arc::clone(&open.file), open.path.clone(), written, open.give_back_up_to(written))
         };
         file.sync_data().map_err(Error::io("flush", &path))?;
         self.flushed.fetch_max(written, Ordering::AcqRel);
         self.progress.send_replace(());
+        give_back(&file, flushed.start, flushed.end);
         Ok(())
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{IoSlice, Write as _};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::page_cache::{KEPT_BYTES, give_back};
 use crate::record::RECORD_HEADER_BYTES;
 use crate::segment::{SEGMENT_HEADER_BYTES, boot};
 use crate::{Entry, Error, Folder, Origin, SegmentFile, SegmentHeader};
@@ -24,6 +26,16 @@ pub(crate) struct Open {
     pub(crate) end: u64,
     /// Bytes of the log, as counted since the process began, that come before it.
     pub(crate) before: u64,
+    /// Bytes of it whose memory has been given back.
+    given_back: u64,
+}
+
+impl Open {
+    /// Returns what of the file is given back once the log is flushed up to `flushed`.
+    pub(crate) fn give_back_up_to(&mut self, flushed: u64) -> Range<u64> {
+        let end = flushed.saturating_sub(self.before).saturating_sub(KEPT_BYTES).max(self.given_back);
+        std::mem::replace(&mut self.given_back, end)..end
+    }
 }
 
 /// Where records go. One thread has it at a time.
@@ -50,6 +62,7 @@ impl Writer {
                     number: segment.number,
                     end: segment.bytes,
                     before: 0,
+                    given_back: 0,
                 })
             }
             None => None,
@@ -83,6 +96,7 @@ impl Writer {
             self.segments.clear();
         } else if let Some(ended) = &self.open {
             ended.file.sync_data().map_err(Error::io("flush", &ended.path))?;
+            give_back(&ended.file, ended.given_back, ended.end);
         }
         let path = self.folder.segment(number);
         let file = File::options().append(true).create_new(true).open(&path);
@@ -93,7 +107,7 @@ impl Writer {
         self.folder.flush()?;
         let end = SEGMENT_HEADER_BYTES as u64;
         self.segments.insert(number, end);
-        self.open = Some(Open { file: Arc::new(file), path, number, end, before });
+        self.open = Some(Open { file: Arc::new(file), path, number, end, before, given_back: 0 });
         Ok(())
     }
 
