@@ -10,6 +10,9 @@ use trainyard_variable::{add_by_key, union_of_keys};
 use crate::selection::Resolved;
 use crate::{BatchId, Contribution, Error, PartStanding, Selection};
 
+/// Most parts of a step: far more than there may be tasks.
+const PARTS_MAX: u32 = 1 << 16;
+
 /// One part: the gradients of one batch.
 #[derive(Debug)]
 pub(crate) struct Part {
@@ -48,6 +51,9 @@ impl Aggregation {
     /// Its slot is out of range, or the step has another number of parts.
     pub(crate) fn put(&mut self, place: Contribution, part: Part) -> Result<Put, Error> {
         let Contribution { slot, of } = place;
+        if of > PARTS_MAX {
+            return Err(Error::BadRequest(format!("a step has at most {PARTS_MAX} parts, given {of}")));
+        }
         if slot >= of {
             return Err(Error::BadRequest(format!(
                 "slot must be below {of}, the parts of the step, given {slot}"

@@ -116,7 +116,7 @@ impl Sessions {
         let Some(session) = self.by_task.get(&identity.task) else { return };
         let (highest, _) = session.pushes.bits();
         let rejected = self.rejected.entry(identity.task).or_default();
-        rejected.retain(|push| push.seq + WINDOW > highest);
+        rejected.retain(|push| highest.saturating_sub(push.seq) < WINDOW);
         rejected.push(RejectedPush { seq: identity.seq, batch, rejection });
     }
 
@@ -131,7 +131,7 @@ impl Sessions {
         let told = |(task, rejected): (&Task, &Vec<RejectedPush>)| {
             let session = self.by_task.get(task).filter(|session| session.open)?;
             let (highest, _) = session.pushes.bits();
-            let recent = rejected.iter().filter(|push| push.seq + WINDOW > highest);
+            let recent = rejected.iter().filter(|push| highest.saturating_sub(push.seq) < WINDOW);
             let batches: Vec<BatchId> = recent.map(|push| push.batch).collect();
             let latest = batches[batches.len().saturating_sub(BATCHES_TOLD)..].to_vec();
             let (task, session, recent) = (*task, session.number, batches.len() as u32);
@@ -193,7 +193,11 @@ impl Sessions {
     /// Starts a data shard at a batch: all before it have been applied, and some behind it.
     pub(crate) fn restore_position(&mut self, position: &ShardPosition) {
         let mut applied = BatchSet::starting_at(position.batch);
-        position.ahead.iter().cloned().flatten().for_each(|batch| applied.insert(batch));
+        // A file may say anything; what there is no room for is not gone through.
+        let most = position.batch.saturating_add(AHEAD_MAX);
+        for range in &position.ahead {
+            (range.start.max(position.batch)..range.end.min(most)).for_each(|batch| applied.insert(batch));
+        }
         self.batches.insert(position.shard, (applied, position.pass));
     }
 

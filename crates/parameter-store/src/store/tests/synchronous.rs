@@ -79,6 +79,7 @@ fn parts_that_do_not_fit_change_nothing() {
     let gradients = [2.0; 4];
     for (place, rule) in [
         ((0, 2, 2), "slot must be below 2"),
+        ((0, 2, u32::MAX), "a step has at most 65536 parts, given 4294967295"),
         ((3, 0, 2), "step of a synchronous push must be at most 0, given 3"),
     ] {
         let refused = contribute(&store, &worker(0, 1, 1), place, &[2], &gradients).unwrap_err();
