@@ -129,3 +129,20 @@ fn a_job_that_halts_names_task_and_batch() {
     let all = ["E5001", "training diverged in ", "batch pass 0/shard 0/"];
     assert!(all.iter().all(|text| ended.output.contains(text)), "{}", ended.output);
 }
+
+#[test]
+fn a_job_that_does_not_fit_the_memory_of_its_servers_ends_with_figures() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_rows(&folder.path().join("train.csv"), 400, |_| false);
+    // 300,000 weights with two slots each: 3.6 MB on two servers.
+    let more = "[[feature]]\ncolumn = \"x\"\nname = \"text\"\nkind = \"hashed\"\nbuckets = 300_000\nwide = true\n\
+                [parameter_servers]\nmemory_bytes_max = 1_048_576\n[train]\nmax_steps = 100\n";
+    let ended = up(folder.path(), "[\"train.csv\"]", more);
+    assert_eq!(ended.code, 73, "{}", ended.output);
+    let all = [
+        "E3009",
+        "may hold 1048576 bytes (parameter_servers.memory_bytes_max) and holds 0: ",
+        "more are needed for the variables and slots",
+    ];
+    assert!(all.iter().all(|text| ended.output.contains(text)), "{}", ended.output);
+}

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use metrics::gauge;
+use metrics::{Gauge, gauge};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 use tonic::body::Body;
@@ -35,6 +35,7 @@ const MESSAGES_PART: u64 = 4;
 pub(crate) struct Room {
     free: Arc<Semaphore>,
     units: usize,
+    held: Gauge,
 }
 
 impl Room {
@@ -42,7 +43,8 @@ impl Room {
         let most = memory_bytes_max.map_or(u64::MAX, |max| max / MESSAGES_PART);
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(TENSOR_BYTES_IN_FLIGHT_MAX);
         let units = (most / UNIT_BYTES).max(1);
-        Self { free: Arc::new(Semaphore::new(units)), units }
+        let held = gauge!("trainyard_ps_memory_bytes", "kind" => "messages");
+        Self { free: Arc::new(Semaphore::new(units)), units, held }
     }
 
     /// Waits for room. A message that is larger than all of it has it alone.
@@ -51,7 +53,7 @@ impl Room {
         let units = bytes.div_ceil(UNIT_BYTES).clamp(1, self.units) as u32;
         let permit = Arc::clone(&self.free).acquire_many_owned(units).await.ok();
         let held = (self.units - self.free.available_permits()) * UNIT_BYTES;
-        gauge!("trainyard_ps_memory_bytes", "kind" => "messages").set(held as f64);
+        self.held.set(held as f64);
         permit
     }
 }

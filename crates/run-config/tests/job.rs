@@ -6,8 +6,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use trainyard_diagnostic::{Diagnostic, Place, render_all};
 use trainyard_run_config::{
-    Compression, Deep, ExportFormat, FeatureKind, Format, Job, Replication, Sharding, StrategyKind,
-    UpdateConfig, resolve_files,
+    Compression, Deep, ExportFormat, FeatureKind, Format, GuardConfig, Job, NonfiniteConfig,
+    ParameterServersConfig, Replication, Sharding, StrategyKind, UpdateConfig, resolve_files,
 };
 
 const CENSUS: &str = r#"
@@ -79,6 +79,39 @@ fn threads_of_a_step_are_left_to_the_machine_or_counted() {
         2
     );
     assert!(threads(&["run.intra_op_parallelism_threads=2000"]).is_err());
+}
+
+#[test]
+fn parameter_servers_have_a_guard_and_bounds() {
+    let job = parse(CENSUS, &[]).unwrap();
+    assert_eq!(job.parameter_servers, ParameterServersConfig::default());
+    let GuardConfig { nonfinite, max_norm, max_abs, quarantine_after } = job.parameter_servers.guard;
+    assert_eq!((nonfinite, max_norm, max_abs, quarantine_after), (NonfiniteConfig::Reject, None, None, 16));
+    let job = parse(
+        CENSUS,
+        &[
+            "parameter_servers.guard.nonfinite=halt",
+            "parameter_servers.guard.max_norm=2.5",
+            "parameter_servers.guard.max_abs=1e3",
+            "parameter_servers.guard.quarantine_after=0",
+            "parameter_servers.memory_bytes_max=1_048_576",
+        ],
+    );
+    let servers = job.unwrap().parameter_servers;
+    let (max_norm, max_abs) = (Some(2.5), Some(1e3));
+    let guard = GuardConfig { nonfinite: NonfiniteConfig::Halt, max_norm, max_abs, quarantine_after: 0 };
+    assert_eq!((servers.guard, servers.memory_bytes_max), (guard, Some(1 << 20)));
+    for (wrong, rule) in [
+        ("guard.nonfinite=ignore", "ignore"),
+        ("guard.max_norm=0", "max_norm must be > 0, given 0"),
+        ("guard.max_abs=-1", "max_abs must be > 0, given -1"),
+        ("guard.quarantine_after=65", "65"),
+        ("guard.max=1", "max"),
+        ("memory_bytes_max=4096", "4096"),
+    ] {
+        let problems = parse(CENSUS, &[&format!("parameter_servers.{wrong}")]).unwrap_err();
+        assert!(render_all(&problems).contains(rule), "{wrong}: {}", render_all(&problems));
+    }
 }
 
 #[test]
