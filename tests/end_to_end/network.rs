@@ -28,7 +28,7 @@ impl Net {
     /// Starts a chief, two servers and two workers, and waits until they train.
     fn start(epochs: u64, settings: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let ledger = Ledger { rows: 5000, epochs, batch_size: 64, servers: 2 };
+        let ledger = Ledger { rows: 5000, epochs, batch_size: 64, lanes: 1, servers: 2 };
         let job = ledger.write(folder.path());
         let counts = LocalCounts { ps: 2, workers: 2, evaluators: 0 };
         let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();

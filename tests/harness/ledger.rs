@@ -27,6 +27,9 @@ pub struct Ledger {
     pub epochs: u64,
     /// Lines of a batch.
     pub batch_size: u32,
+    /// Batches of a step: 1, or as many as synchronous updates add up. All steps are to be full, and the mean of so many ones
+    /// exact: a power of two that divides the batches.
+    pub lanes: u64,
     /// Parameter servers, at least 1.
     pub servers: usize,
 }
@@ -42,14 +45,19 @@ impl Ledger {
         (0..self.rows).map(|row| u64::from(Self::lines_of(row))).sum()
     }
 
-    /// Steps of one pass.
-    pub fn steps_of_epoch(&self) -> u64 {
+    /// Batches of one pass.
+    pub fn batches_of_epoch(&self) -> u64 {
         self.lines().div_ceil(self.batch_size.into())
+    }
+
+    /// Batches of the job.
+    pub fn batches(&self) -> u64 {
+        self.batches_of_epoch() * self.epochs
     }
 
     /// Steps of the job.
     pub fn steps(&self) -> u64 {
-        self.steps_of_epoch() * self.epochs
+        self.batches() / self.lanes
     }
 
     /// Writes data and job into a folder, and returns the path of the job. `settings` are lines `section.key=value` that take

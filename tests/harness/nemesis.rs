@@ -58,18 +58,18 @@ impl Nemesis {
     pub fn run(&self, folder: &Path, told: &mut dyn FnMut(&str)) -> Result<Report, String> {
         let steps_per_second = self.baseline(&folder.join("baseline"))?;
         let one = self.ledger(1);
-        let wanted = steps_per_second * self.length.as_secs_f64() / one.steps_of_epoch() as f64;
+        let wanted = steps_per_second * self.length.as_secs_f64() / one.batches_of_epoch() as f64;
         let ledger = self.ledger((wanted.round() as u64).max(1));
         told(&format!(
             "without faults: {steps_per_second:.0} steps/s; {} epochs of {} steps follow, with faults",
             ledger.epochs,
-            ledger.steps_of_epoch()
+            ledger.batches_of_epoch()
         ));
         self.with_faults(&folder.join("faults"), &ledger, steps_per_second, told)
     }
 
     fn ledger(&self, epochs: u64) -> Ledger {
-        Ledger { rows: self.rows, epochs, batch_size: 64, servers: self.servers }
+        Ledger { rows: self.rows, epochs, batch_size: 64, lanes: 1, servers: self.servers }
     }
 
     fn start(&self, folder: &Path, ledger: &Ledger) -> Result<(Supervisor, Pulse), String> {

@@ -59,7 +59,7 @@ impl CrashPoints {
 
     /// Runs the job with one task under a tracer; returns whether that one was killed.
     fn job(&self, folder: &Path, traced: Task, tracer: Vec<String>) -> Result<bool, String> {
-        let ledger = Ledger { rows: 1000, epochs: 40, batch_size: 16, servers: 2 };
+        let ledger = Ledger { rows: 1000, epochs: 40, batch_size: 16, lanes: 1, servers: 2 };
         let job = ledger.write(folder);
         let counts = LocalCounts { ps: 2, workers: 0, evaluators: 0 };
         // Twice in the life of the job, and at its end.

@@ -119,8 +119,8 @@ impl Account {
             }
             let applied: Vec<(u64, bool)> =
                 shard.positions.iter().map(|known| (known.batch, known.ahead.is_empty())).collect();
-            if applied != [(ledger.steps(), true)] {
-                let wanted = ledger.steps();
+            if applied != [(ledger.batches(), true)] {
+                let wanted = ledger.batches();
                 account.other.push(format!(
                     "ps:{} says that it has applied {:?}, expected {wanted} batches",
                     shard.ps, shard.positions
@@ -178,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    const LEDGER: Ledger = Ledger { rows: 20, epochs: 3, batch_size: 4, servers: 2 };
+    const LEDGER: Ledger = Ledger { rows: 20, epochs: 3, batch_size: 4, lanes: 1, servers: 2 };
 
     /// Writes the checkpoint of a job that has ended, with some counters changed: (server, row, by).
     fn account(changes: &[(usize, u32, f32)]) -> Account {

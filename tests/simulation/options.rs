@@ -1,0 +1,147 @@
+//! What a seed stands for: a job, a cluster, a network, and the faults that come.
+
+use std::fmt;
+use std::time::Duration;
+
+use trainyard_cluster_spec::{Role, Task};
+use trainyard_tests::{Draw, Ledger};
+
+use crate::fault::{Fault, Planned};
+
+/// When pushes take effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Update {
+    /// As they come.
+    Asynchronous,
+    /// As they come, while nobody is more than so many steps ahead.
+    StaleSynchronous(u64),
+    /// So many together.
+    Synchronous(u64),
+}
+
+/// Everything that a seed decides.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) seed: u64,
+    pub(crate) update: Update,
+    pub(crate) ledger: Ledger,
+    pub(crate) workers: usize,
+    pub(crate) chief_trains: bool,
+    /// Whether the chief reads the data, and sends it.
+    pub(crate) in_graph: bool,
+    pub(crate) pipeline_depth: u64,
+    pub(crate) durability: &'static str,
+    pub(crate) log_bytes_max: u64,
+    pub(crate) save_checkpoints_secs: u64,
+    /// Time by which each host goes on at a time; a message takes as long at least.
+    pub(crate) tick: Duration,
+    /// Most messages are faster by far.
+    pub(crate) latency_max: Duration,
+    /// By the time at which they come.
+    pub(crate) faults: Vec<Planned>,
+}
+
+/// Faults of a run.
+const FAULTS: std::ops::Range<u64> = 3..13;
+/// Mean time between two.
+const GAP_MS: u64 = 700;
+
+impl Options {
+    /// Returns what a seed stands for. Its remainder by 3 says how updates take effect.
+    pub(crate) fn of(seed: u64) -> Self {
+        // What is drawn of one thing does not change when another is added.
+        let stream = |number: u64| Draw::new(seed.wrapping_mul(16).wrapping_add(number));
+        let (mut job, mut cluster, mut network, mut faults) = (stream(0), stream(1), stream(2), stream(3));
+        let update = match seed % 3 {
+            0 => Update::Asynchronous,
+            1 => Update::StaleSynchronous(job.below(4)),
+            _ => Update::Synchronous(2 << job.below(2)),
+        };
+        let lanes = match update {
+            Update::Synchronous(lanes) => lanes,
+            _ => 1,
+        };
+        let epochs = 2 + job.below(4);
+        let chief_trains = cluster.below(5) > 0;
+        // As many as a synchronous step has batches at least, and at times one more.
+        let most = 2 + cluster.below(2) as usize;
+        let workers = most.max(lanes as usize - usize::from(chief_trains));
+        let mut out = Self {
+            seed,
+            update,
+            ledger: Ledger { rows: 3 * 160, epochs, batch_size: 4, lanes, servers: 2 },
+            workers,
+            chief_trains,
+            in_graph: !chief_trains && cluster.below(2) == 0,
+            // Synchronous updates read nothing ahead.
+            pipeline_depth: if lanes > 1 { 0 } else { job.below(2) },
+            durability: ["none", "wal_sync", "wal", "wal", "wal"][job.below(5) as usize],
+            log_bytes_max: if job.below(2) == 0 { 1 << 20 } else { 4 << 30 },
+            save_checkpoints_secs: 1 + job.below(3),
+            tick: Duration::from_millis([2, 5, 5, 10][network.below(4) as usize]),
+            latency_max: Duration::from_millis([5, 20, 60][network.below(3) as usize]),
+            faults: Vec::new(),
+        };
+        let mut below = |bound: u64| faults.below(bound);
+        let tasks = out.tasks();
+        let mut at = Duration::from_millis(below(2000));
+        // While messages are kept from some, they are from no others: a network that is broken in two ways at once is not
+        // one that turmoil's links can be.
+        let mut cut_until = Duration::ZERO;
+        for _ in 0..FAULTS.start + below(FAULTS.end - FAULTS.start) {
+            let fault = Fault::draw(&mut below, &tasks, at >= cut_until);
+            let planned = Planned { at, fault };
+            if planned.fault.cuts() {
+                cut_until = planned.until();
+            }
+            out.faults.push(planned);
+            at += Duration::from_millis(below(2 * GAP_MS));
+        }
+        out
+    }
+
+    /// Returns all tasks: parameter servers, chief, workers.
+    pub(crate) fn tasks(&self) -> Vec<Task> {
+        let of = |role: Role, count: usize| (0..count).map(move |index| Task { role, index });
+        of(Role::Ps, self.ledger.servers)
+            .chain(of(Role::Chief, 1))
+            .chain(of(Role::Worker, self.workers))
+            .collect()
+    }
+
+    /// Returns the settings of the job, `section.key=value`.
+    pub(crate) fn settings(&self) -> Vec<String> {
+        let mut out = vec![
+            // Longer than any run: nobody gives up, so that who waits for nothing is seen.
+            "run.session_creation_timeout_secs=7200".to_owned(),
+            "run.intra_op_parallelism_threads=1".to_owned(),
+            format!("run.save_checkpoints_secs={}", self.save_checkpoints_secs),
+            format!("parameter_servers.durability={}", self.durability),
+            format!("parameter_servers.log_bytes_max={}", self.log_bytes_max),
+            format!("strategy.pipeline_depth={}", self.pipeline_depth),
+            format!("strategy.chief_trains={}", self.chief_trains),
+            format!("strategy.replication={}", if self.in_graph { "in_graph" } else { "between_graph" }),
+        ];
+        match self.update {
+            Update::Asynchronous => out.push("strategy.update=async".to_owned()),
+            Update::StaleSynchronous(steps) => out
+                .extend(["strategy.update=ssp".to_owned(), format!("strategy.staleness_steps_max={steps}")]),
+            Update::Synchronous(lanes) => out.extend([
+                "strategy.update=sync".to_owned(),
+                // The mean of so many ones, times so many.
+                "strategy.scale_learning_rate=true".to_owned(),
+                format!("strategy.replicas_to_aggregate={lanes}"),
+            ]),
+        }
+        out
+    }
+}
+
+impl fmt::Display for Options {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, update, ledger, workers, tick, latency_max, faults, .. } = self;
+        writeln!(out, "seed {seed}: {update:?}, {workers} workers, {}", self.settings().join(" "))?;
+        writeln!(out, "  {ledger:?}, tick {tick:?}, latency below {latency_max:?}")?;
+        faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))
+    }
+}
