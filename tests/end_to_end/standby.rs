@@ -33,6 +33,9 @@ impl Pair {
         let mut pair = Self { folder, ledger, tasks, standby };
         pair.wait_until("the second stands by", |pair| pair.told(standby, "standing by") > 0);
         pair.wait_until("they train", |pair| pair.version() > 100.0);
+        // Their reserves of data have been renewed by then.
+        let begun = Instant::now();
+        pair.wait_until("time passes", |_| begun.elapsed() > Duration::from_secs(3));
         pair
     }
 

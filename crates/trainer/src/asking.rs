@@ -21,7 +21,7 @@ const RESERVE: Duration = Duration::from_secs(60);
 /// Most data shards of a reserve.
 const RESERVE_SHARDS_MAX: u32 = 512;
 /// Those of the first, when the pace is not known.
-const RESERVE_SHARDS: u32 = 16;
+const RESERVE_SHARDS: u32 = 64;
 /// Time between renewals.
 const RENEW: Duration = Duration::from_secs(2);
 /// Time without an answer after which the reserve is begun, where nobody has said that the chief is gone: it may be reading
