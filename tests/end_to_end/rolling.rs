@@ -74,7 +74,7 @@ impl Roll {
 /// Restarts every task of a job of so many epochs in turn. Whether it was long enough for that.
 fn roll(epochs: u64) -> bool {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let ledger = Ledger { rows: 5000, epochs, batch_size: 16, servers: 2 };
+    let ledger = Ledger { rows: 5000, epochs, batch_size: 16, servers: 2, lanes: 1 };
     let job = ledger.write(folder.path());
     let counts = LocalCounts { ps: 2, workers: 3, evaluators: 0 };
     let tasks = Supervisor::new(Path::new(env!("CARGO_BIN_EXE_nemesis")), folder.path(), &job, counts, &[]);

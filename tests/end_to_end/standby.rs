@@ -23,7 +23,7 @@ struct Pair {
 impl Pair {
     fn start() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let ledger = Ledger { rows: 5000, epochs: 150, batch_size: 16, servers: 2 };
+        let ledger = Ledger { rows: 5000, epochs: 150, batch_size: 16, servers: 2, lanes: 1 };
         let job = ledger.write(folder.path());
         let counts = LocalCounts { ps: 2, workers: 2, evaluators: 0 };
         let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
