@@ -4,6 +4,7 @@ mod chiefs;
 mod crash_points;
 mod dynamic;
 mod elastic;
+mod failpoints;
 mod faults;
 mod guard;
 mod jobs;

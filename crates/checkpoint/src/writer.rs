@@ -213,7 +213,9 @@ pub fn write_shard(
             place += 1;
         }
     }
+    fail::fail_point!("ps.ckpt.before_fsync");
     writing.file.sync_all().map_err(Error::io("flush", &path))?;
+    fail::fail_point!("ps.ckpt.after_fsync");
     Ok(ShardRecord {
         file: file_name,
         bytes: front.len() as u64 + offset,
@@ -237,8 +239,11 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
             return Err(Error::damaged(&path, format!("{length} bytes, expected {}", shard.bytes)));
         }
     }
+    fail::fail_point!("chief.ckpt.before_manifest");
     write_and_flush(&folder.join(MANIFEST), &seal::write(manifest))?;
+    fail::fail_point!("chief.ckpt.after_manifest");
     flush_folder(folder)?;
+    fail::fail_point!("chief.ckpt.before_rename");
     let target = model_dir.join(step_folder(manifest.global_step));
     if target.exists() {
         // The same step again: an older epoch wrote it, and this one stands for it. It is moved away first, so that
@@ -252,6 +257,7 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
     } else {
         rename(folder, &target)?;
     }
+    fail::fail_point!("chief.ckpt.after_rename");
     let names: Vec<String> = list(model_dir)?.iter().map(|found| step_folder(found.step)).collect();
     write_state_file(model_dir, &names)?;
     Checkpoint::open(&target)

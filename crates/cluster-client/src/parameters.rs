@@ -287,7 +287,11 @@ async fn run(
         if call.push.is_none() && call.pull.is_none() {
             return Ok(ShardAnswer { pushed: None, pulled: None });
         }
-        retry(&identity, shard.name(), deadline, move || shard.step(identity, call)).await
+        let answer = retry(&identity, shard.name(), deadline, move || shard.step(identity, call)).await;
+        if call.push.is_some() {
+            fail::fail_point!("worker.between_ps_pushes");
+        }
+        answer
     });
     let mut answers = try_join_all(asked).await?;
     let pushed = shared.map(|gradients| {

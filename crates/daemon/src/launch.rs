@@ -78,6 +78,8 @@ where
     Outcome: Future<Output = Result<(), Diagnostic>>,
 {
     install_panic_hook();
+    // Only programs of tests have any, and FAILPOINTS says what happens there.
+    let _scenario = fail::has_failpoints().then(fail::FailScenario::setup);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

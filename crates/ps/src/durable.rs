@@ -95,6 +95,7 @@ pub(crate) fn remember_at(
         }
         found => Ok(found),
     });
+    fail::fail_point!("restore.after_read");
     let recovered = match recovered {
         // It was to be removed when the process died.
         Ok(Some(_)) if shard.store().status().state == State::Finished => {

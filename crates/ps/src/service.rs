@@ -209,8 +209,14 @@ impl Service {
         let (push, pull) = (push.transpose()?, pull.transpose()?);
         let batch = push.as_ref().map(|(_, push)| push.batch);
         let Stepped { pushed, pulled } = self.answer(self.shard.apply(push, pull).await)?;
+        if pushed.is_some() {
+            fail::fail_point!("ps.push.after_apply_before_wal");
+        }
         // Nor may values be told that a restart would take back.
         self.settle().await?;
+        if pushed.is_some() {
+            fail::fail_point!("ps.push.after_wal_before_ack");
+        }
         let mut applied = started;
         if let Some(pushed) = pushed {
             applied = Instant::now();

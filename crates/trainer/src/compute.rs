@@ -61,6 +61,7 @@ impl<'a, M: Model> Computing<'a, M> {
         tally: &Tally<'_>,
         tell: &mut OnGradient<'_>,
     ) -> Result<Sent, Diagnostic> {
+        fail::fail_point!("worker.after_pull");
         let position = prepared.position;
         let Some(features) = prepared.features else {
             self.empty(gradients);

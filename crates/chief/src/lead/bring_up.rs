@@ -67,7 +67,9 @@ async fn forgetful(shards: &[Shard], epoch: u64) -> String {
 
 /// Claims every server for a new epoch.
 async fn claim_all<M: Model>(lead: &Lead<M>, run: &mut Run) -> Result<Vec<ShardStatus>, Diagnostic> {
+    fail::fail_point!("chief.epoch.before_claim");
     run.epoch = lead.claim_epoch()?;
+    fail::fail_point!("chief.epoch.after_claim");
     run.telemetry.epoch.set(run.epoch as f64);
     if let Some(pairs) = &lead.pairs {
         pairs.lead(run.epoch);
@@ -131,6 +133,7 @@ async fn open<M: Model>(
         let positions: Vec<_> = told.into_iter().map(|status| status.positions).collect();
         data.restart(&positions);
     }
+    fail::fail_point!("restore.before_serve");
     if let Some(pairs) = lead.pairs.as_ref().filter(|_| !running) {
         pairs.wait_until_paired().await;
     }
