@@ -6,6 +6,8 @@
 mod answer;
 mod durable;
 mod feed;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod gradients;
 mod journal;
 mod link;

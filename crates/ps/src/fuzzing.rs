@@ -1,0 +1,28 @@
+//! Recovery, for the fuzz targets, and built for them alone: nothing else may read a log into a store.
+
+use std::path::Path;
+
+use trainyard_cluster_client::LocalShard;
+use trainyard_cluster_spec::{Role, Task};
+use trainyard_write_ahead_log::Folder;
+
+use crate::recovery::{Expected, recover};
+
+/// Brings a store back from the log in a folder, of member 0 of a cluster. Returns its version and the records that were
+/// made again; nothing where there is no log.
+///
+/// # Errors
+/// Why the log is not used.
+pub fn recover_store(
+    model_dir: &Path,
+    log: &Path,
+    owner: u128,
+    memory: u64,
+) -> Result<Option<(u64, u64)>, String> {
+    let folder = Folder::open(log).map_err(|error| error.to_string())?;
+    let shard = LocalShard::new(0, 1, 1, 1);
+    let task = Task { role: Role::Ps, index: 0 };
+    let expected = Expected { model_dir, owner: Some(owner), memory, task };
+    let recovered = recover(&shard, &folder, expected).map_err(|problem| problem.to_string())?;
+    Ok(recovered.map(|recovered| (shard.store().status().version, recovered.records)))
+}
