@@ -69,7 +69,7 @@ fn batches_that_would_spoil_the_parameters_are_done_with_and_the_others_count() 
     let modes = [
         ("\"async\"", 2 * 38),
         ("\"ssp\"\nstaleness_steps_max = 2", 2 * 38),
-        ("\"sync\"", (2 * 40_u64).div_ceil(3)),
+        ("\"sync\"", 2 * 40_u64.div_ceil(3)),
     ];
     for (mode, expected) in modes {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -81,7 +81,7 @@ fn batches_that_would_spoil_the_parameters_are_done_with_and_the_others_count() 
         assert_eq!(steps, expected, "{mode}: {}", ended.output);
         assert!(loss.is_finite() && loss < 0.2, "{mode}: {loss}");
         let told = ended.output.matches("batch rejected: ").count();
-        assert!(told >= 4, "{mode}: {told} times in {}", ended.output);
+        assert!(told >= 2, "{mode}: {told} times in {}", ended.output);
         assert!(ended.output.contains("pass 1/shard 0/"), "{mode}: {}", ended.output);
     }
 }

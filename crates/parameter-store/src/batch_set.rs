@@ -48,6 +48,30 @@ impl BatchSet {
             return;
         }
         self.floor += 1;
+        self.raise();
+    }
+
+    /// Remembers all numbers of a range, as far as there is room, a word at a time.
+    pub(crate) fn insert_all(&mut self, numbers: &Range<u64>) {
+        let begin = numbers.start.max(self.floor);
+        let end = numbers.end.min(self.floor.saturating_add(AHEAD_MAX));
+        if begin >= end {
+            return;
+        }
+        if begin == self.floor {
+            self.floor = end;
+            self.raise();
+            return;
+        }
+        for place in begin / 64..=(end - 1) / 64 {
+            let (from, to) = (begin.max(place * 64) - place * 64, (end - 1 - place * 64).min(63));
+            let bits = u64::MAX >> (63 - (to - from)) << from;
+            *self.words.entry(place).or_default() |= bits;
+        }
+    }
+
+    /// Raises the floor past what has been seen above it.
+    fn raise(&mut self) {
         while self.words.get(&(self.floor / 64)).is_some_and(|word| word >> (self.floor % 64) & 1 == 1) {
             self.floor += 1;
         }
@@ -97,6 +121,39 @@ mod tests {
             prop_assert_eq!(ahead, expected);
             prop_assert!(set.ahead().windows(2).all(|pair| pair[0].end < pair[1].start));
         }
+    }
+
+    proptest! {
+        #[test]
+        fn a_range_is_taken_in_as_its_numbers_are(
+            floor in 0_u64..200, numbers in prop::collection::vec(0_u64..400, 0..40),
+            ranges in prop::collection::vec((0_u64..400, 0_u64..200), 0..6),
+        ) {
+            let (mut one, mut other) = (BatchSet::starting_at(floor), BatchSet::starting_at(floor));
+            numbers.iter().for_each(|number| {
+                one.insert(*number);
+                other.insert(*number);
+            });
+            for (begin, length) in ranges {
+                one.insert_all(&(begin..begin + length));
+                (begin..begin + length).for_each(|number| other.insert(number));
+                prop_assert_eq!((one.floor(), one.ahead()), (other.floor(), other.ahead()));
+                prop_assert!((0..700).all(|number| one.contains(number) == other.contains(number)));
+            }
+        }
+    }
+
+    /// As a damaged file may have it.
+    #[test]
+    fn the_longest_range_takes_a_moment() {
+        let mut set = BatchSet::starting_at(7);
+        set.insert_all(&(9..u64::MAX));
+        assert_eq!((set.floor(), set.ahead()), (7, vec![9..7 + AHEAD_MAX]));
+        set.insert_all(&(0..u64::MAX));
+        assert_eq!((set.floor(), set.ahead()), (7 + AHEAD_MAX, Vec::new()));
+        let mut last = BatchSet::starting_at(u64::MAX - 1);
+        last.insert_all(&(0..u64::MAX));
+        assert_eq!((last.floor(), last.ahead()), (u64::MAX, Vec::new()));
     }
 
     #[test]

@@ -193,11 +193,7 @@ impl Sessions {
     /// Starts a data shard at a batch: all before it have been applied, and some behind it.
     pub(crate) fn restore_position(&mut self, position: &ShardPosition) {
         let mut applied = BatchSet::starting_at(position.batch);
-        // A file may say anything; what there is no room for is not gone through.
-        let most = position.batch.saturating_add(AHEAD_MAX);
-        for range in &position.ahead {
-            (range.start.max(position.batch)..range.end.min(most)).for_each(|batch| applied.insert(batch));
-        }
+        position.ahead.iter().for_each(|batches| applied.insert_all(batches));
         self.batches.insert(position.shard, (applied, position.pass));
     }
 
