@@ -71,5 +71,8 @@ fn an_asynchronous_job_goes_on_synchronously() {
     };
     let output = tasks.end();
     assert!(output.contains("the input is divided in another way than before"), "{output}");
-    assert_eq!(trial.global_step(), 2000);
+    // On a busy machine it may have had more steps than that before it was killed.
+    let begun = output.split("training is open epoch=2 step=").nth(1).and_then(|rest| rest.split(' ').next());
+    let begun: u64 = begun.and_then(|step| step.parse().ok()).expect("the step at which it goes on");
+    assert_eq!(trial.global_step(), begun.max(2000));
 }
