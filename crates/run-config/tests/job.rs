@@ -1,4 +1,4 @@
-//! What a job file may say, and what it is told when it says something else.
+//! What a job file may say, and what it is told when it says something else. Longer than 500 lines because all of it is said of one job.
 #![expect(clippy::unwrap_used, reason = "a job that is not as the test says fails the test")]
 
 use std::path::Path;

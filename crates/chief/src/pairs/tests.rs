@@ -1,3 +1,5 @@
+//! Pairs, driven without clock or network.
+
 use super::*;
 
 const NOW: Duration = Duration::ZERO;

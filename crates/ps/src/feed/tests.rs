@@ -1,3 +1,5 @@
+//! What a feed passes on, and when it waits.
+
 use std::path::Path;
 use std::sync::Arc;
 

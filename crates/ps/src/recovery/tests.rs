@@ -1,7 +1,8 @@
 //! A store that is brought back is the store that was, whenever the process died.
 //!
 //! Random work is done twice: on a store with a log, and on one without as far as the log had come when it was cut.
-//! Both must be the same: values and slots bit by bit, sessions, windows, data, tickets, clocks and parts.
+//! Both must be the same: values and slots bit by bit, sessions, windows, data, tickets, clocks and parts. Longer than 500 lines because one
+//! trial compares all of it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
