@@ -72,8 +72,12 @@ impl BatchSet {
 
     /// Raises the floor past what has been seen above it.
     fn raise(&mut self) {
-        while self.words.get(&(self.floor / 64)).is_some_and(|word| word >> (self.floor % 64) & 1 == 1) {
-            self.floor += 1;
+        while let Some(word) = self.words.get(&(self.floor / 64)) {
+            let (seen, most) = ((word >> (self.floor % 64)).trailing_ones(), 64 - self.floor % 64);
+            self.floor += u64::from(seen);
+            if u64::from(seen) < most {
+                break;
+            }
         }
         while self.words.first_key_value().is_some_and(|(place, _)| *place < self.floor / 64) {
             self.words.pop_first();
