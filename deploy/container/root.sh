@@ -1,0 +1,26 @@
+#!/bin/sh
+# Makes the root folder of a container image: the program, the libraries that it is linked with, and who it runs as. Nothing
+# is fetched: the libraries are this machine's, so that the image is as new as this machine.
+#
+#   root.sh target/release/trainyard OUT
+set -eu
+
+[ $# -eq 2 ] || { echo "usage: root.sh PROGRAM OUT" >&2; exit 64; }
+program=$1 out=$2
+[ -x "$program" ] || { echo "root.sh: $program is no program; build it with: cargo build --release -p trainyard" >&2; exit 66; }
+[ ! -e "$out" ] || { echo "root.sh: $out exists; remove it or give another folder" >&2; exit 73; }
+
+mkdir -p "$out/usr/bin" "$out/etc" "$out/etc/trainyard" "$out/run/trainyard" "$out/srv/trainyard" "$out/tmp" "$out/var/lib/trainyard"
+install -m 755 "$program" "$out/usr/bin/trainyard"
+strip --strip-debug "$out/usr/bin/trainyard" 2>/dev/null || echo "root.sh: no strip here, the image holds line tables" >&2
+# Paths as the program asks for them, the loader among them.
+ldd "$program" | sed -n 's|^[^/]*\(/[^ ]*\).*|\1|p' | sort -u | while read -r library; do
+    install -D -m 755 "$(realpath "$library")" "$out$library"
+done
+# Names of hosts are looked up by the C library itself, in hosts and DNS.
+echo 'hosts: files dns' >"$out/etc/nsswitch.conf"
+printf '%s\n' 'root:x:0:0::/:/sbin/nologin' 'trainyard:x:64100:64100::/var/lib/trainyard:/sbin/nologin' >"$out/etc/passwd"
+printf '%s\n' 'root:x:0:' 'trainyard:x:64100:' >"$out/etc/group"
+chown 64100:64100 "$out/var/lib/trainyard" "$out/srv/trainyard" 2>/dev/null ||
+    echo "root.sh: not run as root: give the image's folders to 64100 yourself" >&2
+chmod 1777 "$out/tmp"
