@@ -3,22 +3,16 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use trainyard_tests::Program;
+use trainyard_tests::{Draw, Program};
 
 use crate::LIMIT;
 
 /// Rows of a user and a label that the user decides. Few users are seen often, and many once.
 fn write_rows(path: &Path, rows: u64, seed: u64) {
     let mut text = "user,y\n".to_owned();
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut draw = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state >> 40
-    };
+    let mut draw = Draw::new(seed);
     for row in 0..rows {
-        let user = if draw() % 10 == 0 { 1000 + seed * rows + row } else { draw() % 40 };
+        let user = if draw.below(10) == 0 { 1000 + seed * rows + row } else { draw.below(40) };
         let _ = writeln!(text, "u{user},{}", user % 2);
     }
     std::fs::write(path, text).expect("the rows are written");

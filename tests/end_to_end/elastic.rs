@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use trainyard_tests::{Program, free_ports, write_job};
+use trainyard_tests::{Draw, Program, free_ports, write_job};
 
 use crate::LIMIT;
 
@@ -16,18 +16,6 @@ const ROWS: u64 = 1003;
 const BATCH: u64 = 4;
 /// What each applied batch adds to the bias.
 const QUARTER: f64 = 0.25;
-
-/// Random numbers of a seed (xorshift).
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) % bound
-    }
-}
 
 /// Writes a job that counts: far below its label, each batch moves the bias by exactly a quarter, so that the bias tells
 /// how many were applied. Quarters below 4 million are exact in 32 bits.
@@ -114,7 +102,7 @@ fn workers_come_and_go_a_hundred_times_and_every_batch_counts_once() {
     const EPOCHS: u64 = 100;
     let seed = u64::from(std::process::id()) << 16 | 1;
     println!("seed {seed}");
-    let mut draw = Draw(seed);
+    let mut draw = Draw::new(seed);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let folder = folder.path();
     let job = ledger(folder, EPOCHS).to_string_lossy().into_owned();

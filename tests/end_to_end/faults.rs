@@ -1,9 +1,11 @@
 //! Jobs in which something dies, or is told to stop.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use trainyard_tests::{Program, TestCluster};
+use trainyard_cluster_spec::{LocalCounts, Role, Task};
+use trainyard_tests::{Account, Ledger, Program, Supervisor, TestCluster, metric};
 
 use crate::LIMIT;
 
@@ -118,4 +120,30 @@ fn a_second_process_of_a_task_is_refused() {
         ended.output
     );
     worker.wait_for("training step=", Duration::from_secs(10));
+}
+
+#[test]
+fn a_worker_that_stood_still_while_the_job_ended_ends_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ledger = Ledger { rows: 5000, epochs: 20, batch_size: 64, lanes: 1, servers: 2 };
+    let job = ledger.write(folder.path());
+    let counts = LocalCounts { ps: 2, workers: 2, evaluators: 0 };
+    let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
+    let mut tasks = Supervisor::new(program, folder.path(), &job, counts, &[]);
+    let [chief, worker] = [Role::Chief, Role::Worker].map(|role| Task { role, index: 0 });
+    tasks.start_all();
+    let trains = |tasks: &Supervisor| {
+        metric(tasks.admin(worker), "trainyard_steps_total").is_some_and(|steps| steps > 0.0)
+    };
+    tasks.wait_until("it trains", LIMIT, trains);
+    tasks.signal(worker, Signal::STOP);
+    assert!(tasks.wait_for_end_of(chief, LIMIT), "the others end the job without it");
+    let others: Vec<Task> = tasks.tasks().into_iter().filter(|task| *task != worker).collect();
+    tasks.wait_until("the others end", LIMIT, |tasks| others.iter().all(|task| !tasks.runs(*task)));
+    let begun = Instant::now();
+    tasks.signal(worker, Signal::CONT);
+    assert!(tasks.wait_for_end_of(worker, LIMIT / 4), "{:?}", tasks.lines(worker, "").last());
+    println!("it ended {:?} after it went on", begun.elapsed());
+    let account = Account::of_model_dir(&folder.path().join("model"), &ledger).expect("a last checkpoint");
+    assert!(account.is_exact(), "{account}");
 }

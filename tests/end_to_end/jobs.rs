@@ -1,5 +1,6 @@
 //! Jobs that nothing disturbs.
 
+use std::io::Write as _;
 use std::net::TcpListener;
 
 use trainyard_tests::{Program, TestCluster, write_job};
@@ -111,6 +112,24 @@ fn one_process_trains_predicts_exports_and_inspects() {
     );
     let again = run(&["train", &job]);
     assert!(again.contains("trained to step 200"), "a job at its end trains nothing more: {again}");
+}
+
+#[test]
+fn an_input_file_that_is_cut_short_is_named_with_what_to_do() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 4000, "[train]\nmax_steps = 100_000\n");
+    let text = std::fs::read(folder.path().join("train.csv")).expect("the rows are there");
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(&text).expect("memory takes it");
+    let whole = encoder.finish().expect("memory takes it");
+    std::fs::write(folder.path().join("train.csv.gz"), &whole[..whole.len() / 2]).expect("it is written");
+    let files = "input.train.files=[\"train.csv.gz\"]";
+    let ended =
+        Program::start("trainyard", &["train", &job.to_string_lossy(), "--set", files], &[]).wait(LIMIT);
+    assert_eq!(ended.code, 66, "{}", ended.output);
+    for words in ["error[E4002]", "train.csv.gz", "the gzip content is cut short", "copy the file again"] {
+        assert!(ended.output.contains(words), "`{words}` in {}", ended.output);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Whole jobs on real processes.
 
+mod acknowledged;
 mod chiefs;
 mod crash_points;
 mod dynamic;
@@ -7,13 +8,16 @@ mod elastic;
 mod failpoints;
 mod faults;
 mod guard;
+mod hostile;
 mod jobs;
+mod lan;
 mod messages;
 mod mirrored;
 mod modes;
 mod nemesis;
 mod network;
 mod rolling;
+mod security;
 mod standby;
 mod takeover;
 

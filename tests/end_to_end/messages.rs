@@ -162,6 +162,18 @@ fn a_taken_port_is_told_with_its_owner() {
 }
 
 #[test]
+fn a_task_whose_own_name_is_not_known_yet_ends_with_a_code_that_passes() {
+    let cluster = TestCluster::new(1, 0, 40, "[train]\nmax_steps = 5\n");
+    // Longer than a label of a name may be: nobody is asked.
+    let nowhere = format!("{}.invalid:12000", "x".repeat(64));
+    for flag in ["--listen", "--admin-listen"] {
+        let ended = cluster.start("ps", 0, &[flag, &nowhere]).wait(LIMIT);
+        assert_eq!(ended.code, 69, "{}", ended.output);
+        assert!(ended.output.contains("E2002") && ended.output.contains("looked up"), "{}", ended.output);
+    }
+}
+
+#[test]
 fn an_absent_server_is_named_at_2_s_and_ends_the_wait_at_its_deadline() {
     let cluster = TestCluster::new(1, 0, 40, "[train]\nmax_steps = 5\n");
     let mut chief = cluster.start("chief", 0, &["--connect-deadline", "3"]);

@@ -60,9 +60,9 @@ impl Net {
     fn wait_until(&mut self, what: &str, limit: Duration, holds: impl Fn(&mut Self) -> bool) -> Duration {
         let begun = Instant::now();
         while !holds(self) {
-            assert!(begun.elapsed() < limit, "not within {limit:?}: {what}; {}", self.last_lines());
+            assert!(begun.elapsed() < limit, "not within {limit:?}: {what}; {}", self.tasks.last_lines());
             self.tasks.look();
-            assert_eq!(self.tasks.failed_for_good(), None, "{}", self.last_lines());
+            assert_eq!(self.tasks.failed_for_good(), None, "{}", self.tasks.last_lines());
             std::thread::sleep(Duration::from_millis(10));
         }
         begun.elapsed()
@@ -73,25 +73,15 @@ impl Net {
         self.wait_until("time passes", LIMIT, |_| begun.elapsed() >= time);
     }
 
-    fn last_lines(&self) -> String {
-        let mut text = String::new();
-        for task in self.tasks.tasks() {
-            let lines = self.tasks.lines(task, "");
-            let from = lines.len().saturating_sub(6);
-            text.push_str(&format!("\n{task}:\n{}", lines[from..].join("\n")));
-        }
-        text
-    }
-
     /// Waits for the end of the job, and fails unless each update was applied once.
     fn end(mut self) {
         self.proxies.values().for_each(Proxy::heal);
         let ended = self.tasks.wait_for_end_of(CHIEF, 2 * LIMIT);
-        assert!(ended, "the job did not end: {}", self.last_lines());
+        assert!(ended, "the job did not end: {}", self.tasks.last_lines());
         self.tasks.finish(Duration::from_secs(10));
         let account = Account::of_model_dir(&self.folder.path().join("model"), &self.ledger);
         let account = account.expect("a last checkpoint");
-        assert!(account.is_exact(), "{account}{}", self.last_lines());
+        assert!(account.is_exact(), "{account}{}", self.tasks.last_lines());
     }
 }
 

@@ -17,6 +17,12 @@ const BETWEEN: Duration = Duration::from_secs(1);
 /// Time that the job must still last at its usual rate when a task is restarted.
 const ENOUGH: Duration = Duration::from_secs(6);
 
+/// Steps applied, as the server or the chief tells that is further.
+fn applied(tasks: &Supervisor) -> u64 {
+    let told = |task| metric(tasks.admin(task), "trainyard_global_step").unwrap_or(0.0) as u64;
+    told(FIRST).max(told(CHIEF))
+}
+
 /// A counting job under a supervisor.
 struct Roll {
     tasks: Supervisor,
@@ -25,27 +31,14 @@ struct Roll {
 }
 
 impl Roll {
-    /// Waits until something holds, and returns how long it took.
-    fn wait_until(&mut self, what: &str, holds: impl Fn(&mut Self) -> bool) -> Duration {
-        let begun = Instant::now();
-        while !holds(self) {
-            assert!(begun.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
-            self.tasks.look();
-            assert_eq!(self.tasks.failed_for_good(), None, "{what}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        begun.elapsed()
-    }
-
     fn let_pass(&mut self, time: Duration) {
         let begun = Instant::now();
-        self.wait_until("time passes", |_| begun.elapsed() >= time);
+        self.tasks.wait_until("time passes", LIMIT, |_| begun.elapsed() >= time);
     }
 
     /// Steps applied by all, of which one server or the chief tells.
     fn steps(&mut self) -> u64 {
-        let told = |task| metric(self.tasks.admin(task), "trainyard_global_step").unwrap_or(0.0) as u64;
-        self.steps = self.steps.max(told(FIRST)).max(told(CHIEF));
+        self.steps = self.steps.max(applied(&self.tasks));
         self.steps
     }
 
@@ -53,20 +46,20 @@ impl Roll {
     fn restart(&mut self, task: Task) {
         let (begun, life) = (Instant::now(), self.tasks.id(task));
         self.tasks.signal(task, Signal::TERM);
-        self.wait_until("it stops", |roll| roll.tasks.id(task) != life);
+        self.tasks.wait_until("it stops", LIMIT, |tasks| tasks.id(task) != life);
         let (code, stopped) = (self.tasks.exit(task), begun.elapsed());
         assert_eq!(code, Some(0), "{task} is told to stop, and does");
-        self.wait_until("it is started again", |roll| roll.tasks.runs(task));
+        self.tasks.wait_until("it is started again", LIMIT, |tasks| tasks.runs(task));
         // Counters of a task begin anew in each of its lives.
-        let works = |roll: &mut Self| {
-            let told = |name| metric(roll.tasks.admin(task), name).unwrap_or(0.0);
+        let works = |tasks: &Supervisor| {
+            let told = |name| metric(tasks.admin(task), name).unwrap_or(0.0);
             match task.role {
                 Role::Ps => told("trainyard_ps_pushes_total") > 0.0,
                 Role::Worker => told("trainyard_steps_total") > 0.0,
                 Role::Chief | Role::Evaluator => told("trainyard_global_step") > 0.0,
             }
         };
-        self.wait_until("it takes part", works);
+        self.tasks.wait_until("it takes part", LIMIT, works);
         println!("{task}: stopped after {stopped:?}, takes part again after {:?}", begun.elapsed());
     }
 }
@@ -80,7 +73,7 @@ fn roll(epochs: u64) -> bool {
     let tasks = Supervisor::new(Path::new(env!("CARGO_BIN_EXE_nemesis")), folder.path(), &job, counts, &[]);
     let mut roll = Roll { tasks, steps: 0 };
     roll.tasks.start_all();
-    roll.wait_until("they train", |roll| roll.steps() > 100);
+    roll.tasks.wait_until("they train", LIMIT, |tasks| applied(tasks) > 100);
     let (begun, first) = (Instant::now(), roll.steps());
     roll.let_pass(UNDISTURBED);
     let fault_free = (roll.steps() - first) as f64 / begun.elapsed().as_secs_f64();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use crate::Program;
+use crate::{Draw, Program};
 
 /// Ports below the range from which the system gives its own.
 const PORTS: std::ops::Range<u16> = 12_000..20_000;
@@ -33,16 +33,10 @@ pub fn free_ports(count: usize) -> Vec<u16> {
 /// The file cannot be written.
 pub fn census_rows(path: &Path, rows: usize, seed: u64) {
     let mut text = "x,z,word,y\n".to_owned();
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut draw = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f64 / f64::from(1 << 24)
-    };
+    let mut draw = Draw::new(seed);
     for _ in 0..rows {
-        let (x, z, word) = (draw() * 4.0 - 2.0, draw() * 4.0 - 2.0, (draw() * 5.0) as u64);
-        let label = u8::from(x - 0.5 * z + word as f64 - 2.0 + draw() > 0.5);
+        let (x, z, word) = (draw.fraction() * 4.0 - 2.0, draw.fraction() * 4.0 - 2.0, draw.below(5));
+        let label = u8::from(x - 0.5 * z + word as f64 - 2.0 + draw.fraction() > 0.5);
         let _ = writeln!(text, "{x:.4},{z:.4},w{word},{label}");
     }
     std::fs::write(path, text).expect("the rows are written");

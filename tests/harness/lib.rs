@@ -4,6 +4,7 @@ mod admin;
 mod cluster;
 mod crash_points;
 mod draw;
+mod lan;
 mod ledger;
 mod nemesis;
 mod program;
@@ -12,10 +13,11 @@ mod supervisor;
 
 use std::process::ExitCode;
 
-pub use admin::{is_ready, metric};
+pub use admin::{get, is_ready, metric};
 pub use cluster::{TestCluster, census_rows, free_ports, write_job};
 pub use crash_points::{CrashPoints, Survived, has_strace, save};
 pub use draw::Draw;
+pub use lan::Lan;
 pub use ledger::{Account, Counting, Ledger, Mismatch};
 pub use nemesis::{Kind, Nemesis, Periods, Recovery, Report};
 pub use program::{Ended, Program};

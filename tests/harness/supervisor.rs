@@ -38,6 +38,8 @@ pub struct Supervisor {
     started: BTreeMap<Task, Instant>,
     pauses: BTreeMap<Task, Duration>,
     due: BTreeMap<Task, Instant>,
+    /// What a task is started by, such as one that puts it into a namespace.
+    homes: BTreeMap<Task, Vec<String>>,
     /// What the next life of a task is started by, such as a tracer.
     wrappers: BTreeMap<Task, Vec<String>>,
     told_to_stop: BTreeSet<Task>,
@@ -71,6 +73,7 @@ impl Supervisor {
             started: BTreeMap::new(),
             pauses: BTreeMap::new(),
             due: BTreeMap::new(),
+            homes: BTreeMap::new(),
             wrappers: BTreeMap::new(),
             told_to_stop: BTreeSet::new(),
             lost: BTreeSet::new(),
@@ -121,6 +124,35 @@ impl Supervisor {
         self.write_cluster();
     }
 
+    /// Gives the tasks certificates, in the folders that this path names: `{role}` and `{index}` stand for the task's. To be said
+    /// before anything is started.
+    ///
+    /// # Panics
+    /// The cluster file cannot be written.
+    pub fn protect(&mut self, tls_dir: &str) {
+        self.cluster.credentials.tls_dir = Some(tls_dir.to_owned());
+        self.write_cluster();
+    }
+
+    /// Has a task live at another address of this machine, where a program brings it: a name and arguments. To be said before
+    /// anything is started.
+    ///
+    /// # Panics
+    /// There is no such task, or the cluster file cannot be written.
+    pub fn live_at(&mut self, task: Task, host: &str, home: Vec<String>) {
+        let at = |address: &mut String| {
+            let (_, port) = address.rsplit_once(':').expect("host and port");
+            *address = format!("{host}:{port}");
+        };
+        let standby = self.cluster.standbys.get_mut(&task);
+        self.cluster.tasks.get_mut(&task).or(standby).map(at);
+        self.cluster.admin.get_mut(&task).map(at).expect("a task of the cluster");
+        self.homes.insert(task, home);
+        // Others reach it there; what it is a test of is not who they are.
+        self.cluster.credentials.insecure_no_auth = true;
+        self.write_cluster();
+    }
+
     /// Returns all tasks: parameter servers, chief, workers, evaluators.
     pub fn tasks(&self) -> Vec<Task> {
         let mut tasks: Vec<Task> = self.cluster.admin.keys().copied().collect();
@@ -153,6 +185,11 @@ impl Supervisor {
         log.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
     }
 
+    /// Has another program start every life of a task: a name and arguments, such as `env` with what the task needs.
+    pub fn start_by(&mut self, task: Task, home: Vec<String>) {
+        self.homes.insert(task, home);
+    }
+
     /// Has another program start the next life of a task, and that one alone: a name and arguments, such as a tracer's.
     pub fn wrap_next(&mut self, task: Task, wrapper: Vec<String>) {
         self.wrappers.insert(task, wrapper);
@@ -165,10 +202,12 @@ impl Supervisor {
     pub fn start(&mut self, task: Task) {
         assert!(!self.children.contains_key(&task), "{task} runs already");
         let log = OpenOptions::new().create(true).append(true).open(self.log(task)).expect("a log");
-        let mut command = match self.wrappers.remove(&task) {
-            Some(wrapper) => {
-                let mut command = Command::new(&wrapper[0]);
-                command.args(&wrapper[1..]).arg(&self.program);
+        let home = self.homes.get(&task).cloned().unwrap_or_default();
+        let mut words = home.into_iter().chain(self.wrappers.remove(&task).unwrap_or_default());
+        let mut command = match words.next() {
+            Some(first) => {
+                let mut command = Command::new(first);
+                command.args(words).arg(&self.program);
                 command
             }
             None => Command::new(&self.program),
@@ -283,6 +322,37 @@ impl Supervisor {
         }
         // It may have ended this very moment.
         let _ = kill_process(pid, signal);
+    }
+
+    /// Returns the last lines that each task has written, for those who read why a test failed.
+    pub fn last_lines(&self) -> String {
+        let mut text = String::new();
+        for task in self.tasks() {
+            let lines = self.lines(task, "");
+            let from = lines.len().saturating_sub(6);
+            text.push_str(&format!("\n{task}:\n{}", lines[from..].join("\n")));
+        }
+        text
+    }
+
+    /// Waits until something holds, while the tasks are looked after, and returns how long it took.
+    ///
+    /// # Panics
+    /// It does not within `limit`, or a task has ended in a way that no restart mends.
+    pub fn wait_until(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        mut holds: impl FnMut(&Self) -> bool,
+    ) -> Duration {
+        let begun = Instant::now();
+        while !holds(self) {
+            assert!(begun.elapsed() < limit, "not within {limit:?}: {what}; {}", self.last_lines());
+            self.look();
+            assert_eq!(self.failed_for_good(), None, "{what}; {}", self.last_lines());
+            std::thread::sleep(LOOK);
+        }
+        begun.elapsed()
     }
 
     /// Waits until a task has ended by itself with code 0, while the others are looked after. Returns whether it did in time.

@@ -3,65 +3,49 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use trainyard_tests::Draw;
+
 /// The header.
 const HEADER: &str = "age,income,pair,city,color,tags,tag_weights,code,level,slot,visits,origin,target,word,brand,\
                       binary,class,labels,amount,amounts,count,share";
 
-/// A generator of numbers (xorshift).
-struct Draw(u64);
+/// Returns a text, or nothing in one case of ten.
+fn or_missing(draw: &mut Draw, text: String) -> String {
+    if draw.below(10) == 0 { String::new() } else { text }
+}
 
-impl Draw {
-    /// Returns a number in `0..1`.
-    fn unit(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 40) as f64 / f64::from(1 << 24)
-    }
-
-    /// Returns a number below `end`.
-    fn below(&mut self, end: u64) -> u64 {
-        (self.unit() * end as f64) as u64
-    }
-
-    /// Returns a text, or nothing in one case of ten.
-    fn or_missing(&mut self, text: String) -> String {
-        if self.below(10) == 0 { String::new() } else { text }
-    }
-
-    /// Returns up to four texts.
-    fn list(&mut self, mut one: impl FnMut(&mut Self) -> String) -> String {
-        let texts: Vec<String> = (0..self.below(5)).map(|_| one(self)).collect();
-        texts.join("|")
-    }
+/// Returns up to four texts.
+fn list(draw: &mut Draw, mut one: impl FnMut(&mut Draw) -> String) -> String {
+    let texts: Vec<String> = (0..draw.below(5)).map(|_| one(draw)).collect();
+    texts.join("|")
 }
 
 /// Writes `count` records.
 pub(crate) fn write(path: &Path, count: usize, seed: u64) {
     let mut text = format!("{HEADER}\n");
-    let mut draw = Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut draw = Draw::new(seed);
     for _ in 0..count {
-        let (age, income) = (18.0 + 60.0 * draw.unit(), (12.0 * draw.unit()).exp() - 50.0);
-        let pair = format!("{:.3}|{:.3}", 4.0 * draw.unit() - 2.0, 4.0 * draw.unit() - 2.0);
+        let (age, income) = (18.0 + 60.0 * draw.fraction(), (12.0 * draw.fraction()).exp() - 50.0);
+        let pair = format!("{:.3}|{:.3}", 4.0 * draw.fraction() - 2.0, 4.0 * draw.fraction() - 2.0);
         let (city, color) = (draw.below(6), draw.below(4));
-        let shown_age = draw.or_missing(format!("{age:.2}"));
-        let shown_city = draw.or_missing(format!("city{city}"));
-        let shown_color = draw.or_missing(format!("color{color}"));
-        let tags = draw.list(|draw| format!("tag{}", draw.below(7)));
+        let shown_age = or_missing(&mut draw, format!("{age:.2}"));
+        let shown_city = or_missing(&mut draw, format!("city{city}"));
+        let shown_color = or_missing(&mut draw, format!("color{color}"));
+        let tags = list(&mut draw, |draw| format!("tag{}", draw.below(7)));
         let each = tags.split('|').filter(|tag| !tag.is_empty());
-        let weights: Vec<String> = each.map(|_| format!("{:.2}", 3.0 * draw.unit() - 0.5)).collect();
+        let weights: Vec<String> = each.map(|_| format!("{:.2}", 3.0 * draw.fraction() - 0.5)).collect();
         let code = draw.below(6) * 10;
-        let code = draw.or_missing(code.to_string());
+        let code = or_missing(&mut draw, code.to_string());
         let level = draw.below(9) as i64 - 2;
         let slot = draw.below(5);
-        let slot = draw.or_missing(slot.to_string());
-        let visits = draw.list(|draw| draw.below(8).to_string());
+        let slot = or_missing(&mut draw, slot.to_string());
+        let visits = list(&mut draw, |draw| draw.below(8).to_string());
         let (origin, target) = (draw.below(5), draw.below(5));
         let word = draw.below(40);
-        let word = draw.or_missing(format!("word{word}"));
+        let word = or_missing(&mut draw, format!("word{word}"));
         let brand = draw.below(12);
-        let brand = draw.or_missing(format!("brand{brand}"));
-        let score = (age - 48.0) / 30.0 + city as f64 * 0.4 - color as f64 * 0.5 + draw.unit();
+        let brand = or_missing(&mut draw, format!("brand{brand}"));
+        let score = (age - 48.0) / 30.0 + city as f64 * 0.4 - color as f64 * 0.5 + draw.fraction();
         let class = ["low", "middle", "high"][((score + 1.0).clamp(0.0, 2.9)) as usize];
         let labels = match (score > 0.5, level > 2) {
             (true, true) => "p|q",

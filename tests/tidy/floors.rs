@@ -4,14 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 27] = [
+const FLOORS: [(&str, u8); 31] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
-    ("tensor-bundle", 0),
     ("onnx", 0),
+    ("tfrecord", 0),
     ("write-ahead-log", 0),
     ("runtime", 0),
+    ("storage", 0),
+    ("security", 1),
+    ("tensor-bundle", 1),
+    ("event-file", 1),
     ("variable", 1),
     ("optimizer", 1),
     ("input", 1),

@@ -8,15 +8,23 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::durable::write_atomically;
-use crate::{Error, list};
+use crate::bucket::Bucket;
+use crate::durable::replace;
+use crate::model_dir::newest_epoch;
+use crate::{Error, records};
 
 /// Longest wait for another process that claims the folder at this moment: it takes a few flushes of the disk.
 const HELD_MAX: Duration = Duration::from_secs(10);
 /// Time between tries.
 const AGAIN: Duration = Duration::from_millis(2);
 
-/// The chief that was the last to claim a model folder: `leader.json`, for people and for those that it deposes.
+/// Folder of the epochs that were claimed in a bucket: an object each, which says by whom.
+pub(crate) const EPOCHS: &str = "epochs";
+/// Chiefs that may claim a bucket at the same moment.
+const RIVALS_MAX: u64 = 100;
+
+/// The chief that was the last to claim a model folder: `leader.json`, or in a bucket the latest of `epochs`, for people
+/// and for those that it deposes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leader {
     /// Incarnation of the chief: the epoch that it has claimed.
@@ -34,7 +42,14 @@ pub struct Leader {
 impl Leader {
     /// Reads who leads; nothing where nobody has said so, or it cannot be read: a message goes without.
     pub fn read(model_dir: &Path) -> Option<Self> {
-        serde_json::from_slice(&std::fs::read(model_dir.join("leader.json")).ok()?).ok()
+        let text = match Bucket::of(model_dir).ok()? {
+            Some(bucket) => {
+                let latest = records::latest(&bucket, EPOCHS).ok()??;
+                bucket.read(&records::name(EPOCHS, latest.number)).ok()??.to_vec()
+            }
+            None => std::fs::read(model_dir.join("leader.json")).ok()?,
+        };
+        serde_json::from_slice(&text).ok()
     }
 }
 
@@ -54,6 +69,14 @@ impl fmt::Display for Leader {
 /// # Errors
 /// The file cannot be read or written, or does not hold an id.
 pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
+    if let Some(bucket) = Bucket::of(model_dir)? {
+        bucket.put_if_absent("cluster_id", format!("{fresh:032x}\n").into_bytes())?;
+        let text = bucket.read("cluster_id")?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).trim().to_owned();
+        let path = model_dir.join("cluster_id");
+        return u128::from_str_radix(&text, 16)
+            .map_err(|_| Error::damaged(&path, format!("`{}` is not a cluster id", text.escape_default())));
+    }
     std::fs::create_dir_all(model_dir).map_err(Error::io("create", model_dir))?;
     let _held = hold(model_dir)?;
     let path = model_dir.join("cluster_id");
@@ -62,7 +85,7 @@ pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
             Error::damaged(&path, format!("`{}` is not a cluster id", text.trim().escape_default()))
         }),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            write_atomically(&path, format!("{fresh:032x}\n").as_bytes())?;
+            replace(&path, format!("{fresh:032x}\n").as_bytes())?;
             Ok(fresh)
         }
         Err(error) => Err(Error::io("read", &path)(error)),
@@ -76,6 +99,9 @@ pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
 /// # Errors
 /// The file cannot be read or written, or does not hold a number.
 pub fn claim_epoch(model_dir: &Path) -> Result<u64, Error> {
+    if let Some(bucket) = Bucket::of(model_dir)? {
+        return claim_in(&bucket, model_dir, |_| Vec::new());
+    }
     let _held = hold(model_dir)?;
     raise(model_dir)
 }
@@ -85,11 +111,35 @@ pub fn claim_epoch(model_dir: &Path) -> Result<u64, Error> {
 /// # Errors
 /// As there.
 pub fn claim_epoch_as(model_dir: &Path, leader: Leader) -> Result<u64, Error> {
+    if let Some(bucket) = Bucket::of(model_dir)? {
+        let said = |cluster_epoch| serde_json::to_vec(&Leader { cluster_epoch, ..leader.clone() });
+        return claim_in(&bucket, model_dir, |epoch| said(epoch).unwrap_or_default());
+    }
     let _held = hold(model_dir)?;
     let cluster_epoch = raise(model_dir)?;
     let text = serde_json::to_vec(&Leader { cluster_epoch, ..leader }).unwrap_or_default();
-    write_atomically(&model_dir.join("leader.json"), &text)?;
+    replace(&model_dir.join("leader.json"), &text)?;
     Ok(cluster_epoch)
+}
+
+/// Claims an epoch of a bucket: of those who put the object of a number, one succeeds. A number whose answer was lost is left
+/// to nobody: the next one will do.
+fn claim_in(bucket: &Bucket, model_dir: &Path, said: impl Fn(u64) -> Vec<u8>) -> Result<u64, Error> {
+    let claimed = records::latest(bucket, EPOCHS)?.map_or(0, |latest| latest.number);
+    let first = claimed.max(newest_epoch(model_dir)?).saturating_add(1);
+    for epoch in first..first.saturating_add(RIVALS_MAX) {
+        let (name, text) = (records::name(EPOCHS, epoch), said(epoch));
+        if bucket.put_if_absent(&name, text.clone())? {
+            // A store that does not know the condition lets everybody have the same epoch.
+            if bucket.put_if_absent(&name, text)? {
+                let url = bucket.path().join(name).display().to_string();
+                return Err(trainyard_storage::Error::Unconditional { url }.into());
+            }
+            return Ok(epoch);
+        }
+    }
+    let text = format!("{RIVALS_MAX} epochs from {first} on are claimed while this chief tries to");
+    Err(Error::io("claim", model_dir)(std::io::Error::new(ErrorKind::TimedOut, text)))
 }
 
 fn raise(model_dir: &Path) -> Result<u64, Error> {
@@ -104,9 +154,8 @@ fn raise(model_dir: &Path) -> Result<u64, Error> {
         Err(error) if error.kind() == ErrorKind::NotFound => 0,
         Err(error) => return Err(Error::io("read", &path)(error)),
     };
-    let newest = list(model_dir)?.last().map_or(0, |found| found.epoch);
-    let epoch = epoch.max(newest).saturating_add(1);
-    write_atomically(&path, format!("{epoch}\n").as_bytes())?;
+    let epoch = epoch.max(newest_epoch(model_dir)?).saturating_add(1);
+    replace(&path, format!("{epoch}\n").as_bytes())?;
     Ok(epoch)
 }
 

@@ -4,16 +4,18 @@ use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic};
 
+use crate::bucket::Bucket;
 use crate::durable::rename;
-use crate::model_dir::UNREADABLE;
+use crate::model_dir::{DAMAGED, MANIFEST, UNREADABLE};
 use crate::{Checkpoint, Error, Found, list};
 
 /// Returns the newest checkpoint whose every byte is as it was written.
 ///
-/// A damaged one is renamed to `damaged.model.ckpt-<step>` and told to `warn`; nothing is deleted.
+/// A damaged one is renamed to `damaged.model.ckpt-<step>` and told to `warn`; nothing is deleted. In a bucket its manifest
+/// is, to `damaged.json`.
 ///
 /// # Errors
-/// The folder cannot be read, or a damaged checkpoint cannot be set aside.
+/// The folder or bucket cannot be read, or a damaged checkpoint cannot be set aside.
 pub fn latest_good(model_dir: &Path, warn: &mut dyn FnMut(Diagnostic)) -> Result<Option<Checkpoint>, Error> {
     let mut candidates = list(model_dir)?;
     // Nobody knows when these were written: they may be the newest, and are not passed over in silence.
@@ -21,7 +23,7 @@ pub fn latest_good(model_dir: &Path, warn: &mut dyn FnMut(Diagnostic)) -> Result
     for found in unreadable {
         match Checkpoint::open(&found.path) {
             Ok(_) => candidates.insert(0, found),
-            Err(error) => set_aside(model_dir, &found, &error, candidates.last(), warn)?,
+            Err(error) => set_aside(model_dir, &found, error, candidates.last(), warn)?,
         }
     }
     while let Some(found) = candidates.pop() {
@@ -29,7 +31,7 @@ pub fn latest_good(model_dir: &Path, warn: &mut dyn FnMut(Diagnostic)) -> Result
             Checkpoint::open(&found.path).and_then(|checkpoint| checkpoint.verify().map(|()| checkpoint));
         match outcome {
             Ok(checkpoint) => return Ok(Some(checkpoint)),
-            Err(error) => set_aside(model_dir, &found, &error, candidates.last(), warn)?,
+            Err(error) => set_aside(model_dir, &found, error, candidates.last(), warn)?,
         }
     }
     Ok(None)
@@ -39,12 +41,27 @@ pub fn latest_good(model_dir: &Path, warn: &mut dyn FnMut(Diagnostic)) -> Result
 fn set_aside(
     model_dir: &Path,
     found: &Found,
-    error: &Error,
+    error: Error,
     next: Option<&Found>,
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<(), Error> {
-    let aside = free_name(model_dir, found.step);
-    rename(&found.path, &aside)?;
+    if error.is_of_store() {
+        // Nothing is known of the checkpoint: the store did not give it.
+        return Err(error);
+    }
+    let aside = match Bucket::of(&found.path)? {
+        // Without its manifest it is no checkpoint.
+        Some(bucket) => {
+            bucket.put(DAMAGED, bucket.read(MANIFEST)?.unwrap_or_default())?;
+            bucket.remove(MANIFEST)?;
+            found.path.join(DAMAGED)
+        }
+        None => {
+            let aside = free_name(model_dir, found.step);
+            rename(&found.path, &aside)?;
+            aside
+        }
+    };
     let next = match next {
         Some(next) => format!(
             "using step {} instead; {} steps will be repeated",
@@ -55,7 +72,7 @@ fn set_aside(
     };
     let message = format!("checkpoint step {} is damaged and was set aside", found.step);
     let mut problem = Diagnostic::warning(Code::E3001, message).note(error.to_string());
-    if let Some(source) = std::error::Error::source(error) {
+    if let Some(source) = std::error::Error::source(&error) {
         problem = problem.note(source.to_string());
     }
     warn(problem.note(format!("{next}; nothing was deleted: it is now {}", aside.display())));

@@ -6,11 +6,8 @@ use std::path::Path;
 
 use crate::Error;
 
-/// Replaces a file in one step: a reader sees the old text or the new, also after a power cut.
-///
-/// # Errors
-/// The file cannot be written, flushed or renamed; the old one is then as it was.
-pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+/// Replaces a file of this machine in one step, also where the power is cut.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.tmp", std::process::id()));
     let beside = path.with_file_name(name);

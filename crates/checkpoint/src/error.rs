@@ -36,6 +36,19 @@ pub enum Error {
         /// Bytes free.
         free: u64,
     },
+    /// An access to an object store failed.
+    #[error(transparent)]
+    Store(#[from] trainyard_storage::Error),
+    /// Another chief has claimed the model folder since.
+    #[error("the checkpoint of epoch {epoch} is not committed: epoch {highest} has been claimed in {}", path.display())]
+    Deposed {
+        /// The model folder.
+        path: PathBuf,
+        /// Epoch of the checkpoint.
+        epoch: u64,
+        /// The highest that was claimed.
+        highest: u64,
+    },
     /// A variable or slot that the checkpoint does not hold.
     #[error("{} holds no `{tensor}` for rows {begin}..{end}", path.display())]
     Absent {
@@ -61,7 +74,15 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Io { action, path, source }
+        move |source| match trainyard_storage::Error::of(&source) {
+            Some(error) => Self::Store(error.clone()),
+            None => Self::Io { action, path, source },
+        }
+    }
+
+    /// Whether it says nothing of the files: they could not be looked at.
+    pub(crate) fn is_of_store(&self) -> bool {
+        matches!(self, Self::Store(_))
     }
 
     pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {
@@ -88,6 +109,10 @@ impl From<Error> for Diagnostic {
             }
             Error::Space { .. } => {
                 Self::error(Code::E3006, text).help("free space, or choose another model_dir")
+            }
+            Error::Store(error) => error.into(),
+            Error::Deposed { .. } => {
+                Self::error(Code::E2009, text).help("another chief has taken over: this one ends")
             }
             Error::Absent { .. } | Error::Lacking { .. } => {
                 Self::error(Code::E3002, text).help("use the job that wrote the checkpoint")

@@ -1,12 +1,17 @@
-//! How a job stands, for those who are not connected to it: `job_state.json` in the model folder.
+//! How a job stands, for those who are not connected to it: `job_state.json` in the model folder. In a bucket each epoch has a
+//! marker of its own, `job_state/<epoch>`, so that a chief that was deposed replaces nothing of its successor's.
 
 use std::path::Path;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
-use crate::durable::write_atomically;
+use crate::bucket::Bucket;
+use crate::durable::replace;
+use crate::{Error, place, records};
+
+/// Folder of the markers in a bucket.
+const MARKERS: &str = "job_state";
 
 /// How a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,14 +49,11 @@ impl JobState {
     /// # Errors
     /// It cannot be read, or is not a marker.
     pub fn read(model_dir: &Path) -> Result<Option<Self>, Error> {
-        let path = model_dir.join("job_state.json");
-        match std::fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text)
-                .map(Some)
-                .map_err(|error| Error::damaged(&path, error.to_string())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::io("read", &path)(error)),
+        if let Some(bucket) = Bucket::of(model_dir)? {
+            return Ok(read_in(&bucket)?.map(|(state, _)| state));
         }
+        let path = model_dir.join("job_state.json");
+        place::read(&path)?.map(|text| parse(&text, &path)).transpose()
     }
 
     /// Reads the marker, and when it was written, by the clock of the folder.
@@ -59,6 +61,9 @@ impl JobState {
     /// # Errors
     /// As [`JobState::read`].
     pub fn read_with_time(model_dir: &Path) -> Result<Option<(Self, SystemTime)>, Error> {
+        if let Some(bucket) = Bucket::of(model_dir)? {
+            return read_in(&bucket);
+        }
         let path = model_dir.join("job_state.json");
         let written = std::fs::metadata(&path).and_then(|about| about.modified());
         Ok(Self::read(model_dir)?.zip(written.ok()))
@@ -70,6 +75,22 @@ impl JobState {
     /// It cannot be written.
     pub fn write(&self, model_dir: &Path) -> Result<(), Error> {
         let text = serde_json::to_vec(self).unwrap_or_default();
-        write_atomically(&model_dir.join("job_state.json"), &text)
+        if let Some(bucket) = Bucket::of(model_dir)? {
+            return records::write(&bucket, MARKERS, self.cluster_epoch, text);
+        }
+        replace(&model_dir.join("job_state.json"), &text)
     }
+}
+
+/// Reads the marker of the latest epoch that has one.
+fn read_in(bucket: &Bucket) -> Result<Option<(JobState, SystemTime)>, Error> {
+    let Some(latest) = records::latest(bucket, MARKERS)? else { return Ok(None) };
+    let name = records::name(MARKERS, latest.number);
+    // It may have been replaced by a later one meanwhile: whoever looks again sees that.
+    let Some(text) = bucket.read(&name)? else { return Ok(None) };
+    Ok(Some((parse(&text, &bucket.path().join(name))?, latest.written)))
+}
+
+fn parse(text: &[u8], path: &Path) -> Result<JobState, Error> {
+    serde_json::from_slice(text).map_err(|error| Error::damaged(path, error.to_string()))
 }

@@ -2,8 +2,10 @@
 //!
 //! One folder per step, `model.ckpt-<step>`, holds one safetensors file per parameter server and a manifest that
 //! names every file, tensor, size and checksum. The folder appears by one rename, so that it is whole or absent.
-//! Readers go by variable and row, never by file: any number of servers reads what any other number wrote.
+//! In an object store, where nothing can be renamed, every attempt has a folder of its own, and its manifest, put last, makes
+//! it a checkpoint. Readers go by variable and row, never by file: any number of servers reads what any other number wrote.
 
+mod bucket;
 mod claim;
 mod damage;
 mod durable;
@@ -12,7 +14,9 @@ mod job_state;
 mod manifest;
 mod model_dir;
 mod origin;
+mod place;
 mod reader;
+mod records;
 mod retention;
 mod seal;
 mod table;
@@ -21,14 +25,16 @@ mod writer;
 
 pub use claim::{Leader, claim_epoch, claim_epoch_as, cluster_id};
 pub use damage::latest_good;
-pub use durable::write_atomically;
 pub use error::Error;
 pub use job_state::{JobPhase, JobState};
 pub use manifest::{Dtype, Manifest, PositionRecord, ShardRecord, TensorRecord, differences, misfit};
-pub use model_dir::{Found, known_cluster_id, list, note_prepared, prepared_epoch, step_folder};
+pub use model_dir::{
+    Found, is_committed, known_cluster_id, list, note_prepared, prepared_epoch, step_folder,
+};
 pub use origin::Origin;
+pub use place::{absolute, names, read, remove, send, write_atomically};
 pub use reader::Checkpoint;
-pub use retention::{Pin, pin, retain, sweep};
+pub use retention::{Pin, pin, retain, sweep, sweep_before};
 pub use table::TableView;
 pub use warm_start::WarmStart;
 pub use writer::{InMemory, OnRows, ShardState, SliceSource, SliceView, abandon, begin, commit, write_shard};

@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_storage::is_remote;
 use trainyard_tensor_bundle::Bundle;
 use trainyard_variable::DynamicRows;
 
-use crate::{Checkpoint, latest_good};
+use crate::{Checkpoint, is_committed, latest_good};
 
 /// Where values come from.
 #[derive(Debug)]
@@ -25,8 +26,16 @@ impl Origin {
     /// # Errors
     /// None of these is there, or it is damaged.
     pub fn open(path: &Path) -> Result<Self, Diagnostic> {
-        if path.join("manifest.json").is_file() {
+        if is_committed(path)? {
             return Ok(Self::Own(Checkpoint::open(path)?));
+        }
+        if is_remote(path) {
+            let checkpoint = latest_good(path, &mut |_| {})?;
+            return checkpoint.map(Self::Own).ok_or_else(|| {
+                let message = format!("no checkpoint at {}", path.display());
+                Diagnostic::error(Code::E3004, message)
+                    .help("give a model_dir or a checkpoint in it; copy a TensorFlow checkpoint to this machine first")
+            });
         }
         let index = path.with_file_name(format!(
             "{}.index",

@@ -1,10 +1,10 @@
 //! Reading a checkpoint by variable and row.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+
+use trainyard_storage::{File, Storage, is_remote};
 
 use crate::manifest::{Dtype, ShardRecord, TensorRecord};
 use crate::model_dir::MANIFEST;
@@ -12,6 +12,9 @@ use crate::{Error, Manifest, seal};
 
 /// Bytes read at once while a file is verified.
 const VERIFY_BYTES: usize = 1 << 20;
+
+/// Bytes read at once while an object is verified: parts of it come side by side.
+const VERIFY_REMOTE_BYTES: usize = 32 << 20;
 
 /// An opened checkpoint.
 #[derive(Debug)]
@@ -28,9 +31,9 @@ fn plain(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-fn regular(path: &Path) -> Result<std::fs::Metadata, Error> {
+fn regular(path: &Path) -> Result<(), Error> {
     let metadata = std::fs::symlink_metadata(path).map_err(Error::io("find", path))?;
-    if metadata.is_file() { Ok(metadata) } else { Err(Error::damaged(path, "it is not a regular file")) }
+    if metadata.is_file() { Ok(()) } else { Err(Error::damaged(path, "it is not a regular file")) }
 }
 
 impl Checkpoint {
@@ -42,7 +45,7 @@ impl Checkpoint {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let manifest_path = path.join(MANIFEST);
         let manifest = seal::read(path)?;
-        let mut files = BTreeMap::new();
+        let (mut files, storage) = (BTreeMap::new(), Storage::default());
         for shard in &manifest.shards {
             if !plain(&shard.file) {
                 return Err(Error::damaged(
@@ -51,7 +54,21 @@ impl Checkpoint {
                 ));
             }
             let file_path = path.join(&shard.file);
-            let length = regular(&file_path)?.len();
+            let file = match is_remote(path) {
+                true => storage.open(&file_path).map_err(|source| {
+                    match trainyard_storage::Error::of(&source) {
+                        Some(trainyard_storage::Error::Missing { .. }) => {
+                            Error::damaged(&file_path, "it does not exist")
+                        }
+                        _ => Error::io("open", &file_path)(source),
+                    }
+                })?,
+                false => {
+                    regular(&file_path)?;
+                    storage.open(&file_path).map_err(Error::io("open", &file_path))?
+                }
+            };
+            let length = file.bytes().map_err(Error::io("find", &file_path))?;
             if length != shard.bytes {
                 return Err(Error::damaged(&file_path, format!("{length} bytes, expected {}", shard.bytes)));
             }
@@ -70,7 +87,7 @@ impl Checkpoint {
                     ));
                 }
             }
-            files.insert(shard.file.clone(), File::open(&file_path).map_err(Error::io("open", &file_path))?);
+            files.insert(shard.file.clone(), file);
         }
         Ok(Self { path: path.to_owned(), manifest, files })
     }
@@ -113,11 +130,12 @@ impl Checkpoint {
         name: &str,
     ) -> Result<(), Error> {
         let (mut found, mut done) = (0, 0);
-        let mut buffer = vec![0; VERIFY_BYTES.min(bytes as usize)];
+        let most = if self.file(file)?.is_remote() { VERIFY_REMOTE_BYTES } else { VERIFY_BYTES };
+        let mut buffer = vec![0; most.min(bytes as usize)];
         while done < bytes {
-            let part = (bytes - done).min(VERIFY_BYTES as u64) as usize;
+            let part = (bytes - done).min(most as u64) as usize;
             self.file(file)?
-                .read_exact_at(&mut buffer[..part], offset + done)
+                .read_exact_at(offset + done, &mut buffer[..part])
                 .map_err(Error::io("read", path))?;
             found = crc32c::crc32c_append(found, &buffer[..part]);
             done += part as u64;
@@ -178,7 +196,7 @@ impl Checkpoint {
     ) -> Result<(), Error> {
         let offset = tensor.offset + (row * tensor.width * tensor.dtype.bytes()) as u64;
         let path = self.path.join(&shard.file);
-        self.file(&shard.file)?.read_exact_at(out, offset).map_err(Error::io("read", &path))
+        self.file(&shard.file)?.read_exact_at(offset, out).map_err(Error::io("read", &path))
     }
 
     /// Reads a whole variable, which is not a dynamic table.

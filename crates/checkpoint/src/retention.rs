@@ -1,9 +1,13 @@
 //! Which checkpoints stay.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use crate::model_dir::{UNREADABLE, list, step_folder, write_state_file};
-use crate::{Checkpoint, Error};
+use trainyard_storage::is_remote;
+
+use crate::bucket::Bucket;
+use crate::model_dir::{DAMAGED, MANIFEST, UNREADABLE, attempts, list, state_name, write_state_file};
+use crate::{Checkpoint, Error, place};
 
 /// Suffix of the files that say who reads a checkpoint.
 const PIN_SUFFIX: &str = ".pin";
@@ -16,7 +20,7 @@ pub struct Pin(PathBuf);
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        drop(std::fs::remove_file(&self.0));
+        drop(place::remove(&self.0));
     }
 }
 
@@ -26,26 +30,31 @@ impl Drop for Pin {
 /// The file cannot be written, or the checkpoint has gone.
 pub fn pin(checkpoint: &Path, owner: &str) -> Result<Pin, Error> {
     let path = checkpoint.join(format!("{owner}{PIN_SUFFIX}"));
-    std::fs::write(&path, b"").map_err(Error::io("write", &path))?;
+    match Bucket::of(checkpoint)? {
+        Some(bucket) => bucket.put(&format!("{owner}{PIN_SUFFIX}"), b"".as_slice())?,
+        None => std::fs::write(&path, b"").map_err(Error::io("write", &path))?,
+    }
     Ok(Pin(path))
 }
 
-fn pinned(checkpoint: &Path) -> bool {
+fn pinned(checkpoint: &Path) -> Result<bool, Error> {
+    let fresh = |written: Option<SystemTime>| {
+        let age = written.and_then(|time| time.elapsed().ok());
+        age.is_none_or(|age| age.as_secs() < PIN_SECONDS_MAX)
+    };
+    if let Some(bucket) = Bucket::of(checkpoint)? {
+        let mut pins = bucket.entries("")?.into_iter().filter(|entry| entry.name.ends_with(PIN_SUFFIX));
+        return Ok(pins.any(|pin| fresh(pin.modified)));
+    }
     let entries = std::fs::read_dir(checkpoint).into_iter().flatten().filter_map(Result::ok);
     let mut pins = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(PIN_SUFFIX));
-    pins.any(|entry| {
-        let age = entry
-            .metadata()
-            .and_then(|metadata| metadata.modified())
-            .ok()
-            .and_then(|time| time.elapsed().ok());
-        age.is_none_or(|age| age.as_secs() < PIN_SECONDS_MAX)
-    })
+    Ok(pins.any(|entry| fresh(entry.metadata().and_then(|metadata| metadata.modified()).ok())))
 }
 
 /// Removes the oldest checkpoints beyond `keep_max` (0 = keep all), once the newest was read back whole.
 ///
-/// One in `keep_every_n_hours` is kept for good; one that is pinned is kept for now; the newest always.
+/// One in `keep_every_n_hours` is kept for good; one that is pinned is kept for now; the newest always. Of one in a bucket it
+/// is looked whether all of its objects are there.
 ///
 /// # Errors
 /// The newest is damaged, and then nothing is removed; or a folder cannot be read or removed.
@@ -57,7 +66,11 @@ pub fn retain(model_dir: &Path, keep_max: usize, keep_every_n_hours: f64) -> Res
     if keep_max == 0 || found.len() <= keep_max {
         return Ok(Vec::new());
     }
-    Checkpoint::open(&newest.path)?.verify()?;
+    let newest = Checkpoint::open(&newest.path)?;
+    // A store keeps what it has taken with a checksum; to fetch every checkpoint again would cost more than it tells.
+    if !is_remote(model_dir) {
+        newest.verify()?;
+    }
     let (mut removed, mut preserved_until) = (Vec::new(), None::<u64>);
     let candidates = &found[..found.len() - keep_max];
     for candidate in candidates {
@@ -68,21 +81,26 @@ pub fn retain(model_dir: &Path, keep_max: usize, keep_every_n_hours: f64) -> Res
             preserved_until = Some(created + (keep_every_n_hours * 3600.0) as u64);
             continue;
         }
-        if pinned(&candidate.path) {
+        if pinned(&candidate.path)? {
             continue;
         }
-        // Renamed first: a half removed checkpoint must never look like one.
-        let away = model_dir.join(format!("tmp.{}.removed", candidate.step));
-        drop(std::fs::remove_dir_all(&away));
-        std::fs::rename(&candidate.path, &away).map_err(Error::io("rename", &candidate.path))?;
-        std::fs::remove_dir_all(&away).map_err(Error::io("remove", &away))?;
-        removed.push(candidate.step);
+        // A half removed checkpoint must never look like one.
+        match Bucket::of(&candidate.path)? {
+            Some(bucket) => bucket.remove_all(Some(MANIFEST))?,
+            None => {
+                let away = model_dir.join(format!("tmp.{}.removed", candidate.step));
+                drop(std::fs::remove_dir_all(&away));
+                std::fs::rename(&candidate.path, &away).map_err(Error::io("rename", &candidate.path))?;
+                std::fs::remove_dir_all(&away).map_err(Error::io("remove", &away))?;
+            }
+        }
+        removed.push(candidate);
     }
     if !removed.is_empty() {
-        let left = found.iter().filter(|found| !removed.contains(&found.step));
-        write_state_file(model_dir, &left.map(|found| step_folder(found.step)).collect::<Vec<_>>())?;
+        let left = found.iter().filter(|found| !removed.contains(found));
+        write_state_file(model_dir, &left.map(state_name).collect::<Vec<_>>())?;
     }
-    Ok(removed)
+    Ok(removed.into_iter().map(|found| found.step).collect())
 }
 
 /// Removes what earlier attempts left behind. Only the chief calls it, before its first checkpoint.
@@ -92,6 +110,9 @@ pub fn retain(model_dir: &Path, keep_max: usize, keep_every_n_hours: f64) -> Res
 /// # Errors
 /// A folder cannot be read or removed.
 pub fn sweep(model_dir: &Path) -> Result<(), Error> {
+    if is_remote(model_dir) {
+        return Ok(());
+    }
     let entries = match std::fs::read_dir(model_dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -107,6 +128,29 @@ pub fn sweep(model_dir: &Path) -> Result<(), Error> {
             std::fs::rename(entry.path(), &target).map_err(Error::io("rename", &entry.path()))?;
         } else {
             std::fs::remove_dir_all(entry.path()).map_err(Error::io("remove", &entry.path()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes from a bucket what chiefs before `epoch` have begun to write and did not commit; nothing of a folder of this
+/// machine. Whoever has claimed the epoch may: if the one before still writes, its checkpoint is lost to it, which is no
+/// other's to wait for.
+///
+/// # Errors
+/// The bucket cannot be read or written.
+pub fn sweep_before(model_dir: &Path, epoch: u64) -> Result<(), Error> {
+    let Some(bucket) = Bucket::of(model_dir)? else { return Ok(()) };
+    // model.ckpt-STEP.EPOCH-INCARNATION-NUMBER
+    let of = |name: &str| name.split('.').nth(2)?.split('-').next()?.parse::<u64>().ok();
+    for (name, _) in attempts(&bucket)? {
+        if of(&name).is_none_or(|of| of >= epoch) {
+            continue;
+        }
+        let attempt = bucket.below(&name);
+        let holds = attempt.entries("")?;
+        if !holds.iter().any(|entry| [MANIFEST, DAMAGED].contains(&entry.name.as_str())) {
+            attempt.remove_all(None)?;
         }
     }
     Ok(())

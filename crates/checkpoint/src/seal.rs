@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use crate::bucket::Bucket;
 use crate::manifest::FORMAT_VERSION;
 use crate::model_dir::MANIFEST;
 use crate::{Error, Manifest};
 
 /// Largest manifest, in bytes.
-const MANIFEST_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 /// Format of manifests without a checksum, which are still read.
 const UNSEALED_FORMAT_VERSION: u32 = 1;
 /// Bytes of what [`tail`] writes.
@@ -33,6 +34,10 @@ pub(crate) fn write(manifest: &Manifest) -> Vec<u8> {
 /// It is no regular file, too large, of another format, or not as it was written.
 pub(crate) fn read(checkpoint: &Path) -> Result<Manifest, Error> {
     let path = checkpoint.join(MANIFEST);
+    if let Some(bucket) = Bucket::of(checkpoint)? {
+        let text = bucket.read(MANIFEST)?.ok_or_else(|| Error::damaged(&path, "it does not exist"))?;
+        return parse(&text).map_err(|what| Error::damaged(&path, what));
+    }
     let metadata = std::fs::symlink_metadata(&path).map_err(Error::io("find", &path))?;
     if !metadata.is_file() {
         return Err(Error::damaged(&path, "it is not a regular file"));
@@ -46,7 +51,7 @@ pub(crate) fn read(checkpoint: &Path) -> Result<Manifest, Error> {
 }
 
 /// Reads the text of a manifest; says what is wrong with it otherwise.
-fn parse(text: &[u8]) -> Result<Manifest, String> {
+pub(crate) fn parse(text: &[u8]) -> Result<Manifest, String> {
     let seal = check(text);
     let manifest: Manifest = serde_json::from_slice(text).map_err(|error| match &seal {
         // A cut or a flip is the likelier reason; the place tells where to look.

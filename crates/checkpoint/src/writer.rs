@@ -1,13 +1,18 @@
 //! Writing a checkpoint: each server its own file, then the chief the manifest, then one rename.
 
 use std::fs::File;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::bucket::Bucket;
+use crate::claim::EPOCHS;
 use crate::durable::{flush_folder, rename, write_and_flush};
-use crate::model_dir::{MANIFEST, list, step_folder, write_state_file};
-use crate::{Checkpoint, Dtype, Error, Manifest, PositionRecord, ShardRecord, TableView, TensorRecord, seal};
+use crate::model_dir::{MANIFEST, PREFIX, list, state_name, step_folder, write_state_file};
+use crate::{
+    Checkpoint, Dtype, Error, Manifest, PositionRecord, ShardRecord, TableView, TensorRecord, records, seal,
+};
 
 /// Takes the values of some rows and, in the order of their names, as many of each slot.
 pub type OnRows<'a> = dyn FnMut(&[f32], &[&[f32]]) -> Result<(), Error> + 'a;
@@ -125,11 +130,16 @@ impl Writing<'_> {
     }
 }
 
-/// Makes the folder that a checkpoint is written into.
+/// Makes the folder that a checkpoint is written into; in a bucket it needs only a name of its own.
 ///
 /// # Errors
 /// Less space than 1.1 times `bytes_expected`, or the folder cannot be made.
 pub fn begin(model_dir: &Path, step: u64, attempt: &str, bytes_expected: u64) -> Result<PathBuf, Error> {
+    if let Some(bucket) = Bucket::of(model_dir)? {
+        // The keys of the standard library's hashes are drawn at random: no other attempt has the name.
+        let number = RandomState::new().build_hasher().finish();
+        return Ok(bucket.path().join(format!("{PREFIX}{step}.{attempt}-{number:016x}")));
+    }
     std::fs::create_dir_all(model_dir).map_err(Error::io("create", model_dir))?;
     let need = bytes_expected + bytes_expected / 10;
     if let Ok(space) = rustix::fs::statvfs(model_dir) {
@@ -148,10 +158,21 @@ pub fn begin(model_dir: &Path, step: u64, attempt: &str, bytes_expected: u64) ->
 
 /// Removes the folder of a checkpoint that will not be.
 pub fn abandon(folder: &Path) {
-    drop(std::fs::remove_dir_all(folder));
+    match Bucket::of(folder) {
+        // One with a manifest is committed, whatever failed behind that. What stays is swept once there is another chief.
+        Ok(Some(bucket)) => {
+            let bucket = bucket.hastily();
+            if matches!(bucket.bytes(MANIFEST), Ok(None)) {
+                drop(bucket.remove_all(None));
+            }
+        }
+        Ok(None) => drop(std::fs::remove_dir_all(folder)),
+        Err(_) => {}
+    }
 }
 
-/// Writes one server's file and flushes it.
+/// Writes one server's file and flushes it. For a bucket it is written into a temporary file, and sent from there: its
+/// tensors are written side by side, and a part that fails is sent again.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -162,7 +183,13 @@ pub fn write_shard(
     tables: &[TableView<'_>],
 ) -> Result<ShardRecord, Error> {
     let file_name = format!("shard-{}-of-{}.safetensors", state.ps, state.num_ps);
-    let path = folder.join(&file_name);
+    let bucket = Bucket::of(folder)?;
+    let path = match bucket {
+        Some(_) => {
+            format!("the temporary file (TMPDIR says where) of {}", folder.join(&file_name).display()).into()
+        }
+        None => folder.join(&file_name),
+    };
     let mut contents = Contents::default();
     // Whole numbers first: they lie at multiples of 8 then, whatever floats follow.
     let integers: Vec<_> = tables.iter().flat_map(|table| table.integers().map(|of| (table, of))).collect();
@@ -190,7 +217,10 @@ pub fn write_shard(
     for tensor in &mut tensors {
         tensor.offset += front.len() as u64;
     }
-    let file = File::create(&path).map_err(Error::io("create", &path))?;
+    let file = match bucket {
+        Some(_) => tempfile::tempfile().map_err(Error::io("create", &path))?,
+        None => File::create(&path).map_err(Error::io("create", &path))?,
+    };
     file.write_all_at(&front, 0).map_err(Error::io("write", &path))?;
     let written = vec![0; tensors.len()];
     let mut writing = Writing { file, path: &path, tensors: &mut tensors, written };
@@ -214,11 +244,15 @@ pub fn write_shard(
         }
     }
     fail::fail_point!("ps.ckpt.before_fsync");
-    writing.file.sync_all().map_err(Error::io("flush", &path))?;
+    let bytes = front.len() as u64 + offset;
+    match bucket {
+        Some(bucket) => bucket.send(writing.file, bytes, &file_name)?,
+        None => writing.file.sync_all().map_err(Error::io("flush", &path))?,
+    }
     fail::fail_point!("ps.ckpt.after_fsync");
     Ok(ShardRecord {
         file: file_name,
-        bytes: front.len() as u64 + offset,
+        bytes,
         header_crc32c: crc32c::crc32c(&front),
         ps: state.ps,
         version: state.version,
@@ -230,8 +264,12 @@ pub fn write_shard(
 /// Makes a written checkpoint the newest: checks that every file is there, writes the manifest, renames the folder.
 ///
 /// # Errors
-/// A file is missing or of another size, or a write fails. The folder is then still a temporary one.
+/// A file is missing or of another size, or a write fails. The folder is then still a temporary one. In a bucket: another chief
+/// has claimed a later epoch.
 pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Checkpoint, Error> {
+    if let Some(bucket) = Bucket::of(model_dir)? {
+        return commit_in(&bucket, folder, manifest);
+    }
     for shard in &manifest.shards {
         let path = folder.join(&shard.file);
         let length = std::fs::metadata(&path).map_err(Error::io("find", &path))?.len();
@@ -258,7 +296,34 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
         rename(folder, &target)?;
     }
     fail::fail_point!("chief.ckpt.after_rename");
-    let names: Vec<String> = list(model_dir)?.iter().map(|found| step_folder(found.step)).collect();
+    let names: Vec<String> = list(model_dir)?.iter().map(state_name).collect();
     write_state_file(model_dir, &names)?;
     Checkpoint::open(&target)
+}
+
+/// The same in a bucket, where the manifest alone makes the checkpoint: nobody else puts one in this folder, so that it may be
+/// put again where an answer is lost.
+fn commit_in(bucket: &Bucket, folder: &Path, manifest: &Manifest) -> Result<Checkpoint, Error> {
+    let own = Bucket::of(folder)?.ok_or_else(|| Error::damaged(folder, "it is not in the bucket"))?;
+    for shard in &manifest.shards {
+        let length = own.bytes(&shard.file)?;
+        if length != Some(shard.bytes) {
+            let found =
+                length.map_or_else(|| "it does not exist".to_owned(), |length| format!("{length} bytes"));
+            return Err(Error::damaged(
+                &folder.join(&shard.file),
+                format!("{found}, expected {}", shard.bytes),
+            ));
+        }
+    }
+    let (epoch, highest) = (manifest.cluster_epoch, records::latest(bucket, EPOCHS)?);
+    if let Some(highest) = highest.map(|latest| latest.number).filter(|highest| *highest > epoch) {
+        return Err(Error::Deposed { path: bucket.path().to_owned(), epoch, highest });
+    }
+    fail::fail_point!("chief.ckpt.before_manifest");
+    own.put(MANIFEST, seal::write(manifest))?;
+    fail::fail_point!("chief.ckpt.after_manifest");
+    let names: Vec<String> = list(bucket.path())?.iter().map(state_name).collect();
+    write_state_file(bucket.path(), &names)?;
+    Checkpoint::open(folder)
 }

@@ -12,7 +12,7 @@ use trainyard_model::{Part, Shard, input_options};
 use trainyard_parameter_store::ShardPosition;
 use trainyard_protocol::{Reason, Refusal, limits};
 use trainyard_run_config::{Job, Replication};
-use trainyard_trainer::{Ask, Grant, GrantedShard};
+use trainyard_trainer::{Ask, Grant, GrantedShard, RESERVE_SHARDS_MAX};
 
 use crate::data_shards::{DataShards, Holder, Next};
 
@@ -20,8 +20,6 @@ use crate::data_shards::{DataShards, Holder, Next};
 const INDEX_WAIT: Duration = Duration::from_millis(500);
 /// Runs that are indexed at once, while others may ask.
 const INDEX_RUNS: u64 = 64;
-/// Most data shards of a reserve.
-const RESERVE_MAX: u32 = 512;
 /// Batches of a data shard, of each lane.
 const SHARD_BATCHES: u32 = 16;
 /// The same where the records travel with it.
@@ -147,7 +145,7 @@ impl Data {
                 if let Next::Shard { shard, .. } = &next
                     && self.fetcher.is_none()
                 {
-                    let count = ask.reserve.min(RESERVE_MAX);
+                    let count = ask.reserve.min(RESERVE_SHARDS_MAX);
                     reserve = match ask.lane {
                         Some((lane, _)) => shards.reserve_of_lane(indexer.index(), lane, shard, count),
                         None => shards.reserve(indexer.index(), holder, count),

@@ -2,18 +2,20 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tonic::Status;
-use tonic::transport::Channel;
 use tracing::{debug, info, warn};
-use trainyard_cluster_client::channel;
+use trainyard_cluster_client::channel_over;
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::Diagnostic;
+use trainyard_protocol::Channel;
 use trainyard_protocol::v1::replica_service_client::ReplicaServiceClient;
 use trainyard_protocol::{convert, limits, root_cause, v1};
+use trainyard_runtime::Network;
 
 use crate::pairs::decide;
 use crate::{Decision, PairReport, ReplicaReport, ReplicaState, ShardEntry, ShardMap};
@@ -66,9 +68,14 @@ impl Pairs {
     ///
     /// # Errors
     /// An address is none.
-    pub fn new(servers: &[(Task, String)], cluster: u128, model_dir: PathBuf) -> Result<Self, Diagnostic> {
+    pub fn new(
+        network: &Network,
+        servers: &[(Task, String)],
+        cluster: u128,
+        model_dir: PathBuf,
+    ) -> Result<Self, Diagnostic> {
         let server = |(task, address): &(Task, String)| {
-            let client = ReplicaServiceClient::new(channel(*task, address)?)
+            let client = ReplicaServiceClient::new(channel_over(network, *task, address)?)
                 .max_decoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX);
             Ok(Server { task: *task, client })

@@ -2,6 +2,7 @@
 
 mod bring_up;
 mod over;
+mod seen;
 mod watch;
 
 use std::sync::Arc;
@@ -14,15 +15,18 @@ use tracing::{info, warn};
 use trainyard_checkpoint::{JobPhase, JobState as JobMarker, Leader, claim_epoch_as, sweep};
 use trainyard_cluster_client::{Plan, Shard, retry};
 use trainyard_cluster_spec::{Servers, Task};
-use trainyard_daemon::CancellationToken;
+use trainyard_daemon::{CancellationToken, Pulse};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Model;
 use trainyard_parameter_store::Identity;
 use trainyard_run_config::Job;
 use trainyard_runtime::{apart, blocking};
+use trainyard_storage::is_remote;
 use trainyard_trainer::{JobState, Mirror, OnStanding, OnStep, Outcome};
 
 use crate::epoch::Epoch;
+use crate::events::Events;
+use crate::observation::Observation;
 use crate::telemetry::Telemetry;
 use crate::{Attendance, Data, LocalCoordinator, Pairs, Report, ShardMap};
 
@@ -84,6 +88,12 @@ pub struct Lead<M: Model> {
     pub standing: OnStanding,
     /// Told of every step of its own.
     pub progress: OnStep,
+    /// Given the signs of life of its training loops.
+    pub pulse: Pulse,
+    /// What is remembered for people.
+    pub(crate) observation: Observation,
+    /// What is written for TensorBoard, while the job is led.
+    pub(crate) events: Option<Arc<Events>>,
 }
 
 /// What a lead keeps between its phases.
@@ -119,6 +129,17 @@ pub async fn lead<M: Model>(
     mut lead: Lead<M>,
     stop: CancellationToken,
 ) -> Result<(Ending, Report), Diagnostic> {
+    let events = Events::start(&lead.job, lead.observation.clock);
+    lead.events = Some(Arc::clone(&events));
+    let led = from_beginning_to_end(lead, stop).await;
+    events.end().await;
+    led
+}
+
+async fn from_beginning_to_end<M: Model>(
+    mut lead: Lead<M>,
+    stop: CancellationToken,
+) -> Result<(Ending, Report), Diagnostic> {
     let mut run = Run {
         telemetry: Telemetry::new(),
         input: input_fingerprint(&lead),
@@ -142,8 +163,13 @@ pub async fn lead<M: Model>(
         return Ok((Ending::Done, lead.report(&run, None)));
     }
     lead.tell_epoch();
-    lead.mark(&run, JobPhase::Running, "starting");
+    lead.recall(&run);
+    // In a bucket, only who has an epoch has a marker.
+    if !is_remote(&lead.job.model_dir) {
+        lead.mark(&run, JobPhase::Running, "starting");
+    }
     sweep(&lead.job.model_dir)?;
+    let looking = lead.looks(&run);
     let training = CancellationToken::new();
     let mut trainer: Option<JoinHandle<Result<Outcome, Diagnostic>>> = None;
     let mut outcome = None;
@@ -154,7 +180,8 @@ pub async fn lead<M: Model>(
             Err(problem) => break Err(problem),
         }
         if trainer.is_none() && outcome.is_none() && lead.job.strategy.chief_trains {
-            let config = lead.trainer(lead.task, lead.mirror.clone());
+            let mut config = lead.trainer(lead.task, lead.mirror.clone());
+            config.progress = lead.told_of_steps();
             trainer = Some(lead.spawn_trainer(config, training.clone()));
         }
         match watch::watch(&mut lead, &mut run, &mut trainer, &mut outcome, &stop).await {
@@ -186,6 +213,7 @@ pub async fn lead<M: Model>(
         }
     };
     let ending = ending.map_err(|problem| lead.name_successor(&run, problem));
+    looking.abort();
     training.cancel();
     if let Some(handle) = trainer
         && let Ok(Ok(Ok(trained))) = tokio::time::timeout(FAREWELL, handle).await
@@ -278,6 +306,16 @@ impl<M: Model> Lead<M> {
         }
     }
 
+    /// Returns what is told of every step of the chief's own loop.
+    fn told_of_steps(&self) -> OnStep {
+        let Some(events) = self.events.clone() else { return Arc::clone(&self.progress) };
+        let progress = Arc::clone(&self.progress);
+        Arc::new(move |step| {
+            events.step(step.global_step, Some(step.loss));
+            progress(step);
+        })
+    }
+
     /// Starts a training loop in this process, on a thread of its own: its arithmetic must not hold up the rest.
     pub fn spawn_trainer(
         &self,
@@ -286,7 +324,9 @@ impl<M: Model> Lead<M> {
     ) -> JoinHandle<Result<Outcome, Diagnostic>> {
         let (model, coordinator, shards) =
             (Arc::clone(&self.model), self.coordinator.clone(), self.shards.clone());
-        apart(trainyard_trainer::run(config, model, coordinator, shards, stop))
+        let (pulse, training) =
+            (self.pulse.clone(), trainyard_trainer::run(config, model, coordinator, shards, stop));
+        apart(async move { pulse.within(training).await })
     }
 
     /// Ends the job, or leaves it as it is for a later chief.

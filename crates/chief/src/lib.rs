@@ -4,14 +4,20 @@
 //! write checkpoints, notice who is gone, and end the job when it has reached its end. Who may train and when the
 //! job is over is decided by [`Roster`], a state machine without clock or network.
 
+mod clock;
 mod coordinator;
+mod curve;
 mod data;
 mod data_shards;
 mod epoch;
+mod evaluations;
+mod events;
 mod groups;
 mod keeper;
 mod lanes;
 mod lead;
+mod observation;
+mod page;
 mod pairs;
 mod report;
 mod roster;

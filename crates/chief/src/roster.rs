@@ -1,13 +1,18 @@
 //! Who takes part: sessions, leases and the end of the job, as a state machine that is told the time.
 
 mod presence;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_protocol::{Reason, Refusal};
-use trainyard_trainer::{Beat, Form, Formed, Forming, JobState, Join, Joined, LeaveReason, Pulse, Start};
+use trainyard_trainer::{
+    Beat, Form, Formed, Forming, JobState, Join, Joined, LeaveReason, Pulse, Start, Work,
+};
+
+pub(crate) use view::View;
 
 use crate::groups::Groups;
 use crate::lanes::Lanes;
@@ -73,6 +78,9 @@ struct Member {
     /// Since when there has been none any more.
     lost: Option<Duration>,
     pulse: (u64, u64, f64),
+    /// What its steps were like, and when it said so.
+    work: Work,
+    told: Duration,
     left: Option<LeaveReason>,
     expired: bool,
 }
@@ -80,6 +88,11 @@ struct Member {
 impl Member {
     fn see(&mut self, now: Duration) {
         (self.seen, self.lost) = (now, None);
+    }
+
+    fn hear(&mut self, now: Duration, pulse: &Pulse) {
+        self.pulse = (pulse.steps, pulse.examples, pulse.loss);
+        (self.work, self.told) = (pulse.work, now);
     }
 
     fn trains(&self) -> bool {
@@ -171,6 +184,16 @@ impl Roster {
         self.state = state;
     }
 
+    /// Returns the steps applied by all, as last seen.
+    pub(crate) fn global_step(&self) -> u64 {
+        self.global_step
+    }
+
+    /// Returns the chief's incarnation.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// Returns what the job is doing.
     pub fn state(&self) -> JobState {
         self.state
@@ -259,7 +282,18 @@ impl Roster {
         self.absent_since.remove(&task);
         self.seen_once.insert(task);
         let (pulse, left) = ((0, 0, 0.0), None);
-        let member = Member { join, session, seen: now, attends: 0, lost: None, pulse, left, expired: false };
+        let member = Member {
+            join,
+            session,
+            seen: now,
+            attends: 0,
+            lost: None,
+            pulse,
+            work: Work::default(),
+            told: now,
+            left,
+            expired: false,
+        };
         self.members.insert(task, member);
         Ok(self.joined(task, session, shard))
     }
@@ -329,7 +363,7 @@ impl Roster {
     pub fn heartbeat(&mut self, now: Duration, pulse: &Pulse) -> Result<Beat, Refusal> {
         let member = self.member(pulse)?;
         member.see(now);
-        member.pulse = (pulse.steps, pulse.examples, pulse.loss);
+        member.hear(now, pulse);
         Ok(Beat {
             state: self.state,
             waiting_for: self.waiting_for.clone(),
@@ -365,7 +399,7 @@ impl Roster {
     pub fn leave(&mut self, now: Duration, pulse: &Pulse, reason: LeaveReason) -> Result<u64, Refusal> {
         let member = self.member(pulse)?;
         member.seen = now;
-        member.pulse = (pulse.steps, pulse.examples, pulse.loss);
+        member.hear(now, pulse);
         member.left = Some(reason);
         Ok(member.session)
     }

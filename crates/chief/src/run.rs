@@ -16,6 +16,9 @@ use trainyard_protocol::v1::session_service_server::SessionServiceServer;
 use trainyard_run_config::{Job, Sharding, UpdateConfig};
 use trainyard_trainer::{Mirror, OnStanding, OnStep, check_cluster, plan, scale_learning_rates};
 
+use crate::clock::Clock;
+use crate::observation::Observation;
+use crate::page::RunPage;
 use crate::service::Service;
 use crate::standby;
 use crate::{Admission, Data, Lead, LocalCoordinator, Pairs, Roster, RosterConfig, lead};
@@ -64,6 +67,8 @@ impl<M: Model> Lead<M> {
         let tasks = expected.len();
         let lanes = lanes(&job, tasks)?;
         scale_learning_rates(&job, &mut plan, if lanes > 0 { lanes } else { tasks });
+        let clock = Clock::new(context.started);
+        let observation = Observation::new(clock, shards.iter().map(|shard| task_of(shard.name())));
         let handed_out = job.input.train.sharding == Sharding::Dynamic;
         let data = handed_out.then(|| Data::of(&job, lanes)).transpose()?;
         let (coordinator, closed) = LocalCoordinator::new(
@@ -81,6 +86,8 @@ impl<M: Model> Lead<M> {
             }),
             data,
         );
+        let page = RunPage::new(context, coordinator.clone(), observation.clone());
+        context.page.show(move |path| page.answer(path));
         Ok(Self {
             model: Arc::new(model),
             shards,
@@ -105,9 +112,17 @@ impl<M: Model> Lead<M> {
             num_ps: servers.max(1),
             standing,
             progress,
+            pulse: context.pulse.clone(),
+            observation,
+            events: None,
             job,
         })
     }
+}
+
+/// The task in a server's name, which may say where it listens, too.
+fn task_of(name: &str) -> String {
+    name.split(" at ").next().unwrap_or_default().to_owned()
 }
 
 /// Returns who may join while the job runs.
@@ -153,7 +168,8 @@ pub async fn run<M: Model>(
     let mirrors = context.job.strategy.kind.is_mirrored();
     let (mut shards, mut mirror, mut hub) = (Vec::new(), None, None);
     if mirrors {
-        let (own, meets) = Mirror::remote(context.incarnation, context.cluster.fingerprint());
+        let (own, meets) =
+            Mirror::remote(context.network.clone(), context.incarnation, context.cluster.fingerprint());
         shards.push(Shard::Local(own.shard.clone()));
         (mirror, hub) = (Some(own), Some(meets));
     }
@@ -167,21 +183,22 @@ pub async fn run<M: Model>(
     let mut leading = Lead::new(&context, model, shards, standing, Arc::new(|_| {}))?;
     leading.mirror = mirror;
     if context.job.is_replicated() && !servers.is_empty() {
-        leading.pairs = Some(Pairs::new(&servers, leading.cluster_id, context.job.model_dir.clone())?);
+        leading.pairs =
+            Some(Pairs::new(&context.network, &servers, leading.cluster_id, context.job.model_dir.clone())?);
     }
     let service = SessionServiceServer::new(Service::new(leading.coordinator.clone()))
         .max_decoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(limits::PARCEL_MESSAGE_BYTES_MAX);
     let closing = CancellationToken::new();
     let limits = ServerLimits { drain: Duration::from_millis(200), ..ServerLimits::default() };
-    let (readiness, end) = (context.readiness.clone(), closing.clone());
+    let (own, end) = (context.clone(), closing.clone());
     let server = tokio::spawn(async move {
         let routes = Routes::new(service);
         let routes = match hub {
             Some(hub) => routes.add_service(hub.service()),
             None => routes,
         };
-        serve(listener, routes, trainyard_protocol::DESCRIPTORS, &readiness, limits, end).await
+        serve(listener, routes, trainyard_protocol::DESCRIPTORS, &own, limits, end).await
     });
     let outcome = lead(leading, stop).await;
     // Tasks that still ask are told that the job is over, before the door closes.

@@ -1,11 +1,11 @@
 //! Checkpoints: every server writes its file, the chief commits them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
-use trainyard_checkpoint::{abandon, begin, commit, retain};
+use trainyard_checkpoint::{abandon, absolute, begin, commit, retain};
 use trainyard_cluster_client::{Error, Plan, Saved, Shard};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Identity, State};
@@ -27,8 +27,14 @@ const SAVE_AGAIN: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) step: u64,
+    /// Where it is.
+    pub(crate) path: PathBuf,
     /// Of each server.
     pub(crate) versions: Vec<u64>,
+    pub(crate) bytes: u64,
+    pub(crate) unix_secs: u64,
+    /// Time that it took.
+    pub(crate) time: Duration,
 }
 
 /// What a save needs to know.
@@ -55,10 +61,12 @@ impl Saver<'_> {
         let attempt = format!("{}-{:016x}", identity.epoch, identity.incarnation);
         let folder = begin(self.model_dir, step_hint, &attempt, value_bytes)?;
         // The servers may run elsewhere: they are given the whole path.
-        let shown = std::path::absolute(&folder).unwrap_or_else(|_| folder.clone());
-        let saved = self.write(identity, &shown, &folder, synchronous).await;
-        match &saved {
-            Ok(Written { step, .. }) => {
+        let shown = absolute(&folder);
+        let mut saved = self.write(identity, &shown, &folder, synchronous).await;
+        match &mut saved {
+            Ok(Written { step, unix_secs, time, .. }) => {
+                *time = started.elapsed();
+                self.telemetry.checkpoint_unix_seconds.set(*unix_secs as f64);
                 self.telemetry.checkpoints.increment(1);
                 self.telemetry.checkpoint_step.set(*step as f64);
                 self.telemetry.checkpoint_seconds.record(started.elapsed());
@@ -96,14 +104,16 @@ impl Saver<'_> {
         let step = manifest.global_step;
         let versions = manifest.shards.iter().map(|shard| shard.version).collect();
         manifest.input = self.input.to_owned();
-        commit(self.model_dir, folder, &manifest)?;
+        let path = commit(self.model_dir, folder, &manifest)?.path().to_owned();
         let keep = (self.run.keep_checkpoint_max, self.run.keep_checkpoint_every_n_hours);
         match retain(self.model_dir, keep.0, keep.1) {
             Ok(removed) if !removed.is_empty() => tracing::debug!(?removed, "old checkpoints removed"),
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "old checkpoints stay: the newest could not be read back"),
         }
-        Ok(Written { step, versions })
+        let bytes = manifest.shards.iter().map(|shard| shard.bytes).sum();
+        let unix_secs = manifest.created_unix_secs;
+        Ok(Written { step, path, versions, bytes, unix_secs, time: Duration::ZERO })
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tonic::{Request, Response, Status};
 use trainyard_cluster_spec::{Servers, Task};
+use trainyard_daemon::Caller;
 use trainyard_input::{DataShard, Direction, Parcel};
 use trainyard_protocol::v1::session_service_server::SessionService;
-use trainyard_protocol::{Reason, Refusal, convert, limits, v1};
-use trainyard_trainer::{Ask, Beat, Form, Forming, Grant, JobState, Join, LeaveReason, Pulse};
+use trainyard_protocol::{Reason, Refusal, convert, shown, v1};
+use trainyard_trainer::{Ask, Beat, Form, Forming, Grant, JobState, Join, LeaveReason, Pulse, Work};
 
 use crate::LocalCoordinator;
 
@@ -38,15 +40,24 @@ fn state_to_wire(state: JobState) -> i32 {
     .into()
 }
 
-fn pulse(request: v1::HeartbeatRequest) -> Result<Pulse, Status> {
+fn pulse(caller: Caller, request: v1::HeartbeatRequest) -> Result<Pulse, Status> {
+    let task = task(request.task)?;
+    caller.speaks_as(task)?;
     Ok(Pulse {
-        task: task(request.task)?,
+        task,
         incarnation: request.incarnation,
         epoch: request.cluster_epoch,
         session: request.session,
         steps: request.steps,
         examples: request.examples,
         loss: request.loss,
+        work: Work {
+            loss: request.loss_sum,
+            staleness_steps: request.staleness_steps,
+            input: Duration::from_micros(request.input_micros),
+            exchange: Duration::from_micros(request.exchange_micros),
+            compute: Duration::from_micros(request.compute_micros),
+        },
     })
 }
 
@@ -98,19 +109,16 @@ fn parcel_to_wire(parcel: Parcel) -> v1::Parcel {
     }
 }
 
-/// A peer's text, for messages: cut and escaped.
-fn shown(text: &str) -> String {
-    text.chars().take(limits::PEER_TEXT_BYTES_MAX).flat_map(char::escape_default).collect()
-}
-
 #[tonic::async_trait]
 impl SessionService for Service {
     async fn register(
         &self,
         request: Request<v1::RegisterRequest>,
     ) -> Result<Response<v1::RegisterReply>, Status> {
+        let caller = Caller::of(request.extensions());
         let request = request.into_inner();
         let task = task(request.task)?;
+        caller.speaks_as(task)?;
         if request.release != trainyard_protocol::RELEASE {
             let (given, own) = (shown(&request.release), trainyard_protocol::RELEASE);
             let message =
@@ -145,7 +153,7 @@ impl SessionService for Service {
         &self,
         request: Request<v1::HeartbeatRequest>,
     ) -> Result<Response<v1::HeartbeatReply>, Status> {
-        let pulse = pulse(request.into_inner())?;
+        let pulse = pulse(Caller::of(request.extensions()), request.into_inner())?;
         let beat = self.coordinator.heartbeat_now(&pulse)?;
         let Beat { state, waiting_for, global_step, lanes, regroup } = beat;
         let state = state_to_wire(state);
@@ -156,10 +164,11 @@ impl SessionService for Service {
         &self,
         request: Request<v1::NextShardRequest>,
     ) -> Result<Response<v1::NextShardReply>, Status> {
+        let caller = Caller::of(request.extensions());
         let request = request.into_inner();
         let beat = request.pulse.ok_or_else(no_pulse)?;
         let lane = request.lane.map(|lane| (lane, request.from_batch));
-        let ask = Ask { pulse: pulse(beat)?, done: request.done, lane, reserve: request.reserve };
+        let ask = Ask { pulse: pulse(caller, beat)?, done: request.done, lane, reserve: request.reserve };
         let reply = match self.coordinator.next_shard_now(ask).await? {
             Grant::Wait => outcome(v1::ShardOutcome::Wait),
             Grant::End { step, steps } => {
@@ -183,9 +192,10 @@ impl SessionService for Service {
         &self,
         request: Request<v1::FormGroupRequest>,
     ) -> Result<Response<v1::FormGroupReply>, Status> {
+        let caller = Caller::of(request.extensions());
         let request = request.into_inner();
         let beat = request.pulse.ok_or_else(no_pulse)?;
-        let form = Form { pulse: pulse(beat)?, generation: request.generation };
+        let form = Form { pulse: pulse(caller, beat)?, generation: request.generation };
         let reply = match self.coordinator.form_now(form).await? {
             Forming::Waits { waiting_for } => {
                 v1::FormGroupReply { waiting_for, ..v1::FormGroupReply::default() }
@@ -211,7 +221,7 @@ impl SessionService for Service {
     type AttendStream = Attendance;
 
     async fn attend(&self, request: Request<v1::HeartbeatRequest>) -> Result<Response<Attendance>, Status> {
-        let pulse = pulse(request.into_inner())?;
+        let pulse = pulse(Caller::of(request.extensions()), request.into_inner())?;
         self.coordinator.attend_now(&pulse)?;
         Ok(Response::new(Attendance { coordinator: self.coordinator.clone(), pulse }))
     }
@@ -226,6 +236,7 @@ impl SessionService for Service {
     }
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveReply>, Status> {
+        let caller = Caller::of(request.extensions());
         let request = request.into_inner();
         let reason = match request.reason() {
             v1::LeaveReason::InputExhausted => LeaveReason::InputExhausted,
@@ -233,7 +244,7 @@ impl SessionService for Service {
             v1::LeaveReason::Shutdown | v1::LeaveReason::Unspecified => LeaveReason::Shutdown,
             v1::LeaveReason::Failed => LeaveReason::Failed(shown(&request.message)),
         };
-        let pulse = pulse(request.pulse.ok_or_else(no_pulse)?)?;
+        let pulse = pulse(caller, request.pulse.ok_or_else(no_pulse)?)?;
         self.coordinator.leave_now(&pulse, reason.clone()).await?;
         tracing::info!(task = %pulse.task, ?reason, "left");
         Ok(Response::new(v1::LeaveReply {}))

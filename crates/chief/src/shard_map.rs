@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use trainyard_checkpoint::{Error, write_atomically};
+use trainyard_checkpoint::{Error, names, read, remove, write_atomically};
+use trainyard_storage::is_remote;
 
 /// Folder of the maps in the model folder.
 const FOLDER: &str = "shard_map";
@@ -53,9 +54,10 @@ impl ShardMap {
     /// # Errors
     /// It cannot be read.
     pub fn read(model_dir: &Path, num_ps: usize) -> Result<Option<Self>, String> {
-        let Some((_, path)) = files(model_dir).pop() else { return Ok(None) };
+        let found = files(model_dir).map_err(|error| format!("{}: {error}", model_dir.display()));
+        let Some((_, path)) = found?.pop() else { return Ok(None) };
         let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = std::fs::read(&path).map_err(|error| wrong(&error))?;
+        let text = read(&path).map_err(|error| wrong(&error))?.unwrap_or_default();
         let map: Self = serde_json::from_slice(&text).map_err(|error| wrong(&error))?;
         let fits = map.shards.len() == num_ps
             && (0..num_ps).all(|shard| {
@@ -72,14 +74,16 @@ impl ShardMap {
     /// The file cannot be written.
     pub fn write(&self, model_dir: &Path) -> Result<(), Error> {
         let folder = model_dir.join(FOLDER);
-        if let Err(source) = std::fs::create_dir_all(&folder) {
+        if !is_remote(&folder)
+            && let Err(source) = std::fs::create_dir_all(&folder)
+        {
             return Err(Error::Io { action: "create", path: folder, source });
         }
         let text = serde_json::to_vec(self).unwrap_or_default();
         write_atomically(&folder.join(format!("{:020}.json", self.cluster_epoch)), &text)?;
-        for (epoch, path) in files(model_dir) {
+        for (epoch, path) in files(model_dir)? {
             if epoch < self.cluster_epoch {
-                drop(std::fs::remove_file(path));
+                drop(remove(&path));
             }
         }
         Ok(())
@@ -87,20 +91,17 @@ impl ShardMap {
 
     /// Removes all maps: the job is over, and the next begins on its own servers.
     pub fn clear(model_dir: &Path) {
-        drop(std::fs::remove_dir_all(model_dir.join(FOLDER)));
+        drop(remove(&model_dir.join(FOLDER)));
     }
 }
 
 /// The maps of a model folder, the latest epoch last.
-fn files(model_dir: &Path) -> Vec<(u64, PathBuf)> {
-    let entries = std::fs::read_dir(model_dir.join(FOLDER)).into_iter().flatten().filter_map(Result::ok);
-    let named = |path: PathBuf| {
-        let epoch = path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()?;
-        Some((epoch, path))
-    };
-    let mut found: Vec<_> = entries.filter_map(|entry| named(entry.path())).collect();
+fn files(model_dir: &Path) -> Result<Vec<(u64, PathBuf)>, Error> {
+    let folder = model_dir.join(FOLDER);
+    let named = |name: &String| Some((name.strip_suffix(".json")?.parse().ok()?, folder.join(name)));
+    let mut found: Vec<_> = names(&folder)?.iter().filter_map(named).collect();
     found.sort();
-    found
+    Ok(found)
 }
 
 #[cfg(test)]

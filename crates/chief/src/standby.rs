@@ -1,6 +1,5 @@
 //! The wait of a chief until it is its turn to lead.
 
-use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -10,12 +9,15 @@ use trainyard_cluster_client::channel_over;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{CancellationToken, Context};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_storage::is_remote;
 use trainyard_trainer::RemoteCoordinator;
 
 use crate::vigil::{Next, Vigil};
 
 /// Time between looks.
 const LOOK: Duration = Duration::from_millis(100);
+/// The same at a bucket, of which each look is some requests.
+const LOOK_REMOTE: Duration = Duration::from_secs(1);
 /// Time within which a host says that nobody listens at a port of its own.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
@@ -26,11 +28,13 @@ const AT_ONCE: Duration = Duration::from_millis(500);
 pub(crate) async fn turn(context: &Context, stop: &CancellationToken) -> Result<bool, Diagnostic> {
     let own = context.cluster.address(context.task).unwrap_or_default();
     let (folder, several) = (&context.job.model_dir, !context.cluster.standbys.is_empty());
+    let look = if is_remote(folder) { LOOK_REMOTE } else { LOOK };
     let first = context.task.index == 0;
     if !first {
         // Whatever keeps it from listening is told now, and not when it is needed.
         drop(context.listener().await?);
     }
+    let id = cluster_id(folder, uuid::Uuid::new_v4().as_u128())?;
     let mut vigil = Vigil::new(own, first, several);
     let (started, mut told, mut heard) = (Instant::now(), 0, false);
     loop {
@@ -47,7 +51,7 @@ pub(crate) async fn turn(context: &Context, stop: &CancellationToken) -> Result<
             Next::Follow(leader) => {
                 context.readiness.set("standing by", true, Vec::new());
                 let seen = tokio::select! {
-                    seen = follow(context, folder, &leader, &mut told) => seen?,
+                    seen = follow(context, id, &leader, &mut told) => seen,
                     () = stop.cancelled() => return Ok(false),
                 };
                 match seen {
@@ -61,7 +65,7 @@ pub(crate) async fn turn(context: &Context, stop: &CancellationToken) -> Result<
             }
         }
         tokio::select! {
-            () = sleep(LOOK) => {}
+            () = sleep(look) => {}
             () = stop.cancelled() => return Ok(false),
         }
     }
@@ -78,18 +82,12 @@ enum Seen {
 }
 
 /// Follows a leader until its connection breaks off.
-async fn follow(
-    context: &Context,
-    folder: &Path,
-    leader: &Leader,
-    told: &mut u64,
-) -> Result<Seen, Diagnostic> {
+async fn follow(context: &Context, id: u128, leader: &Leader, told: &mut u64) -> Seen {
     let chief = Task { role: Role::Chief, index: 0 };
     // One that led in a process without a port is none to be asked.
-    let Ok(channel) = channel_over(&context.network, chief, &leader.address) else { return Ok(Seen::Nobody) };
+    let Ok(channel) = channel_over(&context.network, chief, &leader.address) else { return Seen::Nobody };
     let coordinator = RemoteCoordinator::new(std::slice::from_ref(&leader.address), channel);
-    let (asked, id) = (Instant::now(), cluster_id(folder, uuid::Uuid::new_v4().as_u128())?);
-    let mut there = false;
+    let (asked, mut there) = (Instant::now(), false);
     let followed = coordinator.follow(id, || {
         there = true;
         if std::mem::replace(told, leader.cluster_epoch) < leader.cluster_epoch {
@@ -99,9 +97,9 @@ async fn follow(
     let ended = followed.await;
     if there {
         warn!(%leader, "the chief that leads has gone, or ends");
-        return Ok(Seen::There);
+        return Seen::There;
     }
-    Ok(if ended.is_err() && asked.elapsed() < AT_ONCE { Seen::Nobody } else { Seen::Silent })
+    if ended.is_err() && asked.elapsed() < AT_ONCE { Seen::Nobody } else { Seen::Silent }
 }
 
 fn led_by(leader: &Leader) -> Diagnostic {

@@ -12,6 +12,7 @@ pub(crate) struct Telemetry {
     pub(crate) checkpoints: Counter,
     pub(crate) checkpoint_failures: Counter,
     pub(crate) checkpoint_step: Gauge,
+    pub(crate) checkpoint_unix_seconds: Gauge,
     pub(crate) active_tasks: Gauge,
     pub(crate) leases_lost: Counter,
     pub(crate) quarantined: Counter,
@@ -26,6 +27,15 @@ impl Telemetry {
         describe_counter!("trainyard_checkpoints_total", "Checkpoints committed.");
         describe_counter!("trainyard_checkpoint_failures_total", "Checkpoints that could not be written.");
         describe_gauge!("trainyard_checkpoint_step", "Global step of the newest checkpoint.");
+        describe_gauge!(
+            "trainyard_checkpoint_unix_seconds",
+            "When the newest checkpoint was written, in seconds since 1970."
+        );
+        describe_gauge!(
+            "trainyard_checkpoint_interval_seconds",
+            "Seconds between checkpoints that the job asks for; absent where it counts steps."
+        );
+        describe_gauge!("trainyard_expected_tasks", "Tasks of the cluster that are to train.");
         describe_gauge!("trainyard_active_tasks", "Tasks that train.");
         describe_counter!("trainyard_leases_lost_total", "Tasks that fell silent.");
         describe_counter!(
@@ -43,6 +53,7 @@ impl Telemetry {
             checkpoints: counter!("trainyard_checkpoints_total"),
             checkpoint_failures: counter!("trainyard_checkpoint_failures_total"),
             checkpoint_step: gauge!("trainyard_checkpoint_step"),
+            checkpoint_unix_seconds: gauge!("trainyard_checkpoint_unix_seconds"),
             active_tasks: gauge!("trainyard_active_tasks"),
             leases_lost: counter!("trainyard_leases_lost_total"),
             quarantined: counter!("trainyard_quarantined_total"),

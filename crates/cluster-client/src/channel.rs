@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpStream, UnixStream};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_protocol::limits;
-use trainyard_runtime::{Connection, Network, Transport};
+use trainyard_protocol::{Channel, limits};
+use trainyard_runtime::{Connection, Network};
 
 /// Returns a channel to `task` at `address`: `host:port`, or `unix:` and the path of a socket file. It connects when
 /// first used, and again whenever it was lost.
@@ -29,17 +29,21 @@ pub fn channel_over(network: &Network, task: Task, address: &str) -> Result<Chan
     let path = address.strip_prefix("unix:").map(PathBuf::from);
     // The name in the requests of a socket file's channel is for nobody to read.
     let endpoint = endpoint(task, address, if path.is_some() { "localhost" } else { address })?;
-    Ok(match (path, network) {
+    let channel = match (path, network) {
         (None, Network::System) => endpoint.connect_lazy(),
-        (None, Network::Other(transport)) => {
-            let (transport, address) = (Arc::clone(transport), address.to_owned());
-            let connect = move |_| cross(Arc::clone(&transport), address.clone());
-            endpoint.connect_with_connector_lazy(tower::service_fn(connect))
+        (None, Network::Other(_)) => {
+            let (network, address) = (network.clone(), address.to_owned());
+            let cross = move |_| {
+                let (network, address) = (network.clone(), address.clone());
+                async move { connect(&network, &address).await.map(TokioIo::new) }
+            };
+            endpoint.connect_with_connector_lazy(tower::service_fn(cross))
         }
         (Some(path), _) => {
             endpoint.connect_with_connector_lazy(tower::service_fn(move |_| open(path.clone())))
         }
-    })
+    };
+    Ok(Channel::new(channel, network.authorization().as_deref()))
 }
 
 /// Returns a channel to a task that listens at one of several addresses, `host:port` each, and at no other: whenever it
@@ -62,7 +66,8 @@ pub fn channel_in_turn(network: &Network, task: Task, addresses: &[String]) -> R
         let turns = Arc::clone(&turns);
         async move { turns.connect().await.map(TokioIo::new) }
     };
-    Ok(endpoint(task, first, first)?.connect_with_connector_lazy(tower::service_fn(connect)))
+    let channel = endpoint(task, first, first)?.connect_with_connector_lazy(tower::service_fn(connect));
+    Ok(Channel::new(channel, network.authorization().as_deref()))
 }
 
 /// Addresses that are tried in turn.
@@ -120,10 +125,6 @@ fn endpoint(task: Task, address: &str, host: &str) -> Result<Endpoint, Diagnosti
         .http2_keep_alive_interval(limits::KEEPALIVE_INTERVAL)
         .keep_alive_timeout(limits::KEEPALIVE_TIMEOUT)
         .keep_alive_while_idle(true))
-}
-
-async fn cross(transport: Arc<dyn Transport>, address: String) -> std::io::Result<TokioIo<Connection>> {
-    transport.connect(address).await.map(TokioIo::new)
 }
 
 /// Connects to a socket file.

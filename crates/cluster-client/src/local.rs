@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use trainyard_checkpoint::{
     Checkpoint, OnRows, Origin, PositionRecord, ShardState, SliceSource, SliceView, TableView,
+    known_cluster_id,
 };
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
@@ -124,13 +125,14 @@ impl LocalShard {
             let message = "the chief was given other addresses of chief and ps: compare these entries of the cluster files of both hosts";
             return Err(self.refused(Reason::OtherCluster, message));
         }
-        let seen = std::fs::read_to_string(model_dir.join("cluster_id")).unwrap_or_default();
-        if u128::from_str_radix(seen.trim(), 16) != Ok(identity.cluster_id) {
+        let seen =
+            known_cluster_id(model_dir).map_err(|error| self.refused(Reason::Storage, chain(&error)))?;
+        if seen != Some(identity.cluster_id) {
+            let seen = seen.map_or_else(String::new, |seen| format!("{seen:032x}"));
             let message = format!(
-                "model_dir {} is not shared with the chief: cluster_id must be {:032x}, found `{}`",
+                "model_dir {} is not shared with the chief: cluster_id must be {:032x}, found `{seen}`",
                 model_dir.display(),
                 identity.cluster_id,
-                seen.trim().escape_default()
             );
             return Err(self.refused(Reason::OtherCluster, message));
         }

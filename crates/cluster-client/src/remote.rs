@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tonic::body::Body;
-use tonic::transport::Channel;
 use tonic::{Response, Status};
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_parameter_store as store;
 use trainyard_parameter_store::{Identity, Opened, Pulled, Pushed, Ticket, Update};
+use trainyard_protocol::Channel;
 use trainyard_protocol::framing::Outgoing;
 use trainyard_protocol::payload::Payload;
 use trainyard_protocol::{Pool, Reason, convert, limits, own_body, v1};

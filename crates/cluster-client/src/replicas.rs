@@ -10,8 +10,8 @@ use tonic::codegen::http::HeaderValue;
 use tonic::metadata::MetadataValue;
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::Channel;
 use tonic::{Request, Status};
+use trainyard_protocol::Channel;
 use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
 use trainyard_protocol::{Reason, limits};
 
@@ -96,7 +96,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_other_replica_is_asked_when_one_is_gone_or_does_not_serve() {
-        let channel = || tonic::transport::Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
+        let channel =
+            || Channel::from(tonic::transport::Endpoint::from_static("http://127.0.0.1:1").connect_lazy());
         let replicas = Replicas::new(0, "a:1", channel()).and(0, 1, "b:1", channel());
         let gone = || Error::Unreachable { peer: "ps:0".into(), message: "refused".into() };
         let refused = |reason| Error::Refused { peer: "ps:0".into(), refusal: Refusal::new(reason, "no") };

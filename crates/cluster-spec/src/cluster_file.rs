@@ -1,4 +1,4 @@
-//! The cluster file: `[cluster]` and `[admin]`, a list of addresses for each role.
+//! The cluster file: `[cluster]` and `[admin]`, a list of addresses for each role, and `[security]`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,10 +6,7 @@ use std::path::Path;
 use trainyard_diagnostic::{Code, Diagnostic, Document, Place, Problems, Section};
 
 use crate::spec::check_address;
-use crate::{ClusterSpec, Role, Task};
-
-const ROLES: [(&str, Role); 4] =
-    [("chief", Role::Chief), ("worker", Role::Worker), ("ps", Role::Ps), ("evaluator", Role::Evaluator)];
+use crate::{ClusterSpec, CredentialFiles, Role, Task};
 
 impl ClusterSpec {
     /// Reads a cluster file.
@@ -48,7 +45,17 @@ impl ClusterSpec {
         if let Some(section) = root.section("admin") {
             read(section, &mut admin);
         }
-        let evaluators = tasks.keys().filter(|task| task.role == Role::Evaluator).count();
+        let mut credentials = CredentialFiles::default();
+        if let Some(section) = root.section("security") {
+            credentials.tls_dir = section.text("tls_dir");
+            credentials.token_file = section.text("token_file");
+            credentials.insecure_no_auth = section.flag("insecure_no_auth").unwrap_or(false);
+            section.finish();
+        }
+        let evaluator = |task: &Task| task.role == Role::Evaluator;
+        let evaluator_addresses: Vec<String> =
+            tasks.iter().filter(|(task, _)| evaluator(task)).map(|(_, address)| address.clone()).collect();
+        let evaluators = evaluator_addresses.len();
         tasks.retain(|task, _| task.role != Role::Evaluator);
         if tasks.keys().all(|task| task.role != Role::Chief) && root.node("cluster").is_some() {
             root.fail(Code::E1007, "cluster", "the cluster must have a chief, given none".to_owned());
@@ -67,12 +74,16 @@ impl ClusterSpec {
         }
         root.finish();
         let found = problems.into_vec();
-        if found.is_empty() { Ok(Self { tasks, admin, standbys, evaluators }) } else { Err(found) }
+        match found.is_empty() {
+            true => Ok(Self { tasks, admin, standbys, evaluators, evaluator_addresses, credentials }),
+            false => Err(found),
+        }
     }
 }
 
 fn read(section: Section<'_>, tasks: &mut BTreeMap<Task, String>) {
-    for (name, role) in ROLES {
+    for role in Role::ALL {
+        let name = role.as_str();
         for (index, address) in section.texts(name).unwrap_or_default().into_iter().enumerate() {
             let task = Task { role, index };
             if let Err(rule) = check_address(&address) {

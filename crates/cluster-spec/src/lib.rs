@@ -3,11 +3,13 @@
 //! Both ways in lead to one checked [`ClusterSpec`], so that nothing behind this crate knows which was taken.
 
 mod cluster_file;
+mod credential_files;
 mod servers;
 mod spec;
 mod task;
 mod tf_config;
 
+pub use credential_files::CredentialFiles;
 pub use servers::Servers;
 pub use spec::{ClusterSpec, LocalCounts};
 pub use task::{Role, Task};

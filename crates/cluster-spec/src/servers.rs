@@ -2,6 +2,9 @@
 //! listen.
 
 use std::collections::BTreeMap;
+use std::hash::Hasher as _;
+
+use fnv::FnvHasher;
 
 use crate::{ClusterSpec, Role};
 
@@ -42,11 +45,12 @@ impl Servers {
 
     /// Returns a number that two tasks share if they were given the same servers (FNV-1a of tasks and addresses).
     pub fn fingerprint(&self) -> u64 {
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        for byte in self.lines().iter().flat_map(|line| line.bytes().chain([b';'])) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let mut hash = FnvHasher::default();
+        for line in self.lines() {
+            hash.write(line.as_bytes());
+            hash.write(b";");
         }
-        hash
+        hash.finish()
     }
 
     /// Says in what another's servers, known as `theirs`, differ from these, known as `ours`; nothing where they do

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use trainyard_diagnostic::{Code, Diagnostic};
 
-use crate::{Role, Servers, Task};
+use crate::{CredentialFiles, Role, Servers, Task};
 
 /// The tasks of a training cluster, checked. Sparse worker maps keep their indices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -22,6 +22,11 @@ pub struct ClusterSpec {
     pub standbys: BTreeMap<Task, String>,
     /// Evaluators that the cluster names. An evaluator takes no part in training, so it has no address here.
     pub evaluators: usize,
+    /// Where tasks have what proves who they are, as the cluster file says.
+    pub credentials: CredentialFiles,
+    /// Their addresses, where the cluster file gives them. Nobody connects there: they say on which host one runs.
+    #[serde(skip)]
+    pub evaluator_addresses: Vec<String>,
 }
 
 fn by_name<S: serde::Serializer>(tasks: &BTreeMap<Task, String>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -92,7 +97,14 @@ impl ClusterSpec {
         let tasks =
             roles.into_iter().flat_map(|(role, count)| (0..count).map(move |index| Task { role, index }));
         let tasks = tasks.zip(ports).map(|(task, port)| (task, format!("127.0.0.1:{port}"))).collect();
-        Self { tasks, admin: BTreeMap::new(), standbys: BTreeMap::new(), evaluators: counts.evaluators }
+        Self {
+            tasks,
+            admin: BTreeMap::new(),
+            standbys: BTreeMap::new(),
+            evaluators: counts.evaluators,
+            credentials: CredentialFiles::default(),
+            evaluator_addresses: Vec::new(),
+        }
     }
 
     /// Returns the number of parameter servers.
@@ -189,14 +201,14 @@ impl ClusterSpec {
                 continue;
             }
             out.push_str(&format!("[{title}]\n"));
-            for role in [Role::Chief, Role::Worker, Role::Ps, Role::Evaluator] {
+            for role in Role::ALL {
                 let addresses = list(role);
                 if !addresses.is_empty() {
                     out.push_str(&format!("{role} = [{addresses}]\n"));
                 }
             }
         }
-        out
+        out + &self.credentials.to_toml()
     }
 
     /// Returns the value of `TF_CONFIG` for a task.

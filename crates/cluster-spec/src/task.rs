@@ -19,6 +19,14 @@ pub enum Role {
 }
 
 impl Role {
+    /// All roles, in the order in which files name them.
+    pub const ALL: [Self; 4] = [Self::Chief, Self::Worker, Self::Ps, Self::Evaluator];
+
+    /// Returns the role of a name, as [`Role::as_str`] gives it.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == name)
+    }
+
     /// Returns TensorFlow's name of the role.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -207,6 +207,8 @@ fn read_cluster(map: &serde_json::Map<String, Value>) -> Result<(ClusterSpec, bo
         admin: BTreeMap::new(),
         standbys: BTreeMap::new(),
         evaluators: 0,
+        credentials: Default::default(),
+        evaluator_addresses: Vec::new(),
     };
     let master = map.contains_key("master");
     if master && map.contains_key("chief") {

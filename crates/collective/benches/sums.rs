@@ -9,8 +9,9 @@ use divan::{Bencher, black_box};
 use futures_util::future::{join_all, try_join_all};
 use tokio::runtime::Runtime;
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::{Channel, Endpoint, Server};
+use tonic::transport::{Endpoint, Server};
 use trainyard_collective::{Collective, Deadlines, Group, Hub, Membership, Peer, local};
+use trainyard_protocol::Channel;
 use trainyard_protocol::limits::{FRAME_BYTES, WINDOW_BYTES};
 
 /// The daemons' allocator.
@@ -36,6 +37,7 @@ fn channel(address: &str) -> Channel {
         .initial_connection_window_size(WINDOW_BYTES)
         .max_frame_size(FRAME_BYTES)
         .connect_lazy()
+        .into()
 }
 
 /// Members with a server each.

@@ -14,7 +14,7 @@ use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
-use tonic::transport::Channel;
+use trainyard_protocol::Channel;
 use trainyard_protocol::limits::GREETINGS_WAITING_MAX;
 use trainyard_protocol::{Reason, Refusal, root_cause};
 

@@ -7,9 +7,9 @@ use futures_util::StreamExt as _;
 use futures_util::future::{join_all, try_join_all};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::{Channel, Endpoint, Server};
+use tonic::transport::{Endpoint, Server};
 use trainyard_collective::{Cause, Collective, Deadlines, Error, Group, Hub, Membership, Peer};
-use trainyard_protocol::Reason;
+use trainyard_protocol::{Channel, Reason};
 
 /// A worker's server.
 struct Host {
@@ -36,7 +36,11 @@ async fn hosts(count: usize) -> Vec<Host> {
 }
 
 fn channel(address: &str) -> Channel {
-    Endpoint::from_shared(format!("http://{address}")).expect("an address").tcp_nodelay(true).connect_lazy()
+    Endpoint::from_shared(format!("http://{address}"))
+        .expect("an address")
+        .tcp_nodelay(true)
+        .connect_lazy()
+        .into()
 }
 
 fn membership(generation: u64, rank: usize, size: usize) -> Membership {

@@ -1,44 +1,99 @@
-//! The admin port: `/metrics`, `/healthz`, `/readyz`.
+//! The admin port: `/metrics`, `/healthz`, `/readyz`, and the page of a role that has one.
 
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, Uri, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use metrics::{describe_gauge, gauge};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use trainyard_cluster_spec::Task;
 
-use crate::{Readiness, Telemetry};
+use crate::hosts::Hosts;
+use crate::newcomers::Newcomers;
+use crate::{Page, Readiness, Telemetry};
 
+/// Connections at a time. Of more, the oldest goes: whoever asks now and then connects anew.
+const CONNECTIONS_MAX: usize = 128;
+/// Longest time between a connection's first byte, or its last answer, and the end of its next question's head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Wait after a connection could not be accepted: out of descriptors, mostly.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What the admin port shows.
 #[derive(Debug, Clone)]
-struct Shared {
+pub(crate) struct Shared {
     telemetry: Telemetry,
     readiness: Readiness,
+    page: Page,
     task: Task,
 }
 
-/// Serves the admin port until told to stop.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    telemetry: Telemetry,
-    readiness: Readiness,
-    task: Task,
-    stop: CancellationToken,
-) {
+impl Shared {
+    pub(crate) fn new(telemetry: Telemetry, readiness: Readiness, page: Page, task: Task) -> Self {
+        describe_gauge!("trainyard_ready", "1 where the task does its work, 0 where it waits or starts.");
+        Self { telemetry, readiness, page, task }
+    }
+}
+
+/// Serves the admin port until told to stop, to those who call it by a name of its own.
+pub(crate) async fn serve(listener: TcpListener, shared: Shared, hosts: Hosts, stop: CancellationToken) {
     let routes = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
-        .with_state(Shared { telemetry, readiness, task });
-    let served = axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned());
-    if let Err(error) = served.await {
-        tracing::warn!(%error, "the admin port has failed");
+        .route("/", get(page))
+        .route("/{*path}", get(page))
+        .layer(from_fn_with_state(Arc::new(hosts), refuse_strange_names))
+        .with_state(shared);
+    let mut newcomers = Newcomers::new(CONNECTIONS_MAX);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => return,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let service = TowerToHyperService::new(routes.clone());
+        newcomers.spawn(async move {
+            let mut server = http1::Builder::new();
+            server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+            // A peer that breaks off, or says what is no HTTP, has its answer already.
+            drop(server.serve_connection(TokioIo::new(stream), service).await);
+        });
+    }
+}
+
+/// Answers only those who name the port as it is named, see [`Hosts`].
+async fn refuse_strange_names(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
+    let named = request.headers().get(header::HOST).map(|name| name.as_bytes());
+    match named.is_none_or(|name| hosts.are(name)) {
+        true => next.run(request).await,
+        false => {
+            let text = "this name is not one of this task's: ask by its address, by localhost, or by a name that the cluster file or \
+                        --admin-listen gives it\n";
+            (StatusCode::MISDIRECTED_REQUEST, text).into_response()
+        }
     }
 }
 
 async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
+    gauge!("trainyard_ready").set(f64::from(u8::from(shared.readiness.get().ready)));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], shared.telemetry.render())
+}
+
+async fn page(State(shared): State<Shared>, address: Uri) -> Response {
+    shared.page.respond(address.path().to_owned()).await
 }
 
 async fn ready(State(shared): State<Shared>) -> impl IntoResponse {

@@ -49,6 +49,16 @@ pub struct Arguments {
     /// Least severity of log lines: error, warn, info, debug, or a filter such as trainyard_trainer=debug.
     #[arg(long, value_name = "LEVEL", env = "TRAINYARD_LOG", default_value = "info")]
     pub log_level: String,
+    /// Folder of this task's certificate: ca.crt, tls.crt, tls.key. Other tasks are reached by TLS then, and must prove which
+    /// task they are. By default the cluster file's security.tls_dir.
+    #[arg(long, value_name = "DIR", env = "TRAINYARD_TLS_DIR")]
+    pub tls_dir: Option<PathBuf>,
+    /// File of the roles' tokens, for tasks of one host or behind a mesh. By default the cluster file's security.token_file.
+    #[arg(long, value_name = "FILE", env = "TRAINYARD_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Listens at addresses that other hosts reach although nothing protects them.
+    #[arg(long, env = "TRAINYARD_INSECURE_NO_AUTH")]
+    pub insecure_no_auth: bool,
     /// Folder on this machine for what a ps keeps from one start to the next: its log. By default STATE_DIRECTORY, which
     /// systemd sets, else `wal` in the model_dir.
     #[arg(long, value_name = "DIR")]

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tracing::warn;
 use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
 use trainyard_diagnostic::{Code, Diagnostic, Place};
 use trainyard_run_config::Job;
 use trainyard_runtime::Network;
+use trainyard_security::{Caller, Protection, Security, check_exposure};
 
-use crate::{Arguments, Listener, LogFormat, Readiness, listen};
+use crate::{Arguments, Listener, LogFormat, Page, Pulse, Readiness, listen};
 
 /// Name of the variable that says cluster and task.
 const TF_CONFIG: &str = "TF_CONFIG";
@@ -41,12 +43,18 @@ pub struct Context {
     pub state_dir: Option<PathBuf>,
     /// What the admin port and the health service say.
     pub readiness: Readiness,
+    /// Signs of life of the loops that do the work, for the service manager's watchdog.
+    pub pulse: Pulse,
+    /// What the admin port shows beside that.
+    pub page: Page,
     /// Address of the admin port; absent = a free port of 127.0.0.1.
     pub admin_listen: Option<String>,
     /// Whether there is an admin port at all.
     pub serves_admin: bool,
     /// How the others are reached, and reach this task.
     pub network: Network,
+    /// How this task proves who it is, and finds out who others are.
+    pub security: Arc<Security>,
     /// Form of log lines and messages.
     pub log_format: LogFormat,
 }
@@ -107,6 +115,11 @@ impl Context {
             }
             job.model_dir = folder.into();
         }
+        let security = security(arguments, &cluster, task).map_err(|problem| vec![problem])?;
+        let network = match security.asks_who() {
+            true => Network::Other(Arc::new(Caller(Arc::clone(&security)))),
+            false => Network::System,
+        };
         let deadline = arguments.connect_deadline.unwrap_or(job.run.session_creation_timeout_secs);
         Ok(Self {
             cluster,
@@ -119,9 +132,12 @@ impl Context {
             report: arguments.report.clone(),
             state_dir: arguments.state_dir.clone().or_else(state_directory),
             readiness: Readiness::default(),
+            pulse: Pulse::default(),
+            page: Page::default(),
             admin_listen: arguments.admin_listen.clone(),
             serves_admin: true,
-            network: Network::System,
+            network,
+            security,
             log_format: arguments.log_format,
             job: Arc::new(job),
         })
@@ -137,6 +153,8 @@ impl Context {
                 admin: Default::default(),
                 standbys: Default::default(),
                 evaluators: 0,
+                credentials: Default::default(),
+                evaluator_addresses: Vec::new(),
             }),
             task,
             incarnation: uuid::Uuid::new_v4().as_u64_pair().0,
@@ -147,9 +165,12 @@ impl Context {
             report,
             state_dir: None,
             readiness: Readiness::default(),
+            pulse: Pulse::default(),
+            page: Page::default(),
             admin_listen: None,
             serves_admin: false,
             network: Network::System,
+            security: Arc::default(),
             log_format,
             job: Arc::new(job),
         }
@@ -165,11 +186,19 @@ impl Context {
                 Diagnostic::error(Code::E1004, format!("the cluster has no address for {}", self.task))
             })?;
         match &self.network {
-            Network::System => listen(address).await,
-            Network::Other(transport) => {
+            Network::Other(transport) if !self.security.asks_who() => {
                 transport.listen(address.to_owned()).await.map(Listener::Other).map_err(|error| {
                     Diagnostic::error(Code::E2001, format!("cannot listen on {address}: {error}"))
                 })
+            }
+            _ => {
+                let listener = listen(address).await?;
+                if let Listener::Tcp(port) = &listener
+                    && let Ok(bound) = port.local_addr()
+                {
+                    check_exposure(bound, self.security.protection())?;
+                }
+                Ok(listener)
             }
         }
     }
@@ -178,6 +207,25 @@ impl Context {
     pub fn started_unix_secs(&self) -> u64 {
         self.started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
     }
+}
+
+/// The credentials that flags or the cluster file name.
+fn security(arguments: &Arguments, cluster: &ClusterSpec, task: Task) -> Result<Arc<Security>, Diagnostic> {
+    // It calls nobody and is called by nobody: it reads the model folder.
+    if task.role == Role::Evaluator {
+        return Ok(Arc::default());
+    }
+    let named = &cluster.credentials;
+    let tls_dir = arguments.tls_dir.clone().or_else(|| named.tls_dir_of(task));
+    let token_file = arguments.token_file.clone().or_else(|| named.token_file_of(task));
+    let waived = arguments.insecure_no_auth || named.insecure_no_auth;
+    let security = Security::load(cluster, task, tls_dir.as_deref(), token_file.as_deref(), waived)?;
+    if security.protection() == Protection::Waived {
+        warn!(
+            "insecure: nothing proves who the other tasks are; whoever reaches this one may change the parameters"
+        );
+    }
+    Ok(Arc::new(security))
 }
 
 /// The folder that the service manager gives; of several, the first.

@@ -12,8 +12,9 @@ use tracing::{info, warn};
 use trainyard_cluster_spec::Role;
 use trainyard_diagnostic::{Code, Diagnostic, render_all};
 
+use crate::hosts::Hosts;
 use crate::server::bind;
-use crate::{Arguments, Context, LogFormat, Telemetry, admin, start_logging};
+use crate::{Arguments, Context, LogFormat, Telemetry, admin, service_manager, start_logging};
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
 const USAGE: u8 = 64;
@@ -90,7 +91,7 @@ where
     outcome
 }
 
-async fn around<F, Outcome>(context: Context, run: F) -> Result<(), Diagnostic>
+async fn around<F, Outcome>(mut context: Context, run: F) -> Result<(), Diagnostic>
 where
     F: FnOnce(Context, CancellationToken) -> Outcome,
     Outcome: Future<Output = Result<(), Diagnostic>>,
@@ -103,17 +104,26 @@ where
     if context.serves_admin {
         let address = context.admin_listen.clone().or_else(|| context.cluster.admin.get(&task).cloned());
         let listener = bind(address.as_deref().unwrap_or("127.0.0.1:0")).await?;
-        let address = listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
+        let bound = listener.local_addr().map_err(|error| {
+            Diagnostic::error(Code::E9002, format!("the address of the admin port is not known: {error}"))
+        })?;
+        let host = rustix::system::uname().nodename().to_str().ok().map(str::to_owned);
+        let hosts = Hosts::new(&context.cluster, address.as_deref(), host, bound.ip());
+        let address = bound.to_string();
         info!(%task, %address, pid = std::process::id(), version = env!("CARGO_PKG_VERSION"), "started; the admin port listens");
-        let readiness = context.readiness.clone();
-        served =
-            Some(tokio::spawn(admin::serve(listener, telemetry.clone(), readiness, task, ended.clone())));
+        let shown =
+            admin::Shared::new(telemetry.clone(), context.readiness.clone(), context.page.clone(), task);
+        served = Some(tokio::spawn(admin::serve(listener, shown, hosts, ended.clone())));
     }
     let upkeep = tokio::spawn(telemetry.upkeep());
     let signals = tokio::spawn(forward_signals(stop.clone()));
     let readiness = context.readiness.clone();
+    let (pulse, question) = service_manager::watchdog();
+    context.pulse = pulse.clone();
+    let told = service_manager::follow(task.role, readiness.clone(), pulse.clone(), question, stop.clone());
+    let told = tokio::spawn(told);
     let outcome = tokio::select! {
-        outcome = run(context, stop.clone()) => outcome,
+        outcome = pulse.within(run(context, stop.clone())) => outcome,
         () = async { stop.cancelled().await; tokio::time::sleep(drain).await } => {
             let standing = readiness.get();
             let message = format!("{task} did not stop within {} s of SIGTERM", drain.as_secs());
@@ -122,7 +132,7 @@ where
         }
     };
     ended.cancel();
-    for handle in [upkeep, signals].into_iter().chain(served) {
+    for handle in [upkeep, signals, told].into_iter().chain(served) {
         handle.abort();
     }
     if outcome.is_ok() {

@@ -103,6 +103,11 @@ impl Listener {
     }
 }
 
+/// Whether a connection came through a file of this host.
+pub(crate) fn is_local(stream: &Stream) -> bool {
+    matches!(stream, Either::Left(Either::Right(_)))
+}
+
 /// Waits until a connection says something, and returns whether it does.
 pub(crate) async fn speaks(stream: &Stream) -> bool {
     match stream {

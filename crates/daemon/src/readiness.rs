@@ -21,12 +21,15 @@ pub struct Readiness {
 
 impl Default for Readiness {
     fn default() -> Self {
-        let starting = Standing { state: "starting".to_owned(), ready: false, waiting_for: Vec::new() };
+        let starting = Standing { state: Self::STARTING.to_owned(), ready: false, waiting_for: Vec::new() };
         Self { cell: watch::Sender::new(starting) }
     }
 }
 
 impl Readiness {
+    /// The state of a daemon that has not said how it stands.
+    pub(crate) const STARTING: &'static str = "starting";
+
     /// Sets how the daemon stands.
     pub fn set(&self, state: &str, ready: bool, waiting_for: Vec<String>) {
         self.cell.send_replace(Standing { state: state.to_owned(), ready, waiting_for });

@@ -1,5 +1,7 @@
 //! A gRPC server with every limit set.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -7,16 +9,20 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_security::Security;
 
+use crate::gate::Gate;
 use crate::port_owner::port_owner;
-use crate::{Listener, Readiness, limited};
+use crate::{Context, Listener, Readiness, limited};
 
 /// Bounds of a server. tonic passes "no limit" for some of hyper's defaults, so that each is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Connections at a time.
+    /// Connections that are served at a time.
     pub connections_max: usize,
-    /// Time in which a new connection must send its first byte.
+    /// Connections at a time that have yet to agree on TLS and to begin as HTTP/2 does. Of more, the oldest goes.
+    pub agreeing_max: usize,
+    /// Time in which a new connection must send its first byte; and, once there is TLS, what HTTP/2 begins with.
     pub first_bytes_timeout: Duration,
     /// Streams of one connection at a time.
     pub streams_max: u32,
@@ -42,6 +48,7 @@ impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             connections_max: 1024,
+            agreeing_max: 256,
             first_bytes_timeout: Duration::from_secs(5),
             streams_max: 128,
             pending_resets_max: 20,
@@ -60,9 +67,17 @@ impl Default for ServerLimits {
 /// Listens at a port (`host:port`).
 ///
 /// # Errors
-/// The address is not this host's, or taken; the message names who has it, where this user may know.
+/// The address is not this host's, or taken; the message names who has it, where this user may know. Or its name cannot be looked
+/// up, which passes: at boot, a host's own name is often not known yet.
 pub(crate) async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
-    TcpListener::bind(address).await.map_err(|error| {
+    let found = tokio::net::lookup_host(address).await.map(Iterator::collect::<Vec<SocketAddr>>);
+    let listener = match found {
+        Ok(found) => TcpListener::bind(&found[..]).await,
+        // It is not `host:port` at all.
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Err(error),
+        Err(error) => return Err(unknown(address, &error)),
+    };
+    listener.map_err(|error| {
         let what = match error.kind() {
             std::io::ErrorKind::AddrInUse => "address already in use".to_owned(),
             std::io::ErrorKind::AddrNotAvailable => "it is no address of this host".to_owned(),
@@ -85,7 +100,14 @@ pub(crate) async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
     })
 }
 
-/// Serves `routes`, the health service and reflection, until told to stop.
+/// What is said of an address whose name cannot be looked up.
+fn unknown(address: &str, error: &std::io::Error) -> Diagnostic {
+    let message = format!("cannot listen on {address}: its name cannot be looked up: {error}");
+    Diagnostic::error(Code::E2002, message)
+        .help("see whether this host knows the name (`getent hosts NAME`), or write an address in the cluster file; a service manager may try again")
+}
+
+/// Serves `routes`, the health service and reflection, until told to stop, to those whom the context's security lets in.
 ///
 /// # Errors
 /// The transport failed.
@@ -93,7 +115,18 @@ pub async fn serve(
     listener: Listener,
     routes: Routes,
     descriptors: &'static [u8],
-    readiness: &Readiness,
+    context: &Context,
+    limits: ServerLimits,
+    stop: CancellationToken,
+) -> Result<(), Diagnostic> {
+    serve_guarded(listener, routes, descriptors, (&context.readiness, &context.security), limits, stop).await
+}
+
+async fn serve_guarded(
+    listener: Listener,
+    routes: Routes,
+    descriptors: &'static [u8],
+    (readiness, security): (&Readiness, &Arc<Security>),
     limits: ServerLimits,
     stop: CancellationToken,
 ) -> Result<(), Diagnostic> {
@@ -117,9 +150,16 @@ pub async fn serve(
         .register_encoded_file_descriptor_set(descriptors)
         .build_v1()
         .map_err(|error| Diagnostic::error(Code::E9001, format!("descriptors of the services: {error}")))?;
-    let incoming =
-        limited::accept(listener, limits.connections_max, limits.first_bytes_timeout, stop.clone());
+    let first_bytes = limits.first_bytes_timeout;
+    let incoming = limited::accept(
+        listener,
+        (limits.connections_max, limits.agreeing_max),
+        first_bytes,
+        Arc::clone(security),
+        stop.clone(),
+    );
     let server = Server::builder()
+        .layer(Gate::new(Arc::clone(security)))
         .max_concurrent_streams(limits.streams_max)
         .http2_max_pending_accept_reset_streams(Some(limits.pending_resets_max))
         .http2_max_local_error_reset_streams(Some(limits.local_resets_max))
@@ -142,7 +182,7 @@ pub async fn serve(
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
 
@@ -158,7 +198,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_says_nothing_is_dropped() {
+    async fn a_name_that_cannot_be_looked_up_passes_and_an_address_of_another_host_does_not() {
+        // Longer than a label of a name may be: nobody is asked.
+        let nowhere = format!("{}.invalid:0", "x".repeat(64));
+        let refused = bind(&nowhere).await.unwrap_err();
+        assert_eq!((refused.code, refused.exit_code()), (Code::E2002, 69));
+        assert!(refused.render().contains("cannot be looked up"), "{}", refused.render());
+        // Of the block for documentation (RFC 5737).
+        for lasting in ["192.0.2.1:0", "127.0.0.1"] {
+            let refused = bind(lasting).await.unwrap_err();
+            assert_eq!((refused.code, refused.exit_code()), (Code::E2001, 73), "{lasting}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_says_nothing_or_not_enough_is_dropped() {
         let listener = bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
@@ -166,11 +220,23 @@ mod tests {
             ServerLimits { first_bytes_timeout: Duration::from_millis(50), ..ServerLimits::default() };
         let (readiness, end) = (Readiness::default(), stop.clone());
         let server = tokio::spawn(async move {
-            serve(Listener::Tcp(listener), Routes::default(), &[], &readiness, limits, end).await
+            let door = (&readiness, &Arc::default());
+            serve_guarded(Listener::Tcp(listener), Routes::default(), &[], door, limits, end).await
         });
-        let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
-        let read = tokio::time::timeout(Duration::from_secs(10), silent.read(&mut [0; 16])).await;
-        assert!(matches!(read, Ok(Ok(0) | Err(_))), "the connection stays open: {read:?}");
+        for said in [&b""[..], b"P", b"PRI * HTTP/2.0\r\n", b"GET / HTTP/1.1\r\n\r\n", &[0x16, 3, 1]] {
+            let mut peer = tokio::net::TcpStream::connect(address).await.unwrap();
+            peer.write_all(said).await.unwrap();
+            let mut told = Vec::new();
+            let read = tokio::time::timeout(Duration::from_secs(10), peer.read_to_end(&mut told)).await;
+            assert!(read.is_ok(), "{said:?}: the connection stays open");
+            // By that a peer knows that this is no TLS.
+            let declined = said.starts_with(b"GET") || said.starts_with(&[0x16]);
+            assert_eq!(told.is_empty(), !declined, "{said:?}: {told:?}");
+        }
+        let mut honest = tokio::net::TcpStream::connect(address).await.unwrap();
+        honest.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        let read = tokio::time::timeout(Duration::from_secs(10), honest.read(&mut [0; 16])).await;
+        assert!(matches!(read, Ok(Ok(9..))), "whoever says what it must is answered: {read:?}");
         stop.cancel();
         server.await.unwrap().unwrap();
     }

@@ -34,6 +34,7 @@ codes! {
     E1201 66 "file or folder does not exist";
     E1202 77 "no permission";
     E2001 73 "cannot listen";
+    E2002 69 "own address cannot be looked up";
     E2003 69 "peer unreachable";
     E2006 76 "peer belongs to another cluster";
     E2007 76 "peer speaks another version or runs another job";
@@ -54,6 +55,9 @@ codes! {
     E5001 65 "loss or gradient is not finite";
     E5002 75 "too many batches rejected: quarantined";
     E6001 65 "model cannot be exported in this format";
+    E7001 78 "certificate, key or token cannot be used";
+    E7002 78 "address that other hosts reach is not protected";
+    E7003 77 "caller may not do this";
     E9001 70 "fault in this program";
     E9002 74 "input or output failed";
     E9003 143 "drain did not finish in time";

@@ -15,7 +15,7 @@ mod waiting;
 pub use code::{CODES, Code};
 pub use diagnostic::{Diagnostic, Place, Severity};
 pub use document::{Document, Node, Table, Value};
-pub use render::{escape, render_all};
+pub use render::{escape, one_line, render_all, steers};
 pub use section::{Problems, Section};
 pub use suggest::suggest;
 pub use waiting::{Action, Waiting};

@@ -77,13 +77,13 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// Escapes line breaks too: a value must not look like a message of its own.
-fn one_line(text: &str) -> String {
+/// The same with line breaks escaped too: a value must not look like a message of its own.
+pub fn one_line(text: &str) -> String {
     escape(text).replace('\n', "\\n")
 }
 
 /// Whether a character controls the terminal or turns the direction of writing (Unicode UAX 9).
-fn steers(character: char) -> bool {
+pub fn steers(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

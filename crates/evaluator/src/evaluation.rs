@@ -9,7 +9,7 @@ use trainyard_model::{Model, Prediction, Scores};
 
 use crate::CheckpointParameters;
 
-/// Scores a checkpoint on an input, at most `steps` batches of it.
+/// Scores a checkpoint on an input, at most `steps` batches of it. `each` is called behind every batch.
 ///
 /// # Errors
 /// The checkpoint does not fit the model, or the input cannot be read.
@@ -18,6 +18,7 @@ pub fn evaluate_checkpoint<M: Model>(
     checkpoint: &Checkpoint,
     input: Options,
     steps: Option<u64>,
+    mut each: impl FnMut(),
 ) -> Result<Scores, Diagnostic> {
     let parameters = open(model, checkpoint)?;
     let dataset = Dataset::open(input, model.schema().clone())?;
@@ -26,6 +27,7 @@ pub fn evaluate_checkpoint<M: Model>(
         let features = model.features(&batch?)?;
         parameters.gather(&model.reads(&features), &mut values);
         model.evaluate(&features, &values, &mut metrics, &mut scratch)?;
+        each();
     }
     Ok(model.scores(&metrics))
 }

@@ -5,13 +5,17 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use trainyard_checkpoint::{Checkpoint, write_atomically};
+use trainyard_checkpoint::{Checkpoint, names, send, write_atomically};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{HashedColumns, Model, Scores};
 use trainyard_run_config::{ExportForm, ExportFormat};
+use trainyard_storage::is_remote;
 use trainyard_variable::Values;
 
 use crate::exported::Exported;
+
+/// The file that describes the model.
+const DESCRIPTION: &str = "model.json";
 
 fn failed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::error(Code::E9002, format!("the export {} cannot be written: {error}", path.display()))
@@ -31,6 +35,9 @@ pub fn export<M: Model>(
     folder: &Path,
     unix_secs: u64,
 ) -> Result<PathBuf, Diagnostic> {
+    if is_remote(folder) {
+        return export_remotely(model, checkpoint, scores, form, folder, unix_secs);
+    }
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     let mut second = unix_secs;
     while folder.join(second.to_string()).exists() {
@@ -43,6 +50,30 @@ pub fn export<M: Model>(
         let _ = std::fs::remove_dir_all(&temporary);
     }
     written.map(|()| target)
+}
+
+/// The same in a bucket: it is written here, and sent from here. The description is sent last: an export without it is not whole.
+fn export_remotely<M: Model>(
+    model: &M,
+    checkpoint: &Checkpoint,
+    scores: &Scores,
+    form: &ExportForm,
+    folder: &Path,
+    unix_secs: u64,
+) -> Result<PathBuf, Diagnostic> {
+    let taken = names(folder)?;
+    let mut second = unix_secs;
+    while taken.contains(&second.to_string()) {
+        second += 1;
+    }
+    let target = folder.join(second.to_string());
+    let here = tempfile::tempdir().map_err(|error| failed(&target, error))?;
+    write(model, checkpoint, scores, form, here.path())?;
+    let files = names(here.path())?.into_iter().filter(|name| name != DESCRIPTION);
+    for name in files.chain([DESCRIPTION.to_owned()]) {
+        send(&here.path().join(&name), &target.join(&name))?;
+    }
+    Ok(target)
 }
 
 fn write<M: Model>(
@@ -83,7 +114,7 @@ fn write<M: Model>(
         description["onnx"] = onnx;
     }
     let text = serde_json::to_vec_pretty(&description).unwrap_or_default();
-    write_atomically(&folder.join("model.json"), &text)?;
+    write_atomically(&folder.join(DESCRIPTION), &text)?;
     Ok(())
 }
 

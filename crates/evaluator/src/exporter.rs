@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tracing::info;
-use trainyard_checkpoint::{Checkpoint, write_atomically};
+use trainyard_checkpoint::{Checkpoint, names, read, remove, write_atomically};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Model, Scores};
 use trainyard_run_config::{ExporterConfig, ExporterKind};
@@ -57,8 +57,7 @@ pub(crate) fn run<M: Model>(
                 .note(format!("metrics: {}", known.join(", ")))
                 .help("set exporter.metric to one of them")
             })?;
-            let before =
-                std::fs::read(&state).ok().and_then(|text| serde_json::from_slice::<Best>(&text).ok());
+            let before = read(&state)?.and_then(|text| serde_json::from_slice::<Best>(&text).ok());
             if !better(config, before.as_ref(), value) {
                 return Ok(None);
             }
@@ -78,13 +77,13 @@ pub(crate) fn run<M: Model>(
 
 /// Removes all but the newest exports.
 fn collect(folder: &Path, keep: usize) {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    let mut exports: Vec<u64> =
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let names = names(folder).unwrap_or_default();
+    let mut exports: Vec<u64> = names.iter().filter_map(|name| name.parse().ok()).collect();
     exports.sort_unstable();
     if keep > 0 && exports.len() > keep {
         for old in &exports[..exports.len() - keep] {
-            let _ = std::fs::remove_dir_all(folder.join(old.to_string()));
+            // One that stays is tried again after the next.
+            let _ = remove(&folder.join(old.to_string()));
         }
     }
 }

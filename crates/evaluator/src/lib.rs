@@ -5,6 +5,7 @@
 
 mod compared;
 mod evaluation;
+mod events;
 mod export;
 mod exported;
 mod exporter;

@@ -7,14 +7,18 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::json;
 use tracing::{info, warn};
-use trainyard_checkpoint::{Checkpoint, Found, JobPhase, JobState, list, pin};
-use trainyard_daemon::{CancellationToken, Context};
+use trainyard_checkpoint::{
+    Checkpoint, Found, JobPhase, JobState, is_committed, list, pin, read, write_atomically,
+};
+use trainyard_daemon::{CancellationToken, Context, Heart, Pulse};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model, Part, Scores, Shard, input_options};
 use trainyard_run_config::Job;
+use trainyard_storage::is_remote;
 
 use crate::compared::check_exporters;
 use crate::evaluation::evaluate_checkpoint;
+use crate::events::Events;
 use crate::exporter;
 use crate::telemetry::Telemetry;
 
@@ -23,6 +27,8 @@ const NOTICE: Duration = Duration::from_secs(10);
 
 /// Time after the start in which an ended job may turn out to be starting again.
 const GRACE: Duration = Duration::from_secs(2);
+/// The same where its chief needs some requests to say so.
+const GRACE_REMOTE: Duration = Duration::from_secs(10);
 
 /// Told how the evaluator stands.
 type OnStanding = Arc<dyn Fn(&str, bool, Vec<String>) + Send + Sync>;
@@ -40,6 +46,8 @@ pub struct Config {
     pub poll: Duration,
     /// Told how the evaluator stands.
     pub standing: OnStanding,
+    /// Given the signs of life of each evaluation.
+    pub pulse: Pulse,
 }
 
 /// What an evaluator has done.
@@ -55,10 +63,8 @@ impl Config {
     /// Returns the configuration of a daemon.
     pub fn of(context: &Context) -> Self {
         let readiness = context.readiness.clone();
-        Self::new(
-            Arc::clone(&context.job),
-            Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting)),
-        )
+        let standing = Arc::new(move |state: &str, ready, waiting| readiness.set(state, ready, waiting));
+        Self { pulse: context.pulse.clone(), ..Self::new(Arc::clone(&context.job), standing) }
     }
 
     /// Returns the configuration that a job asks for.
@@ -66,8 +72,10 @@ impl Config {
         Self {
             start_delay: Duration::from_secs(job.eval.start_delay_secs),
             throttle: Duration::from_secs(job.eval.throttle_secs),
-            poll: Duration::from_millis(100),
+            // Of a bucket, each look is some requests.
+            poll: if is_remote(&job.model_dir) { Duration::from_secs(2) } else { Duration::from_millis(100) },
             standing,
+            pulse: Pulse::default(),
             job,
         }
     }
@@ -89,8 +97,10 @@ pub async fn run<M: Model>(
     input_options(&config.job, Part::Eval, Shard::WHOLE, None)?;
     check_exporters(&config.job, &*model)?;
     let telemetry = Telemetry::new();
+    let events = Arc::new(Events::default());
     let (started, mut last_start, mut told) = (Instant::now(), None::<Instant>, Instant::now());
     let mut report = Report::default();
+    let grace = if is_remote(&config.job.model_dir) { GRACE_REMOTE } else { GRACE };
     let mut seen: Option<(u64, u64)> = newest_result(&config.job.model_dir);
     (config.standing)("waiting", true, vec!["a checkpoint".to_owned()]);
     while !stop.is_cancelled() {
@@ -107,7 +117,7 @@ pub async fn run<M: Model>(
                 last_start = Some(Instant::now());
                 (config.standing)("evaluating", true, Vec::new());
                 let last = over.is_some();
-                match evaluate_blocking(&config, &model, &found, last, &telemetry).await? {
+                match evaluate_blocking(&config, &model, &found, last, &telemetry, &events).await? {
                     Some(scores) => {
                         report.steps.push(found.step);
                         report.scores = scores;
@@ -123,7 +133,7 @@ pub async fn run<M: Model>(
         }
         // A marker of an earlier run of the job, which its chief is about to replace, ends nothing.
         if let Some(state) = over
-            && (!report.steps.is_empty() || started.elapsed() >= GRACE)
+            && (!report.steps.is_empty() || started.elapsed() >= grace)
         {
             info!(step = state.global_step, phase = ?state.phase, "the job has ended: so does its evaluation");
             break;
@@ -146,8 +156,8 @@ pub async fn run<M: Model>(
 
 /// Epoch and step of the latest evaluation, from an earlier run of the evaluator.
 fn newest_result(model_dir: &Path) -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string(model_dir.join("eval/result.json")).ok()?;
-    let result: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let text = read(&model_dir.join("eval/result.json")).ok()??;
+    let result: serde_json::Value = serde_json::from_slice(&text).ok()?;
     Some((result["cluster_epoch"].as_u64()?, result["global_step"].as_u64()?))
 }
 
@@ -157,10 +167,13 @@ async fn evaluate_blocking<M: Model>(
     found: &Found,
     last: bool,
     telemetry: &Telemetry,
+    events: &Arc<Events>,
 ) -> Result<Option<Scores>, Diagnostic> {
     let (job, model, path) = (Arc::clone(&config.job), Arc::clone(model), found.path.clone());
     let started = Instant::now();
-    let work = move || evaluate(&job, &*model, &path, last);
+    let heart = config.pulse.heart();
+    let events = Arc::clone(events);
+    let work = move || evaluate(&job, &*model, &path, last, &events, &heart);
     let outcome = tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| Diagnostic::error(Code::E9001, format!("the evaluation has failed: {error}")))??;
@@ -178,27 +191,31 @@ fn evaluate<M: Model>(
     model: &M,
     path: &Path,
     last: bool,
+    events: &Events,
+    heart: &Heart,
 ) -> Result<Option<(Scores, usize)>, Diagnostic> {
     let owner = format!("evaluator-{}", std::process::id());
     let Ok(_pin) = pin(path, &owner) else { return Ok(None) };
     let checkpoint = match Checkpoint::open(path) {
         Ok(checkpoint) => checkpoint,
-        Err(_) if !path.exists() => return Ok(None),
+        Err(_) if !is_committed(path)? => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     checkpoint.verify()?;
+    heart.beat();
     let step = checkpoint.manifest().global_step;
     let input =
-        input_options(job, Part::Eval, Shard::WHOLE, Some(job.model_dir.join("dead_letter/eval.jsonl")))?;
-    let scores = evaluate_checkpoint(model, &checkpoint, input, job.eval.steps)?;
+        input_options(job, Part::Eval, Shard::WHOLE, Some(job.local_dir().join("dead_letter/eval.jsonl")))?;
+    let scores = evaluate_checkpoint(model, &checkpoint, input, job.eval.steps, || heart.beat())?;
     let shown: Vec<String> = scores.iter().map(|(name, value)| format!("{name} = {value:.5}")).collect();
     info!("evaluated global step {step}: {}", shown.join(", "));
     if job.eval.on_training_data {
         let input = input_options(job, Part::TrainForEvaluation, Shard::WHOLE, None)?;
-        let training = evaluate_checkpoint(model, &checkpoint, input, job.eval.steps)?;
+        let training = evaluate_checkpoint(model, &checkpoint, input, job.eval.steps, || heart.beat())?;
         let shown: Vec<String> =
             training.iter().map(|(name, value)| format!("{name} = {value:.5}")).collect();
         info!("on the training data, global step {step}: {}", shown.join(", "));
+        events.tell(job, "eval_train", &checkpoint, &training);
         write_result(&job.model_dir.join("eval_train"), &checkpoint, &training)?;
     }
     let now = unix_secs();
@@ -207,7 +224,9 @@ fn evaluate<M: Model>(
         exports += usize::from(
             exporter::run(config, model, &checkpoint, &scores, &job.model_dir, now, last)?.is_some(),
         );
+        heart.beat();
     }
+    events.tell(job, "eval", &checkpoint, &scores);
     // Written last: an evaluator that dies before is not taken to have done its work.
     write_result(&job.model_dir.join("eval"), &checkpoint, &scores)?;
     Ok(Some((scores, exports)))
@@ -228,13 +247,16 @@ fn write_result(folder: &Path, checkpoint: &Checkpoint, scores: &Scores) -> Resu
         Diagnostic::error(Code::E9002, format!("{} cannot be written: {error}", folder.display()))
             .help("check the disk and the folder")
     };
-    std::fs::create_dir_all(folder).map_err(failed)?;
-    let mut file = std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(folder.join("metrics.jsonl"))
-        .map_err(failed)?;
-    file.write_all(format!("{result}\n").as_bytes()).map_err(failed)?;
-    trainyard_checkpoint::write_atomically(&folder.join("result.json"), format!("{result}\n").as_bytes())?;
-    Ok(())
+    let (path, line) = (folder.join("metrics.jsonl"), format!("{result}\n"));
+    if is_remote(folder) {
+        // Objects do not grow: nobody else writes this one.
+        let mut text = read(&path)?.unwrap_or_default();
+        text.extend_from_slice(line.as_bytes());
+        write_atomically(&path, &text)?;
+    } else {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+        file.and_then(|mut file| file.write_all(line.as_bytes())).map_err(failed)?;
+    }
+    Ok(write_atomically(&folder.join("result.json"), line.as_bytes())?)
 }

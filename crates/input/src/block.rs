@@ -3,6 +3,8 @@
 use std::io::Result;
 use std::path::Path;
 
+use trainyard_storage::Storage;
+
 use crate::Compression;
 use crate::compression::Content;
 
@@ -30,8 +32,8 @@ pub(crate) struct Block {
 
 impl Block {
     /// Opens a file.
-    pub(crate) fn open(path: &Path, compression: Compression) -> Result<Self> {
-        let content = Content::open(path, compression)?;
+    pub(crate) fn open(storage: &Storage, path: &Path, compression: Compression) -> Result<Self> {
+        let content = Content::open(storage, path, compression)?;
         Ok(Self { content, buffer: Vec::new(), begin: 0, end: 0, offset: 0, until: u64::MAX, kept: 0 })
     }
 
@@ -160,7 +162,7 @@ mod tests {
     /// Goes to each place in turn and compares what is read there.
     fn compare(compression: Compression, bytes: usize, places: impl IntoIterator<Item = (usize, usize)>) {
         let (file, content) = file(bytes, compression);
-        let mut block = Block::open(file.path(), compression).expect("the file opens");
+        let mut block = Block::open(&Storage::default(), file.path(), compression).expect("the file opens");
         for (offset, count) in places {
             let end = (offset + count).min(content.len());
             block.seek(offset as u64, end as u64).expect("the file is read");
@@ -188,7 +190,8 @@ mod tests {
     fn what_was_passed_over_of_compressed_content_stays_for_a_while() {
         let bytes = 3 * KEPT_BYTES;
         let (file, _) = file(bytes, Compression::Gzip);
-        let mut block = Block::open(file.path(), Compression::Gzip).expect("the file opens");
+        let mut block =
+            Block::open(&Storage::default(), file.path(), Compression::Gzip).expect("the file opens");
         for step in 0..64 {
             let offset = (step * bytes / 64) as u64;
             block.seek(offset, u64::MAX).expect("the file is read");

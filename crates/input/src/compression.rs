@@ -1,10 +1,10 @@
 //! Compressed files (`compression_type` of `tf.data.TFRecordDataset`), and their content.
 
-use std::fs::File;
-use std::io::{Error, ErrorKind, Read as _, Result, Seek as _, SeekFrom};
+use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
 
 use flate2::{Decompress, FlushDecompress, Status};
+use trainyard_storage::{File, Storage};
 
 /// Compressed bytes read from a file at once.
 const READ_BYTES: usize = 1 << 18;
@@ -49,8 +49,8 @@ pub(crate) struct Content {
 
 impl Content {
     /// Opens a file. Nothing is read yet.
-    pub(crate) fn open(path: &Path, compression: Compression) -> Result<Self> {
-        let file = File::open(path)?;
+    pub(crate) fn open(storage: &Storage, path: &Path, compression: Compression) -> Result<Self> {
+        let file = storage.open(path)?;
         let inflater = (compression != Compression::None).then(|| Inflater::new(compression));
         Ok(Self { file, inflater })
     }
@@ -62,7 +62,7 @@ impl Content {
 
     /// Goes to a byte; that of compressed content must be its first.
     pub(crate) fn seek(&mut self, offset: u64) -> Result<()> {
-        self.file.seek(SeekFrom::Start(offset))?;
+        self.file.seek(offset)?;
         if let Some(inflater) = &mut self.inflater {
             *inflater = Inflater::new(inflater.compression);
         }

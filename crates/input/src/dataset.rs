@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use trainyard_storage::Storage;
+
 use crate::cells::{Bad, clear};
 use crate::dead_letter::DeadLetter;
 use crate::parser::Parser;
@@ -49,11 +51,12 @@ impl Dataset {
     /// A file is missing, or a column is; or a number of the options is out of range.
     pub fn open(options: Options, schema: Schema) -> Result<Self, Error> {
         options.check()?;
+        let source = Source::default();
         for file in 0..options.files.len() {
-            open_file(&options, &schema, file, None)?;
+            open_file(&options, &source.storage, &schema, file, None)?;
         }
         Ok(Self {
-            source: Source::default(),
+            source,
             shuffle: Shuffle::new(options.shuffle_rows),
             batch_number: 0,
             dead_letter: DeadLetter::new(options.dead_letter.clone(), options.bad_rows_max),
@@ -203,8 +206,9 @@ pub(crate) fn bad_row(options: &Options, schema: &Schema, place: Place, (column,
 /// that is, too, when none of those records holds one.
 pub fn check(options: &Options, schema: &Schema, rows: usize) -> Vec<Error> {
     let (mut problems, mut good, mut examples) = (Vec::new(), 0, None);
+    let storage = Storage::default();
     for (file, path) in options.files.iter().enumerate() {
-        let (mut reader, mut parser) = match open_file(options, schema, file, examples.take()) {
+        let (mut reader, mut parser) = match open_file(options, &storage, schema, file, examples.take()) {
             Ok(opened) => opened,
             Err(error) => {
                 problems.push(error);

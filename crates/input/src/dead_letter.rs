@@ -55,7 +55,11 @@ impl DeadLetter {
             let length = file.metadata().map_err(failed)?.len();
             self.file = Some((file, length));
         }
-        let number = if row.format == Format::TfRecord { "record" } else { "line" };
+        let number = match row.format {
+            Format::TfRecord => "record",
+            Format::Parquet => "row",
+            Format::Csv | Format::Tsv | Format::LibSvm(_) => "line",
+        };
         let line = serde_json::json!({
             "file": row.file, number: row.line, "offset": row.offset, "column": row.column, "reason": row.reason,
             "row": crate::cells::shown(bytes),

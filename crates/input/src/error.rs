@@ -29,7 +29,10 @@ impl std::fmt::Display for BadRow {
             Format::TfRecord => {
                 write!(formatter, "{}: record {} at byte {}: ", self.file.display(), self.line, self.offset)?;
             }
-            Format::Csv | Format::Tsv => write!(formatter, "{}:{}: ", self.file.display(), self.line)?,
+            Format::Parquet => write!(formatter, "{}: row {}: ", self.file.display(), self.line)?,
+            Format::Csv | Format::Tsv | Format::LibSvm(_) => {
+                write!(formatter, "{}:{}: ", self.file.display(), self.line)?
+            }
         }
         match &self.column {
             Some(column) => write!(formatter, "column `{column}`: {}", self.reason),
@@ -58,6 +61,21 @@ pub enum Error {
         file: PathBuf,
         /// The system's word.
         message: String,
+    },
+    /// A remote file cannot be read.
+    #[error("{0}")]
+    Remote(Box<trainyard_storage::Error>),
+    /// A column does not hold what is wanted of it.
+    #[error("column `{column}` of {} holds {found}, the job wants {wanted}", file.display())]
+    ColumnType {
+        /// The column.
+        column: String,
+        /// The file.
+        file: PathBuf,
+        /// Its type.
+        found: String,
+        /// The type wanted.
+        wanted: &'static str,
     },
     /// A file is not what it was when its records were counted.
     #[error("input file {} has changed: {what}", file.display())]
@@ -140,7 +158,17 @@ impl From<Error> for Diagnostic {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         match error {
+            Error::File { message, .. } if message.contains(" content is ") => Self::error(Code::E4002, text)
+                .help("copy the file again from where it was made; `gzip -t` says whether one is whole"),
             Error::File { .. } => Self::error(Code::E4002, text).help("check the path and its permissions"),
+            Error::Remote(error) => Self::from(*error),
+            Error::ColumnType { found, .. } => {
+                let problem = Self::error(Code::E4003, text);
+                problem.help(match found.contains("any number") || found.contains("list") {
+                    true => "give the feature a separator (any: values stand apart already), or a shape",
+                    false => "change the feature's kind or `integers`, or write the column as that type",
+                })
+            }
             Error::Column { column, known, .. } => {
                 let problem = Self::error(Code::E4003, text).note(format!("columns: {}", known.join(", ")));
                 match suggest(&column, known.iter().map(String::as_str)) {

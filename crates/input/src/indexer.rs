@@ -2,16 +2,19 @@
 
 use std::num::NonZeroU32;
 
-use crate::file_stamp::{FileStamp, fingerprint};
+use trainyard_storage::{Stamp, Storage};
+
+use crate::file_stamp::{check, fingerprint, stamp, warn_small};
 use crate::record::RecordReader;
 use crate::source::open_records;
-use crate::{Error, Options, RecordIndex};
+use crate::{Error, Options, RecordIndex, Schema};
 
 /// Makes a [`RecordIndex`], as much of it as is asked for.
 #[derive(Debug)]
 pub struct Indexer {
     options: Options,
-    stamps: Vec<FileStamp>,
+    storage: Storage,
+    stamps: Vec<Stamp>,
     index: RecordIndex,
     next_file: usize,
     reader: Option<(usize, RecordReader)>,
@@ -24,8 +27,11 @@ impl Indexer {
     /// # Errors
     /// A file is missing.
     pub fn open(options: Options, batch_size: NonZeroU32) -> Result<Self, Error> {
-        let stamps = options.files.iter().map(|file| FileStamp::of(file)).collect::<Result<_, _>>()?;
-        Ok(Self { stamps, index: RecordIndex::new(batch_size), next_file: 0, reader: None, options })
+        let storage = Storage::default();
+        let stamps = options.files.iter().map(|file| stamp(&storage, file)).collect::<Result<Vec<_>, _>>()?;
+        warn_small(&stamps);
+        let index = RecordIndex::new(batch_size);
+        Ok(Self { storage, stamps, index, next_file: 0, reader: None, options })
     }
 
     /// Returns what is known so far.
@@ -43,7 +49,8 @@ impl Indexer {
     /// # Errors
     /// [`Error::Changed`] with the first that is not, or one that is missing.
     pub fn check(&self) -> Result<(), Error> {
-        self.options.files.iter().zip(&self.stamps).try_for_each(|(file, stamp)| stamp.check(file))
+        let mut stamped = self.options.files.iter().zip(&self.stamps);
+        stamped.try_for_each(|(file, stamp)| check(&self.storage, file, stamp))
     }
 
     /// Reads on until `runs` runs are known in all, or the index is complete.
@@ -69,7 +76,7 @@ impl Indexer {
                 }
             };
             if ended {
-                self.stamps[*file].check(path)?;
+                check(&self.storage, path, &self.stamps[*file])?;
                 self.reader = None;
             }
         }
@@ -78,7 +85,8 @@ impl Indexer {
 
     fn open_next(&mut self) -> Result<(), Error> {
         if self.next_file < self.options.files.len() {
-            let (reader, _) = open_records(&self.options, self.next_file)?;
+            let none = Schema::default();
+            let (reader, _) = open_records(&self.options, &self.storage, Some(&none), self.next_file)?;
             self.index.begin_file();
             self.reader = Some((self.next_file, reader));
             self.next_file += 1;

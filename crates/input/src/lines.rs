@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
+use trainyard_storage::Storage;
+
 use crate::block::Block;
+use crate::libsvm::is_empty;
 use crate::record::{Place, failed};
 use crate::{Compression, Error, Format};
 
@@ -22,8 +25,13 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// Opens a file; a byte order mark at its front is passed over.
-    pub(crate) fn open(file: &Path, compression: Compression, format: Format) -> Result<Self, Error> {
-        let mut block = Block::open(file, compression).map_err(|error| failed(file, &error))?;
+    pub(crate) fn open(
+        storage: &Storage,
+        file: &Path,
+        compression: Compression,
+        format: Format,
+    ) -> Result<Self, Error> {
+        let mut block = Block::open(storage, file, compression).map_err(|error| failed(file, &error))?;
         let marked = block.fill(3).map_err(|error| failed(file, &error))?;
         if marked && block.bytes().starts_with(b"\xef\xbb\xbf") {
             block.pass(3);
@@ -61,7 +69,11 @@ impl Lines {
             let bytes = self.block.passed(record);
             let ends = bytes.iter().rev().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
             self.length = record - ends;
-            if self.length > 0 {
+            let empty = match self.format {
+                Format::LibSvm(_) => is_empty(self.bytes()),
+                _ => self.length == 0,
+            };
+            if !empty {
                 return Ok(true);
             }
         }

@@ -13,6 +13,21 @@ pub enum Format {
     Tsv,
     /// `tf.train.Example` messages in TFRecord files.
     TfRecord,
+    /// Columns in Parquet files. A list is a field of several values.
+    Parquet,
+    /// Lines `label qid:q index:value index:value ...`, with `#` before comments: columns `label`, `qid`, `index` and
+    /// `value`, of which the last two hold as many values as the line has pairs.
+    LibSvm(IndexBase),
+}
+
+/// What the first index of a libsvm file means; it becomes 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IndexBase {
+    /// Indices begin with 0.
+    Zero,
+    /// Indices begin with 1, as LIBSVM writes them.
+    #[default]
+    One,
 }
 
 /// What to do with a record that cannot be read.
@@ -60,9 +75,9 @@ pub struct Options {
     pub format: Format,
     /// How the files are compressed; absent = as the end of each file's name says, see [`Compression::of`].
     pub compression: Option<Compression>,
-    /// Column names; absent = the first line of each file names them. TFRecord names the features in each record.
+    /// Column names; absent = the first line of each file names them. Other formats name their columns themselves.
     pub columns: Option<Vec<String>>,
-    /// Whether spaces around fields and names are dropped; the values of TFRecord are taken as they are.
+    /// Whether spaces around fields and names are dropped; the values of TFRecord and Parquet are taken as they are.
     pub trim: bool,
     /// Texts that stand for a missing value, besides the empty one.
     pub missing: Vec<String>,
@@ -95,6 +110,32 @@ pub struct Options {
 }
 
 impl Options {
+    /// Returns the options under which files are read once, in order, alone, record by record, with every field as it stands in
+    /// them; the first bad row is an error.
+    pub fn new(files: Vec<PathBuf>, format: Format) -> Self {
+        Self {
+            files,
+            format,
+            compression: None,
+            columns: None,
+            trim: false,
+            missing: Vec::new(),
+            bad_rows: BadRows::Fail,
+            bad_rows_max: 0,
+            dead_letter: None,
+            batch_size: 1,
+            drop_remainder: false,
+            interleave: Interleave::default(),
+            shuffle_rows: 0,
+            epochs: Some(1),
+            sharding: Sharding::None,
+            shard_index: 0,
+            shard_count: 1,
+            seed: 0,
+            skip_batches: 0,
+        }
+    }
+
     /// Checks the numbers.
     ///
     /// # Errors

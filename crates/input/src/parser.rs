@@ -2,7 +2,9 @@
 
 use crate::cells::{Bad, truncate};
 use crate::example::ExampleParser;
+use crate::libsvm::LibSvmParser;
 use crate::record::Record;
+use crate::row::RowParser;
 use crate::text::TextParser;
 use crate::{Batch, Schema};
 
@@ -11,6 +13,8 @@ use crate::{Batch, Schema};
 pub(crate) enum Parser {
     Text(TextParser),
     Example(ExampleParser),
+    LibSvm(LibSvmParser),
+    Row(RowParser),
 }
 
 impl Parser {
@@ -27,6 +31,8 @@ impl Parser {
         let outcome = match self {
             Self::Text(parser) => parser.append(record.bytes, batch),
             Self::Example(parser) => parser.append(record.bytes, batch),
+            Self::LibSvm(parser) => parser.append(record.bytes, batch),
+            Self::Row(parser) => parser.append(record.bytes, batch),
         };
         match outcome {
             Ok(()) => batch.rows += 1,
@@ -46,6 +52,7 @@ mod tests {
     use std::path::PathBuf;
 
     use serde_json::Value;
+    use trainyard_storage::Storage;
 
     use crate::cells::clear;
     use crate::record::{Place, Record, RecordReader};
@@ -95,7 +102,8 @@ mod tests {
 
     /// The records of a file up to the first that is at fault, and the fault.
     fn records(path: PathBuf, compression: Compression) -> (Vec<Vec<u8>>, Option<String>) {
-        let mut reader = match RecordReader::open(&path, 0, Format::TfRecord, Some(compression)) {
+        let options = Options { compression: Some(compression), ..options(vec![path.clone()], 1) };
+        let mut reader = match RecordReader::open(&options, &Storage::default(), None, 0) {
             Ok(reader) => reader,
             Err(error) => return (Vec::new(), Some(error.to_string())),
         };
@@ -188,30 +196,15 @@ mod tests {
         }
     }
 
+    fn options(files: Vec<PathBuf>, batch_size: usize) -> Options {
+        Options { trim: true, batch_size, ..Options::new(files, Format::TfRecord) }
+    }
+
     /// Reads the examples as one batch.
     fn parse(examples: &[Value], schema: &Schema) -> Result<Batch, String> {
-        let options = Options {
-            files: vec!["/dev/null".into()],
-            format: Format::TfRecord,
-            compression: None,
-            columns: None,
-            trim: true,
-            missing: Vec::new(),
-            bad_rows: BadRows::Fail,
-            bad_rows_max: 0,
-            dead_letter: None,
-            batch_size: examples.len(),
-            drop_remainder: false,
-            interleave: Interleave::default(),
-            shuffle_rows: 0,
-            epochs: Some(1),
-            sharding: Sharding::None,
-            shard_index: 0,
-            shard_count: 1,
-            seed: 0,
-            skip_batches: 0,
-        };
-        let (_, mut parser) = open_file(&options, schema, 0, None).map_err(|error| error.to_string())?;
+        let options = options(vec!["/dev/null".into()], examples.len());
+        let (_, mut parser) =
+            open_file(&options, &Storage::default(), schema, 0, None).map_err(|error| error.to_string())?;
         let mut batch = Batch::default();
         clear(&mut batch, schema, examples.len(), Position::default());
         for example in examples {

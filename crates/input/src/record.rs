@@ -3,17 +3,20 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use trainyard_storage::Storage;
+
 use crate::lines::Lines;
+use crate::parquet_rows::ParquetRows;
 use crate::tfrecord::TfRecords;
-use crate::{Compression, Error, Format};
+use crate::{Error, Format, Options, Schema};
 
 /// Where a record comes from.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Place {
     pub(crate) file: usize,
-    /// Line on which it begins, or its number in a TFRecord file, from 1.
+    /// Line on which it begins, or its number in a TFRecord or Parquet file, from 1.
     pub(crate) line: u64,
-    /// Byte at which it begins, of the decompressed content.
+    /// Byte at which it begins, of the decompressed content; of Parquet, its number, from 0.
     pub(crate) offset: u64,
     pub(crate) pass: u64,
 }
@@ -38,10 +41,14 @@ pub(crate) struct RecordReader {
 enum Records {
     Text(Lines),
     TfRecord(TfRecords),
+    Parquet(Box<ParquetRows>),
 }
 
 /// Says that the system, or decompression, failed.
 pub(crate) fn failed(file: &Path, error: &std::io::Error) -> Error {
+    if let Some(error) = trainyard_storage::Error::of(error) {
+        return Error::Remote(Box::new(error.clone()));
+    }
     let message = match error.kind() {
         // The words of [`crate::compression`].
         ErrorKind::InvalidData | ErrorKind::UnexpectedEof => error.to_string(),
@@ -51,19 +58,31 @@ pub(crate) fn failed(file: &Path, error: &std::io::Error) -> Error {
 }
 
 impl RecordReader {
-    /// Opens a file, number `place` of the input.
+    /// Opens file `number` of the input. Of a Parquet file, the columns that the schema wants are read, or all.
     pub(crate) fn open(
-        file: &Path,
+        options: &Options,
+        storage: &Storage,
+        schema: Option<&Schema>,
         number: usize,
-        format: Format,
-        compression: Option<Compression>,
     ) -> Result<Self, Error> {
-        let compression = compression.unwrap_or_else(|| Compression::of(file));
-        let records = match format {
-            Format::Csv | Format::Tsv => Records::Text(Lines::open(file, compression, format)?),
-            Format::TfRecord => Records::TfRecord(TfRecords::open(file, compression)?),
+        let file = options.files[number].as_path();
+        let compression = || options.compression.unwrap_or_else(|| crate::Compression::of(file));
+        let records = match options.format {
+            Format::Csv | Format::Tsv | Format::LibSvm(_) => {
+                Records::Text(Lines::open(storage, file, compression(), options.format)?)
+            }
+            Format::TfRecord => Records::TfRecord(TfRecords::open(storage, file, compression())?),
+            Format::Parquet => Records::Parquet(Box::new(ParquetRows::open(storage, file, schema)?)),
         };
         Ok(Self { records, place: Place { file: number, ..Place::default() } })
+    }
+
+    /// Returns the columns of its records, where the file names them itself.
+    pub(crate) fn columns(&self) -> Option<Vec<String>> {
+        match &self.records {
+            Records::Parquet(rows) => Some(rows.columns()),
+            Records::Text(_) | Records::TfRecord(_) => None,
+        }
     }
 
     /// Goes to the next record; `false` at the end of the file. One that is not `wanted` is passed over.
@@ -71,6 +90,7 @@ impl RecordReader {
         match &mut self.records {
             Records::Text(lines) => lines.next(file, &mut self.place),
             Records::TfRecord(records) => records.next(file, &mut self.place, wanted),
+            Records::Parquet(rows) => rows.next(file, &mut self.place, wanted),
         }
     }
 
@@ -80,6 +100,10 @@ impl RecordReader {
         let outcome = match &mut self.records {
             Records::Text(lines) => lines.seek(offset, line, until),
             Records::TfRecord(records) => records.seek(offset, line, until),
+            Records::Parquet(rows) => {
+                rows.seek(offset);
+                Ok(())
+            }
         };
         outcome.map_err(|error| failed(file, &error))
     }
@@ -90,6 +114,7 @@ impl RecordReader {
         match &self.records {
             Records::Text(lines) => lines.offset(),
             Records::TfRecord(records) => records.offset(),
+            Records::Parquet(rows) => rows.number(),
         }
     }
 
@@ -106,6 +131,7 @@ impl RecordReader {
         match &self.records {
             Records::Text(lines) => Record { bytes: lines.bytes(), place, fault: None },
             Records::TfRecord(records) => Record { bytes: records.bytes(), place, fault: records.fault() },
+            Records::Parquet(rows) => Record { bytes: rows.bytes(), place, fault: None },
         }
     }
 }

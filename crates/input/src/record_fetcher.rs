@@ -1,8 +1,10 @@
 //! Reads the raw records of data shards from the files.
 
+use trainyard_storage::Storage;
+
 use crate::record::RecordReader;
 use crate::source::{has_header, open_records};
-use crate::{DataShard, Error, Options, Parcel, Piece};
+use crate::{DataShard, Error, Options, Parcel, Piece, Schema};
 
 /// Files that stay open: those that data shards of one window are likely to be in.
 const OPEN_FILES_MAX: usize = 4;
@@ -14,6 +16,9 @@ const OPEN_FILES_MAX: usize = 4;
 #[derive(Debug)]
 pub struct RecordFetcher {
     options: Options,
+    storage: Storage,
+    /// What is read of files that hold columns apart; absent = all.
+    schema: Option<Schema>,
     /// The one used last is at the end.
     open: Vec<(u32, RecordReader)>,
     /// Columns of the files that were opened, if their headers name them.
@@ -25,7 +30,12 @@ impl RecordFetcher {
     /// first; nothing is opened yet.
     pub fn new(options: Options) -> Self {
         let columns = vec![None; options.files.len()];
-        Self { options, open: Vec::new(), columns }
+        Self { options, storage: Storage::default(), schema: None, open: Vec::new(), columns }
+    }
+
+    /// Reads no more than the columns of a schema, from files that hold columns apart.
+    pub(crate) fn with_schema(self, schema: Schema) -> Self {
+        Self { schema: Some(schema), ..self }
     }
 
     /// Reads the records of a data shard into `parcel`, whose memory is used again, whatever it held.
@@ -126,15 +136,12 @@ impl RecordFetcher {
         let known = &mut self.columns[file as usize];
         let reader = match has_header(&self.options) && known.is_none() {
             true => {
-                let (reader, columns) = open_records(&self.options, file as usize)?;
+                let (reader, columns) =
+                    open_records(&self.options, &self.storage, self.schema.as_ref(), file as usize)?;
                 *known = columns;
                 reader
             }
-            false => {
-                let options = &self.options;
-                let path = options.files[file as usize].as_path();
-                RecordReader::open(path, file as usize, options.format, options.compression)?
-            }
+            false => RecordReader::open(&self.options, &self.storage, self.schema.as_ref(), file as usize)?,
         };
         self.open.push((file, reader));
         Ok(())
@@ -146,7 +153,7 @@ impl RecordFetcher {
         mut each: impl FnMut(u32, Option<&[String]>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for file in 0..self.options.files.len() {
-            let (_, columns) = open_records(&self.options, file)?;
+            let (_, columns) = open_records(&self.options, &self.storage, self.schema.as_ref(), file)?;
             each(file as u32, columns.as_deref())?;
             self.columns[file] = columns;
         }

@@ -83,6 +83,7 @@ impl ShardReader {
 
     /// Makes a reader for parcels: no file is opened, unless a data shard is begun without one.
     pub fn new(options: Options, schema: Schema) -> Self {
+        let fetcher = RecordFetcher::new(options.clone()).with_schema(schema.clone());
         Self {
             schema,
             shard: DataShard::default(),
@@ -96,7 +97,7 @@ impl ShardReader {
             parser_of: vec![None; options.files.len()],
             dead_letter: DeadLetter::new(options.dead_letter.clone(), options.bad_rows_max),
             statistics: Arc::default(),
-            fetcher: RecordFetcher::new(options),
+            fetcher,
         }
     }
 

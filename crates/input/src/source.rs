@@ -6,15 +6,20 @@ use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
 
+use trainyard_storage::Storage;
+
 use crate::example::ExampleParser;
+use crate::libsvm::{self, LibSvmParser};
 use crate::parser::Parser;
 use crate::record::{Record, RecordReader};
+use crate::row::RowParser;
 use crate::text::{TextParser, header};
 use crate::{Error, Format, Options, Schema, Sharding};
 
 /// The records of this shard, pass by pass, and the parsers of the files that they come from.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
+    pub(crate) storage: Storage,
     pub(crate) started: bool,
     pub(crate) pass: u64,
     /// Records of this shard in all passes.
@@ -101,7 +106,7 @@ impl Source {
         let Some(&file) = self.order.get(self.next_file) else { return Ok(false) };
         self.next_file += 1;
         let parser = self.parsers[file].take();
-        let (reader, parser) = open_file(options, schema, file, parser)?;
+        let (reader, parser) = open_file(options, &self.storage, schema, file, parser)?;
         self.parsers[file] = Some(parser);
         self.cycle[self.turn] = Some((file, reader));
         self.open += 1;
@@ -118,7 +123,7 @@ impl Source {
     pub(crate) fn unseen(&self) -> Vec<&str> {
         let mut parsers = self.parsers.iter().flatten().filter_map(|parser| match parser {
             Parser::Example(parser) => Some(parser),
-            Parser::Text(_) => None,
+            Parser::Text(_) | Parser::LibSvm(_) | Parser::Row(_) => None,
         });
         let Some(first) = parsers.next() else { return Vec::new() };
         let mut unseen: Vec<&str> = first.unseen().collect();
@@ -133,11 +138,12 @@ impl Source {
 /// Opens a file past its header, and the parser for its columns. A parser of TFRecord from before goes on.
 pub(crate) fn open_file(
     options: &Options,
+    storage: &Storage,
     schema: &Schema,
     number: usize,
     before: Option<Parser>,
 ) -> Result<(RecordReader, Parser), Error> {
-    let (reader, columns) = open_records(options, number)?;
+    let (reader, columns) = open_records(options, storage, Some(schema), number)?;
     let parser = match before {
         Some(parser @ Parser::Example(_)) => parser,
         _ => open_parser(options, schema, number, columns.as_deref())?,
@@ -148,20 +154,26 @@ pub(crate) fn open_file(
 /// Opens a file past its header, if it has one, and returns the columns that are named there.
 pub(crate) fn open_records(
     options: &Options,
+    storage: &Storage,
+    schema: Option<&Schema>,
     number: usize,
 ) -> Result<(RecordReader, Option<Vec<String>>), Error> {
     let file = options.files[number].as_path();
-    let mut reader = RecordReader::open(file, number, options.format, options.compression)?;
-    let columns = match has_header(options) {
-        true => Some(named(&mut reader, options, file)?),
-        false => None,
+    let mut reader = RecordReader::open(options, storage, schema, number)?;
+    let columns = match (reader.columns(), has_header(options)) {
+        (None, true) => Some(named(&mut reader, options, file)?),
+        (columns, _) => columns,
     };
     Ok((reader, columns))
 }
 
-/// Returns whether the first line of each file names its columns.
+/// Returns whether each file names its columns: a first line, or a Parquet file's schema.
 pub(crate) fn has_header(options: &Options) -> bool {
-    options.format != Format::TfRecord && options.columns.is_none()
+    match options.format {
+        Format::Csv | Format::Tsv => options.columns.is_none(),
+        Format::Parquet => true,
+        Format::TfRecord | Format::LibSvm(_) => false,
+    }
 }
 
 /// Returns the parser for a file with these columns, or those of the options.
@@ -171,14 +183,31 @@ pub(crate) fn open_parser(
     number: usize,
     columns: Option<&[String]>,
 ) -> Result<Parser, Error> {
-    if options.format == Format::TfRecord {
-        return Ok(Parser::Example(ExampleParser::new(schema, &options.missing)));
-    }
     let columns = columns.or(options.columns.as_deref()).unwrap_or_default();
-    let parser = TextParser::new(schema, columns, options.format, options.trim, &options.missing);
     let file = || options.files.get(number).cloned().unwrap_or_default();
-    let parser = parser.map_err(|column| Error::Column { column, file: file(), known: columns.to_vec() })?;
-    Ok(Parser::Text(parser))
+    let missing = &options.missing;
+    let absent = |column| Error::Column { column, file: file(), known: columns.to_vec() };
+    Ok(match options.format {
+        Format::Csv | Format::Tsv => {
+            let parser = TextParser::new(schema, columns, options.format, options.trim, missing);
+            Parser::Text(parser.map_err(absent)?)
+        }
+        Format::TfRecord => Parser::Example(ExampleParser::new(schema, missing)),
+        Format::Parquet => Parser::Row(RowParser::new(schema, columns, missing).map_err(absent)?),
+        Format::LibSvm(base) => {
+            Parser::LibSvm(LibSvmParser::new(schema, base, missing).map_err(|misfit| match misfit {
+                libsvm::Misfit::Unknown(column) => {
+                    Error::Column { column, file: file(), known: libsvm::COLUMNS.map(str::to_owned).to_vec() }
+                }
+                libsvm::Misfit::Kind { column, wanted } => Error::ColumnType {
+                    column,
+                    file: file(),
+                    found: "any number of numbers".to_owned(),
+                    wanted,
+                },
+            })?)
+        }
+    })
 }
 
 /// Reads the header.

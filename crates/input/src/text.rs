@@ -163,7 +163,7 @@ fn trim(record: &[u8], place: Range<usize>) -> Range<usize> {
 
 /// Appends the values of a field that holds several.
 #[inline(never)]
-fn several(column: &mut Column, kind: &FieldKind, value: &[u8]) -> Result<(), String> {
+pub(crate) fn several(column: &mut Column, kind: &FieldKind, value: &[u8]) -> Result<(), String> {
     let parts = |separator: u8| value.split(move |byte| *byte == separator);
     match (&mut column.cells, kind) {
         (Cells::Float(cells), FieldKind::Float { width, separator: Some(separator), .. }) => {
@@ -202,24 +202,30 @@ fn delimiter(format: Format) -> u8 {
 
 /// Splits a header into names.
 pub(crate) fn header(record: &[u8], format: Format, trim: bool) -> Vec<String> {
+    let mut names = Vec::new();
+    fields(record, format, |name| {
+        let name = String::from_utf8_lossy(name);
+        names.push(if trim { name.trim().to_owned() } else { name.into_owned() });
+    });
+    names
+}
+
+/// Splits a record into fields, unquoted.
+pub(crate) fn fields(record: &[u8], format: Format, mut each: impl FnMut(&[u8])) {
     let delimiter = delimiter(format);
-    let (mut names, mut rest, mut scratch) = (Vec::new(), Some(record), Vec::new());
+    let (mut rest, mut scratch) = (Some(record), Vec::new());
     while let Some(current) = rest {
         let quoted = format == Format::Csv && current.trim_ascii_start().first() == Some(&b'"');
-        let unquoted = if quoted { unquote(current, delimiter, &mut scratch) } else { None };
-        let name = match unquoted {
+        match if quoted { unquote(current, delimiter, &mut scratch) } else { None } {
             Some(tail) => {
                 rest = tail;
-                scratch.as_slice()
+                each(&scratch);
             }
             None => {
                 let end = memchr::memchr(delimiter, current);
                 rest = end.map(|end| &current[end + 1..]);
-                &current[..end.unwrap_or(current.len())]
+                each(&current[..end.unwrap_or(current.len())]);
             }
-        };
-        let name = String::from_utf8_lossy(name);
-        names.push(if trim { name.trim().to_owned() } else { name.into_owned() });
+        }
     }
-    names
 }

@@ -4,22 +4,15 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use trainyard_storage::Storage;
+use trainyard_tfrecord::{FOOTER_BYTES, HEADER_BYTES, masked};
+
 use crate::block::Block;
 use crate::record::{Place, failed};
 use crate::{Compression, Error};
 
-/// Bytes before a record: its length and the checksum of that, both little-endian.
-const HEADER_BYTES: usize = 12;
-/// Bytes after a record: its checksum.
-const FOOTER_BYTES: usize = 4;
 /// Longest record, in bytes.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
-
-/// Returns the checksum that TFRecord files hold (`tensorflow::crc32c::MaskedCrc`): the CRC of data that holds CRCs
-/// would be weak, so it is turned around.
-pub(crate) fn masked_crc(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
-}
 
 /// Reads the records of one file.
 #[derive(Debug)]
@@ -36,8 +29,8 @@ pub(crate) struct TfRecords {
 
 impl TfRecords {
     /// Opens a file.
-    pub(crate) fn open(file: &Path, compression: Compression) -> Result<Self, Error> {
-        let block = Block::open(file, compression).map_err(|error| failed(file, &error))?;
+    pub(crate) fn open(storage: &Storage, file: &Path, compression: Compression) -> Result<Self, Error> {
+        let block = Block::open(storage, file, compression).map_err(|error| failed(file, &error))?;
         Ok(Self { block, records: 0, passed: 0, length: 0, fault: None, lost: false })
     }
 
@@ -94,7 +87,7 @@ impl TfRecords {
             return Ok(false);
         };
         let [length @ .., c0, c1, c2, c3] = *header;
-        let (stated, computed) = (u32::from_le_bytes([c0, c1, c2, c3]), masked_crc(&length));
+        let (stated, computed) = (u32::from_le_bytes([c0, c1, c2, c3]), masked(&length));
         let length = u64::from_le_bytes(length);
         if stated != computed {
             return Ok(self.lose(HEADER_BYTES, || {
@@ -127,7 +120,7 @@ impl TfRecords {
         if wanted
             && let Some((data, footer)) = self.block.passed(self.passed).split_last_chunk::<FOOTER_BYTES>()
         {
-            let (stated, computed) = (u32::from_le_bytes(*footer), masked_crc(data));
+            let (stated, computed) = (u32::from_le_bytes(*footer), masked(data));
             if stated != computed {
                 self.fault = Some(format!(
                     "the checksum of the record's {length} bytes is wrong: expected {computed:#010x}, found {stated:#010x}"

@@ -44,27 +44,7 @@ fn size(value: &Value) -> usize {
 }
 
 fn options(files: Vec<PathBuf>) -> Options {
-    Options {
-        files,
-        format: Format::Tsv,
-        compression: None,
-        columns: Some(vec!["line".to_owned()]),
-        trim: false,
-        missing: Vec::new(),
-        bad_rows: BadRows::Fail,
-        bad_rows_max: 0,
-        dead_letter: None,
-        batch_size: 1,
-        drop_remainder: false,
-        interleave: Interleave::default(),
-        shuffle_rows: 0,
-        epochs: Some(1),
-        sharding: Sharding::None,
-        shard_index: 0,
-        shard_count: 1,
-        seed: 1,
-        skip_batches: 0,
-    }
+    Options { columns: Some(vec!["line".to_owned()]), seed: 1, ..Options::new(files, Format::Tsv) }
 }
 
 /// A recorded pipeline as options of an input.

@@ -10,25 +10,12 @@ use trainyard_input::*;
 
 fn options(files: Vec<PathBuf>) -> Options {
     Options {
-        files,
-        format: Format::Csv,
-        compression: None,
-        columns: None,
         trim: true,
         missing: vec!["?".into()],
-        bad_rows: BadRows::Fail,
         bad_rows_max: 100,
-        dead_letter: None,
         batch_size: 4,
-        drop_remainder: false,
-        interleave: Interleave::default(),
-        shuffle_rows: 0,
-        epochs: Some(1),
-        sharding: Sharding::None,
-        shard_index: 0,
-        shard_count: 1,
         seed: 11,
-        skip_batches: 0,
+        ..Options::new(files, Format::Csv)
     }
 }
 

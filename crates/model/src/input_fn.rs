@@ -79,6 +79,11 @@ fn options(
             job::Format::Csv => input::Format::Csv,
             job::Format::Tsv => input::Format::Tsv,
             job::Format::TfRecord => input::Format::TfRecord,
+            job::Format::Parquet => input::Format::Parquet,
+            job::Format::LibSvm => input::Format::LibSvm(match job.input.index_base {
+                0 => input::IndexBase::Zero,
+                _ => input::IndexBase::One,
+            }),
         },
         compression: job.input.compression.map(|compression| match compression {
             job::Compression::None => input::Compression::None,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use trainyard_input::{BadRows, Batch, Dataset, Format, Interleave, Options, Sharding};
+use trainyard_input::{Batch, Dataset, Format, Options};
 use trainyard_model::{Canned, Error, Model, Prediction};
 use trainyard_run_config::Job;
 use trainyard_variable::{MOVING_AVERAGE, Read, Values};
@@ -93,27 +93,7 @@ fn batch(model: &Canned, rows: &str) -> Batch {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.csv");
     std::fs::write(&path, format!("x,c,d,y,w\n{rows}")).unwrap();
-    let options = Options {
-        files: vec![path],
-        format: Format::Csv,
-        compression: None,
-        columns: None,
-        trim: true,
-        missing: Vec::new(),
-        bad_rows: BadRows::Fail,
-        bad_rows_max: 0,
-        dead_letter: None,
-        batch_size: 100,
-        drop_remainder: false,
-        interleave: Interleave::default(),
-        shuffle_rows: 0,
-        epochs: Some(1),
-        sharding: Sharding::None,
-        shard_index: 0,
-        shard_count: 1,
-        seed: 0,
-        skip_batches: 0,
-    };
+    let options = Options { trim: true, batch_size: 100, ..Options::new(vec![path], Format::Csv) };
     Dataset::open(options, model.schema().clone()).unwrap().next().unwrap().unwrap()
 }
 

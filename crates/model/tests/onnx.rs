@@ -5,7 +5,7 @@ use std::path::Path;
 
 use prost::Message as _;
 use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{BadRows, Batch, Dataset, Format, Interleave, Options, Sharding};
+use trainyard_input::{Batch, Dataset, Format, Options};
 use trainyard_model::{Canned, Error, HashedColumns, Model, OnnxModel};
 use trainyard_onnx::{Dimension, GraphProto, ModelProto};
 use trainyard_run_config::Job;
@@ -78,27 +78,7 @@ fn batch(model: &Canned, text: &str) -> Batch {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("data.csv");
     std::fs::write(&file, text).unwrap();
-    let options = Options {
-        files: vec![file],
-        format: Format::Csv,
-        compression: None,
-        columns: None,
-        trim: true,
-        missing: Vec::new(),
-        bad_rows: BadRows::Fail,
-        bad_rows_max: 0,
-        dead_letter: None,
-        batch_size: 100,
-        drop_remainder: false,
-        interleave: Interleave::default(),
-        shuffle_rows: 0,
-        epochs: Some(1),
-        sharding: Sharding::None,
-        shard_index: 0,
-        shard_count: 1,
-        seed: 0,
-        skip_batches: 0,
-    };
+    let options = Options { trim: true, batch_size: 100, ..Options::new(vec![file], Format::Csv) };
     Dataset::open(options, model.serving_schema().clone()).unwrap().next().unwrap().unwrap()
 }
 

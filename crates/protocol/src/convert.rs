@@ -10,8 +10,8 @@ use trainyard_variable::{Access, DynamicTable, Slice, VariableSpec};
 
 use crate::limits::{DYNAMIC_ROWS_MAX, NAME_BYTES_MAX, VARIABLES_MAX};
 use crate::payload::Encoding;
-use crate::v1;
 use crate::v1::parameter::Value;
+use crate::{shown, v1};
 
 /// A message that does not say what it must.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -95,6 +95,8 @@ pub fn cluster_id_to_wire(id: u128) -> bytes::Bytes {
     bytes::Bytes::copy_from_slice(&id.to_be_bytes())
 }
 
+/// Most dimensions of a variable.
+const DIMENSIONS_MAX: usize = 32;
 /// Most numbers of one parameter: the boundaries of a schedule.
 const NUMBERS_MAX: usize = 4096;
 
@@ -134,7 +136,7 @@ fn configuration_from_wire<T: DeserializeOwned>(
     message: Option<v1::Configuration>,
 ) -> Result<T, Invalid> {
     let message = message.ok_or_else(|| invalid(field, "must be set", "nothing"))?;
-    let given = format!("kind `{}`", message.kind);
+    let given = format!("kind `{}`", shown(&message.kind));
     let wrong = || invalid(field, "must be a known kind with its parameters", given);
     match fields_from_wire(message, true) {
         Some(fields) => serde_json::from_value(fields.into()).map_err(|_| wrong()),
@@ -228,6 +230,9 @@ fn variable_from_wire(variable: v1::Variable) -> Result<VariableSpec, Invalid> {
             return Err(invalid("variable.access", "must be whole, rows or dynamic", variable.access));
         }
     };
+    if variable.shape.len() > DIMENSIONS_MAX {
+        return Err(invalid("variable.shape", "must have at most 32 dimensions", variable.shape.len()));
+    }
     let shape: Option<Vec<usize>> =
         variable.shape.iter().map(|&dimension| usize::try_from(dimension).ok()).collect();
     let size =

@@ -7,18 +7,23 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use prost::Message;
+use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 use tonic::codegen::http::{HeaderMap, HeaderValue};
+
+use crate::limits::{CALL_TIMEOUT, MESSAGE_SILENCE_MAX};
 
 /// Tag of field 15 of length-delimited type.
 pub(crate) const PAYLOAD_TAG: u64 = 15 << 3 | 2;
 /// Compression flag and length.
 pub(crate) const PREFIX_BYTES: usize = 5;
+const COMPRESSED: &str = "compressed messages are not taken here";
 
 /// A tensor that is written while it leaves, piece by piece, so that no more of it is in memory than the connection
 /// takes.
@@ -144,40 +149,62 @@ pub async fn read<M: Message + Default>(
     body: tonic::body::Body,
     bytes_max: usize,
 ) -> Result<(M, Vec<Bytes>), Status> {
-    let (message, payload, _) = read_admitted(body, bytes_max, |_| std::future::ready(())).await?;
+    let (message, payload, _) = read_within(body, bytes_max, |_| std::future::ready(()), None).await?;
     Ok((message, payload))
 }
 
 /// The same, of a message for which there has to be room: as soon as its bytes are known, `admit` is waited for, and the
 /// rest stays on the connection. What that gives is returned too, if there was a message.
 ///
+/// A sender that says nothing more is given up after [`MESSAGE_SILENCE_MAX`], and one that says it slowly after [`CALL_TIMEOUT`]: he
+/// keeps the room of others. To be called within a runtime that has a clock.
+///
 /// # Errors
-/// As [`read`].
+/// As [`read`]; or the message is compressed, or does not come in time.
 pub async fn read_admitted<M: Message + Default, T, F: Future<Output = T>>(
     body: tonic::body::Body,
     bytes_max: usize,
     admit: impl FnOnce(usize) -> F,
 ) -> Result<(M, Vec<Bytes>, Option<T>), Status> {
+    read_within(body, bytes_max, admit, Some(CALL_TIMEOUT)).await
+}
+
+/// The same, of a message that has so long to come once it is admitted.
+async fn read_within<M: Message + Default, T, F: Future<Output = T>>(
+    body: tonic::body::Body,
+    bytes_max: usize,
+    admit: impl FnOnce(usize) -> F,
+    time: Option<Duration>,
+) -> Result<(M, Vec<Bytes>, Option<T>), Status> {
     let mut body = std::pin::pin!(body);
     let (mut pieces, mut length) = (VecDeque::new(), 0);
     let (mut admit, mut admitted) = (Some(admit), None);
-    while let Some(frame) = body.frame().await {
+    let mut until = None;
+    loop {
+        let next = match until {
+            // What has not begun keeps no room.
+            None => body.frame().await,
+            Some(until) => {
+                let soon = Instant::now() + MESSAGE_SILENCE_MAX;
+                timeout_at(soon.min(until), body.frame()).await.map_err(|_| {
+                    Status::deadline_exceeded(format!("message does not come: {length} bytes of it have"))
+                })?
+            }
+        };
+        let Some(frame) = next else { break };
         match frame?.into_data() {
             Ok(piece) => {
                 length += piece.len();
                 if length > bytes_max + PREFIX_BYTES {
-                    let message = format!("message of more than {bytes_max} bytes");
-                    return Err(Status::resource_exhausted(message));
+                    return Err(too_large(length, bytes_max));
                 }
                 pieces.push_back(piece);
                 if length >= PREFIX_BYTES
                     && let Some(admit) = admit.take()
                 {
-                    let mut prefix = [0; PREFIX_BYTES];
-                    let bytes = pieces.iter().flat_map(|piece: &Bytes| piece.iter());
-                    prefix.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-                    let announced = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
-                    admitted = Some(admit((announced as usize).min(bytes_max)).await);
+                    let announced = announced(&pieces, bytes_max)?;
+                    admitted = Some(admit(announced).await);
+                    until = time.map(|time| Instant::now() + time);
                 }
             }
             Err(other) => {
@@ -195,6 +222,26 @@ pub async fn read_admitted<M: Message + Default, T, F: Future<Output = T>>(
     Ok((message, payload, admitted))
 }
 
+/// Returns the bytes of a message, by its prefix, which has arrived.
+///
+/// # Errors
+/// It is compressed, or too large.
+fn announced(pieces: &VecDeque<Bytes>, bytes_max: usize) -> Result<usize, Status> {
+    let mut prefix = [0; PREFIX_BYTES];
+    let bytes = pieces.iter().flat_map(|piece| piece.iter());
+    prefix.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    let announced = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
+    match announced > bytes_max {
+        _ if prefix[0] != 0 => Err(Status::unimplemented(COMPRESSED)),
+        true => Err(too_large(announced, bytes_max)),
+        false => Ok(announced),
+    }
+}
+
+fn too_large(bytes: usize, bytes_max: usize) -> Status {
+    Status::resource_exhausted(format!("message of {bytes} bytes, at most {bytes_max} are taken"))
+}
+
 /// What has arrived, front first.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
@@ -208,7 +255,7 @@ pub(crate) fn split(mut from: Pieces) -> Result<(Vec<u8>, Vec<Bytes>), Status> {
     from.copy(PREFIX_BYTES, &mut prefix)?;
     let announced = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
     if prefix[0] != 0 {
-        return Err(Status::unimplemented("compressed messages are not taken here"));
+        return Err(Status::unimplemented(COMPRESSED));
     }
     if announced != from.length {
         let message = format!("message of {announced} bytes announced, {} have come", from.length);
@@ -254,15 +301,7 @@ impl Pieces {
         if self.length < PREFIX_BYTES {
             return Ok(None);
         }
-        let mut prefix = [0; PREFIX_BYTES];
-        let bytes = self.pieces.iter().flat_map(|piece| piece.iter());
-        prefix.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-        let announced = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
-        if announced > bytes_max {
-            let message = format!("message of {announced} bytes, at most {bytes_max} are taken");
-            return Err(Status::resource_exhausted(message));
-        }
-        let length = PREFIX_BYTES + announced;
+        let length = PREFIX_BYTES + announced(&self.pieces, bytes_max)?;
         if self.length < length {
             return Ok(None);
         }

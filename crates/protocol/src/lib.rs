@@ -3,6 +3,7 @@
 //! `v1` is generated from `proto/trainyard/v1`. It stays inside this crate, the client and the `service.rs` files:
 //! everything else speaks the domain's own types.
 
+mod channel;
 pub mod convert;
 pub mod framing;
 pub mod limits;
@@ -11,9 +12,12 @@ pub mod own_body;
 pub mod payload;
 mod pool;
 mod status;
+mod text;
 
+pub use channel::Channel;
 pub use pool::{Pool, Pooled};
 pub use status::{Reason, Refusal, root_cause};
+pub use text::{cut, shown};
 
 /// Generated messages, clients and servers of package `trainyard.v1`.
 #[allow(missing_docs, unreachable_pub, clippy::all)]

@@ -23,6 +23,8 @@ pub const VARIABLES_MAX: usize = 100_000;
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest text of a peer that is shown to a person, in bytes.
 pub const PEER_TEXT_BYTES_MAX: usize = 256;
+/// Longest message of a peer that says why it refuses, which may quote several such texts, in bytes.
+pub const PEER_MESSAGE_BYTES_MAX: usize = 2 << 10;
 /// HTTP/2 window of a stream and of a connection, in bytes.
 pub const WINDOW_BYTES: u32 = 8 << 20;
 /// Largest HTTP/2 frame, in bytes.
@@ -37,6 +39,8 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_millis(3500);
 /// Longest time to connect to a peer, once.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest time between two pieces of a message that is being read.
+pub const MESSAGE_SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Longest time of one pull, push or control call, before it counts as failed and is tried again.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time of a call that reads or writes a checkpoint.

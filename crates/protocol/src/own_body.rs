@@ -5,9 +5,9 @@ use prost::Message;
 use tonic::body::Body;
 use tonic::codegen::Service as _;
 use tonic::codegen::http::{HeaderValue, Method, Request, Response, Version, header};
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 
+use crate::Channel;
 use crate::framing::{Outgoing, read};
 use crate::limits::SHARD_KEY;
 

@@ -1,7 +1,12 @@
 //! The one table between refusals and gRPC status codes.
 
+use std::io::ErrorKind;
+
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
+
+use crate::cut;
+use crate::limits::PEER_MESSAGE_BYTES_MAX;
 
 /// Metadata key that carries the reason by name.
 const REASON_KEY: &str = "trainyard-reason";
@@ -54,6 +59,10 @@ reasons! {
     BadRequest "bad_request" InvalidArgument;
     /// Too many pushes of the task were refused for their values: it takes part no more.
     Quarantined "quarantined" FailedPrecondition;
+    /// The caller has not proved which task it is.
+    Unproved "unproved" Unauthenticated;
+    /// The caller's role may not call this, or it speaks as another task.
+    NotAllowed "not_allowed" PermissionDenied;
     /// A gradient holds NaN or infinity.
     NotFinite "not_finite" InvalidArgument;
     /// The step was pushed without the right to: the last one has been applied.
@@ -91,13 +100,16 @@ impl Refusal {
     /// Returns the refusal that a peer's status carries, if it carries one.
     pub fn from_status(status: &Status) -> Option<Self> {
         let text = status.metadata().get(REASON_KEY)?.to_str().ok()?;
-        Some(Self { reason: Reason::parse(text)?, message: status.message().to_owned() })
+        let message = cut(status.message(), PEER_MESSAGE_BYTES_MAX).to_owned();
+        Some(Self { reason: Reason::parse(text)?, message })
     }
 }
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        let mut status = Status::new(refusal.reason.code(), refusal.message);
+        // It travels in a header, of which there is not much room either.
+        let message = cut(&refusal.message, PEER_MESSAGE_BYTES_MAX);
+        let mut status = Status::new(refusal.reason.code(), message);
         status.metadata_mut().insert(REASON_KEY, MetadataValue::from_static(refusal.reason.as_str()));
         status
     }
@@ -105,16 +117,26 @@ impl From<Refusal> for Status {
 
 /// Returns the innermost cause that says something: `connection refused` rather than `transport error`.
 pub fn root_cause(status: &Status) -> String {
-    let mut text = status.message().to_owned();
+    let mut text = cut(status.message(), PEER_MESSAGE_BYTES_MAX).to_owned();
     let mut source = std::error::Error::source(status);
     while let Some(error) = source {
         text = match error.downcast_ref::<std::io::Error>() {
-            Some(io) if io.kind() != std::io::ErrorKind::Other => return io.kind().to_string(),
+            // Of these two, the kind says nothing: TLS tells by them what is wrong with a certificate.
+            Some(io) if !matches!(io.kind(), ErrorKind::Other | ErrorKind::InvalidData) => {
+                return io.kind().to_string();
+            }
             _ => error.to_string(),
         };
         source = error.source();
     }
-    if text.is_empty() { format!("{:?}", status.code()) } else { text }
+    match text.as_str() {
+        "" => format!("{:?}", status.code()),
+        // What TLS answers to somebody who does not speak it is no frame.
+        other if other.contains("frame with invalid size") => {
+            format!("{text}: does it speak TLS? Then start this task with --tls-dir")
+        }
+        _ => text,
+    }
 }
 
 #[cfg(test)]

@@ -17,12 +17,12 @@ use trainyard_write_ahead_log::{Durability, Error, Folder, Log};
 use crate::journal::{Course, LogJournal};
 use crate::recovery::{Expected, Problem, Recovered, recover};
 
-/// Folder of the logs in the model folder.
+/// Folder of the logs in the job's folder on this machine.
 const LOGS: &str = "wal";
 
 /// Returns where the logs of servers lie.
 pub(crate) fn logs(context: &Context) -> PathBuf {
-    context.state_dir.clone().unwrap_or_else(|| context.job.model_dir.join(LOGS))
+    context.state_dir.clone().unwrap_or_else(|| context.job.local_dir().join(LOGS))
 }
 
 /// Says that the log cannot be used as it has to be, and ends the server.
@@ -78,8 +78,8 @@ pub(crate) fn remember_at(
     }
     let expected = Expected {
         model_dir: &context.job.model_dir,
-        owner: known_cluster_id(&context.job.model_dir),
-        memory: prepared_epoch(&context.job.model_dir),
+        owner: known_cluster_id(&context.job.model_dir)?,
+        memory: prepared_epoch(&context.job.model_dir)?,
         task,
     };
     let recovered = recover(shard, &folder, expected).and_then(|recovered| match recovered {
@@ -105,6 +105,7 @@ pub(crate) fn remember_at(
         }
         Ok(recovered) => recovered,
         Err(Problem::Log(failure)) => return Err(cannot(&failure)),
+        Err(Problem::Checkpoint(failure)) => return Err(failure.into()),
         Err(problem) => {
             let aside = folder.set_aside().map_err(|failure| cannot(&failure))?;
             tell(&problem, &aside);

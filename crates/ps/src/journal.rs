@@ -164,7 +164,9 @@ impl LogJournal {
         // A backup that is brought level reads the files.
         let Some(_retiring) = self.reading.try_write().ok() else { return Ok(0) };
         let found = cuts.iter().rev().find(|(_, version)| {
-            committed(model_dir, prepare.place as usize, prepare.num_ps as usize, memory, *version).is_some()
+            let (place, num_ps) = (prepare.place as usize, prepare.num_ps as usize);
+            // What cannot be looked at stays, and is looked at again.
+            committed(model_dir, place, num_ps, memory, *version).is_ok_and(|found| found.is_some())
         });
         let Some(&(segment, _)) = found else { return Ok(0) };
         let before = self.log.bytes();
@@ -192,8 +194,8 @@ pub(crate) fn committed(
     num_ps: usize,
     memory: u64,
     version: u64,
-) -> Option<PathBuf> {
-    let found = list(model_dir).unwrap_or_default();
+) -> Result<Option<PathBuf>, trainyard_checkpoint::Error> {
+    let found = list(model_dir)?;
     let since = found.into_iter().rev().take_while(|found| found.epoch >= memory);
     let holds = |path: &PathBuf| {
         Checkpoint::open(path).is_ok_and(|checkpoint| {
@@ -202,7 +204,7 @@ pub(crate) fn committed(
                 && manifest.shards.iter().any(|shard| shard.ps == place && shard.version == version)
         })
     };
-    since.map(|found| found.path).find(holds)
+    Ok(since.map(|found| found.path).find(holds))
 }
 
 impl Journal for LogJournal {

@@ -1,17 +1,19 @@
 //! The primary's side of a pair: sends its log to the backup, then every change, and hears how far that has come.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tonic::Status;
 use tracing::{debug, info, warn};
 use trainyard_checkpoint::{known_cluster_id, prepared_epoch};
-use trainyard_cluster_client::channel;
+use trainyard_cluster_client::channel_over;
 use trainyard_protocol::v1::replica_service_client::ReplicaServiceClient;
 use trainyard_protocol::{Reason, Refusal, convert, limits, root_cause, v1};
+use trainyard_runtime::blocking;
 
 use crate::feed::Subscription;
 use crate::journal::LogJournal;
@@ -95,7 +97,7 @@ impl Sender {
 
     async fn run(self) {
         let (peer, address) = self.replica.peer().clone();
-        let channel = match channel(peer, &address) {
+        let channel = match channel_over(&self.replica.context().network, peer, &address) {
             Ok(channel) => channel,
             Err(problem) => {
                 warn!("{}", problem.render());
@@ -129,7 +131,7 @@ impl Sender {
     /// Sends until something goes wrong.
     async fn send(
         &self,
-        mut client: ReplicaServiceClient<tonic::transport::Channel>,
+        mut client: ReplicaServiceClient<trainyard_protocol::Channel>,
         journal: &Arc<LogJournal>,
     ) -> Result<std::convert::Infallible, Status> {
         let (outgoing, requests) = mpsc::channel::<v1::FollowRequest>(limits::SHIPPED_MESSAGES_MAX);
@@ -157,13 +159,13 @@ impl Sender {
         let log = {
             let (replica, lots) = (Arc::clone(&self.replica), outgoing.clone());
             let pause = journal.pause_retiring();
-            tokio::task::spawn_blocking(move || {
+            blocking(move || {
                 let _pause = pause;
                 let context = replica.context();
                 let expected = Expected {
                     model_dir: &context.job.model_dir,
-                    owner: known_cluster_id(&context.job.model_dir),
-                    memory: prepared_epoch(&context.job.model_dir),
+                    owner: known_cluster_id(&context.job.model_dir)?,
+                    memory: prepared_epoch(&context.job.model_dir)?,
                     task: replica.task(),
                 };
                 let send = |request| lots.blocking_send(request).is_ok();

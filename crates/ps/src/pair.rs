@@ -69,7 +69,7 @@ pub(crate) async fn run_pair(context: Context, stop: CancellationToken) -> Resul
         listener,
         Routes::new(ShardService::new(replicas.clone(), task.index, room)).add_service(follows),
         trainyard_protocol::DESCRIPTORS,
-        &context.readiness,
+        &context,
         // The streams of chief and neighbours do not end by themselves.
         ServerLimits { drain: STREAMS_END, ..ServerLimits::default() },
         closing.clone(),

@@ -40,6 +40,9 @@ pub(crate) enum Problem {
     /// It cannot be read.
     #[error(transparent)]
     Log(#[from] trainyard_write_ahead_log::Error),
+    /// What it goes on from cannot be looked for.
+    #[error(transparent)]
+    Checkpoint(#[from] trainyard_checkpoint::Error),
 }
 
 /// What a log must belong to.
@@ -109,7 +112,7 @@ pub(crate) fn recover(
             folder.remove(&segment)?;
             continue;
         };
-        if let Some(prepare) = base(&found.head, found.header.origin.memory, expected.model_dir) {
+        if let Some(prepare) = base(&found.head, found.header.origin.memory, expected.model_dir)? {
             begun = Some((found, prepare));
             break;
         }

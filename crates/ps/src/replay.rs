@@ -4,6 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use prost::Message as _;
+use trainyard_checkpoint::{Error, absolute, is_committed};
 use trainyard_cluster_client::LocalShard;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_parameter_store::{
@@ -67,17 +68,25 @@ pub(crate) fn complete(
 
 /// Returns what a store was prepared with where a segment begins, if that is still there: as the head says, or the
 /// committed checkpoint of its version.
-pub(crate) fn base(head: &v1::LoggedHead, memory: u64, model_dir: &Path) -> Option<v1::PrepareRequest> {
-    let prepare = head.prepare.clone()?;
+///
+/// # Errors
+/// The model folder cannot be looked at.
+pub(crate) fn base(
+    head: &v1::LoggedHead,
+    memory: u64,
+    model_dir: &Path,
+) -> Result<Option<v1::PrepareRequest>, Error> {
+    let Some(prepare) = head.prepare.clone() else { return Ok(None) };
     if head.prepared_only {
-        let there = prepare.checkpoint.is_empty() || Path::new(&prepare.checkpoint).is_dir();
-        return there.then_some(prepare);
+        let from = Path::new(&prepare.checkpoint);
+        let there = prepare.checkpoint.is_empty() || from.is_dir() || is_committed(from)?;
+        return Ok(there.then_some(prepare));
     }
     let (place, num_ps) = (prepare.place as usize, prepare.num_ps as usize);
-    let path = committed(model_dir, place, num_ps, memory, head.version)?;
-    let path = std::path::absolute(&path).unwrap_or(path);
+    let Some(path) = committed(model_dir, place, num_ps, memory, head.version)? else { return Ok(None) };
+    let path = absolute(&path);
     let checkpoint = path.to_string_lossy().into_owned();
-    Some(v1::PrepareRequest { checkpoint, warm_start: String::new(), ..prepare })
+    Ok(Some(v1::PrepareRequest { checkpoint, warm_start: String::new(), ..prepare }))
 }
 
 impl Replay {

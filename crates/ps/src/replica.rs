@@ -12,6 +12,7 @@ use trainyard_daemon::Context;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::Journal;
 use trainyard_protocol::v1;
+use trainyard_runtime::blocking;
 use trainyard_write_ahead_log::{Durability, Folder, Log};
 
 use crate::durable::{cannot, logs, remember_at};
@@ -237,7 +238,7 @@ impl Replica {
         tokio::spawn(async move {
             let (at, of) = (Arc::clone(&this), store.clone());
             let work = move || remember_at(&at.context, &at.folder, at.task(), &of);
-            let remembered = tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| {
+            let remembered = blocking(work).await.unwrap_or_else(|panic| {
                 Err(Diagnostic::error(Code::E9001, format!("the log could not be read: {panic}")))
             });
             match remembered {
@@ -291,7 +292,7 @@ impl Replica {
                     let log = Log::open(Folder::open(&folder)?, Durability::Wal, None)?;
                     Ok(LogJournal::new(log, cluster, member, Course::default(), None))
                 };
-                let opened = tokio::task::spawn_blocking(open).await.map_err(|panic| {
+                let opened = blocking(open).await.map_err(|panic| {
                     Diagnostic::error(Code::E9001, format!("the log could not be opened: {panic}"))
                 })?;
                 Arc::new(opened.map_err(|error| cannot(&error))?)
@@ -424,10 +425,11 @@ impl Replica {
         let (folder, version, changes) = (self.context.job.model_dir.clone(), told.version, told.changes);
         let work = move || {
             let prepare = base(&told, memory, &folder)
+                .map_err(|error| error.to_string())?
                 .ok_or_else(|| format!("no checkpoint of version {} is there", told.version))?;
             Replay::prepare(&shard, source, &told, &standing, &prepare)
         };
-        let replay = tokio::task::spawn_blocking(work).await.map_err(|panic| panic.to_string())??;
+        let replay = blocking(work).await.map_err(|panic| panic.to_string())??;
         journal.follow(Some(replay.course.clone()), version, changes, entries);
         *turn = Some(replay);
         Ok(())

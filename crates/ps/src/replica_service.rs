@@ -77,7 +77,8 @@ impl Replicas {
     fn check(&self, cluster: &[u8]) -> Result<u128, Status> {
         let given = convert::cluster_id_from_wire(cluster).map_err(bad)?;
         let folder = self.replicas.first().map(|replica| replica.context().job.model_dir.clone());
-        let own = folder.as_deref().and_then(known_cluster_id);
+        let own = folder.as_deref().map(known_cluster_id).transpose();
+        let own = own.map_err(|error| Status::unavailable(error.to_string()))?.flatten();
         if own == Some(given) {
             return Ok(given);
         }

@@ -59,7 +59,7 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
         listener,
         Routes::new(service),
         trainyard_protocol::DESCRIPTORS,
-        &context.readiness,
+        &context,
         ServerLimits::default(),
         closing.clone(),
     );

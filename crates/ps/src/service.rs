@@ -15,11 +15,12 @@ use trainyard_cluster_client::{
     Error, LocalShard, Plan, Stepped, guard_from_wire, rejection_from_wire, rejection_to_wire,
 };
 use trainyard_cluster_spec::{Role, Task};
+use trainyard_daemon::Caller;
 use trainyard_parameter_store::{Identity, Opened, Pull, Push, Rejections, State, Ticket, Update};
 use trainyard_protocol::framing::Tensor as _;
 use trainyard_protocol::payload::{Encoding, Payload};
 use trainyard_protocol::v1::parameter_service_server::ParameterService;
-use trainyard_protocol::{Pool, Reason, Refusal, convert, limits, v1};
+use trainyard_protocol::{Pool, Reason, Refusal, convert, limits, shown, v1};
 use trainyard_variable::{Layout, Partitioner, Placement};
 
 use crate::answer::AnswerTensor;
@@ -48,12 +49,14 @@ fn bad(message: impl ToString) -> Status {
     Refusal::new(Reason::BadRequest, message.to_string()).into()
 }
 
-fn identity(identity: Option<v1::Identity>) -> Result<Identity, Status> {
+fn identity(caller: Caller, identity: Option<v1::Identity>) -> Result<Identity, Status> {
     let identity = identity.ok_or_else(|| bad("field `identity` must be set, given nothing"))?;
+    let task = convert::task_from_wire(identity.task).map_err(bad)?;
+    caller.speaks_as(task)?;
     Ok(Identity {
         cluster_id: convert::cluster_id_from_wire(&identity.cluster_id).map_err(bad)?,
         epoch: identity.cluster_epoch,
-        task: convert::task_from_wire(identity.task).map_err(bad)?,
+        task,
         incarnation: identity.incarnation,
         session: identity.session,
         seq: 0,
@@ -170,12 +173,13 @@ impl Service {
     /// its payload, and the payload.
     pub(crate) async fn apply(
         &self,
+        caller: Caller,
         request: v1::StepRequest,
         payload: Vec<Bytes>,
     ) -> Result<(v1::StepReply, Option<AnswerTensor>), Status> {
         let started = Instant::now();
         self.journal()?;
-        let identity = identity(request.identity)?;
+        let identity = identity(caller, request.identity)?;
         let encoding = request.push.as_ref().map_or(0, |push| push.encoding);
         let payload =
             Payload::new(payload, convert::encoding_from_wire(encoding).map_err(bad)?).map_err(bad)?;
@@ -316,18 +320,19 @@ impl Service {
 #[tonic::async_trait]
 impl ParameterService for Service {
     async fn claim(&self, request: Request<v1::ClaimRequest>) -> Result<Response<v1::StatusReply>, Status> {
+        let caller = Caller::of(request.extensions());
         let request = request.into_inner();
         if request.release != trainyard_protocol::RELEASE {
             let message = format!(
                 "chief {} cannot work with {} {}: run the same release on every host",
-                request.release.escape_default(),
+                shown(&request.release),
                 self.task,
                 trainyard_protocol::RELEASE
             );
             return Err(Refusal::new(Reason::OtherCluster, message).into());
         }
         self.journal()?;
-        let identity = identity(request.identity)?;
+        let identity = identity(caller, request.identity)?;
         let model_dir = Path::new(&request.model_dir);
         self.answer(self.shard.claim(identity, request.cluster_fingerprint, model_dir).await)?;
         self.settle().await?;
@@ -338,8 +343,9 @@ impl ParameterService for Service {
         &self,
         request: Request<v1::PrepareRequest>,
     ) -> Result<Response<v1::StatusReply>, Status> {
+        let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let identity = identity(request.identity.clone())?;
+        let identity = identity(caller, request.identity.clone())?;
         let (plan, place, slices) = plan_of(&request, self.task.index)?;
         let journal = self.journal()?;
         if let Some(journal) = &journal {
@@ -353,7 +359,7 @@ impl ParameterService for Service {
     }
 
     async fn open(&self, request: Request<v1::OpenRequest>) -> Result<Response<v1::StatusReply>, Status> {
-        let identity = identity(request.into_inner().identity)?;
+        let identity = identity(Caller::of(request.extensions()), request.into_inner().identity)?;
         self.journal()?;
         self.answer(self.shard.open(identity).await)?;
         self.settle().await?;
@@ -376,8 +382,9 @@ impl ParameterService for Service {
         &self,
         request: Request<v1::OpenSessionRequest>,
     ) -> Result<Response<v1::OpenSessionReply>, Status> {
+        let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let identity = Identity { seq: request.seq, ..identity(request.identity)? };
+        let identity = Identity { seq: request.seq, ..identity(caller, request.identity)? };
         self.journal()?;
         let opened = self.shard.open_session(identity, request.layout_fingerprint, request.data_shard).await;
         let Opened { version, batches_applied } = self.answer(opened)?;
@@ -389,9 +396,10 @@ impl ParameterService for Service {
 
     /// For those who route by the generated service; ours routes past it, see `tensor_service`.
     async fn step(&self, request: Request<v1::StepRequest>) -> Result<Response<v1::StepReply>, Status> {
+        let caller = Caller::of(request.extensions());
         let mut request = request.into_inner();
         let payload = std::mem::take(&mut request.payload);
-        let (reply, tensor) = self.apply(request, vec![payload]).await?;
+        let (reply, tensor) = self.apply(caller, request, vec![payload]).await?;
         let mut payload = Vec::with_capacity(tensor.bytes());
         let mut tensor = tensor;
         while let Some(piece) = tensor.next() {
@@ -404,8 +412,9 @@ impl ParameterService for Service {
         &self,
         request: Request<v1::CloseSessionRequest>,
     ) -> Result<Response<v1::StatusReply>, Status> {
+        let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let identity = identity(request.identity)?;
+        let identity = identity(caller, request.identity)?;
         let task = convert::task_from_wire(request.task).map_err(bad)?;
         self.journal()?;
         self.answer(self.shard.close_session(identity, task, request.session).await)?;
@@ -418,8 +427,9 @@ impl ParameterService for Service {
         &self,
         request: Request<v1::SaveShardRequest>,
     ) -> Result<Response<v1::SaveShardReply>, Status> {
-        let (request, started) = (request.into_inner(), Instant::now());
-        let identity = identity(request.identity)?;
+        let (caller, started) = (Caller::of(request.extensions()), Instant::now());
+        let request = request.into_inner();
+        let identity = identity(caller, request.identity)?;
         self.journal()?;
         let saved =
             self.answer(self.shard.save(identity, Path::new(&request.directory), request.at_version).await)?;
@@ -429,15 +439,16 @@ impl ParameterService for Service {
     }
 
     async fn finish(&self, request: Request<v1::FinishRequest>) -> Result<Response<v1::StatusReply>, Status> {
+        let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let identity = identity(request.identity)?;
+        let identity = identity(caller, request.identity)?;
         let journal = self.journal()?;
         self.answer(self.shard.finish(identity, &request.reason).await)?;
         self.settle().await?;
         if let Some(Err(error)) = journal.map(|journal| journal.clear()) {
             tracing::warn!(%error, "the log of a job that has ended stays: it may be removed by hand");
         }
-        tracing::info!(reason = %request.reason.escape_default(), "the job has ended");
+        tracing::info!(reason = %shown(&request.reason), "the job has ended");
         Ok(Response::new(self.standing()))
     }
 }

@@ -9,7 +9,7 @@ use tonic::codegen::{BoxFuture, Service as TowerService, http};
 use tonic::server::NamedService;
 use trainyard_protocol::limits::SHARD_KEY;
 use trainyard_protocol::v1::parameter_service_server::SERVICE_NAME;
-use trainyard_protocol::{Reason, Refusal};
+use trainyard_protocol::{Reason, Refusal, shown};
 
 use crate::replica_service::Replicas;
 use crate::tensor_service::{Room, TensorService};
@@ -37,7 +37,7 @@ impl ShardService {
                 let text = String::from_utf8_lossy(named.as_bytes());
                 text.parse().map_err(|_| {
                     let message =
-                        format!("metadata `{SHARD_KEY}` must be a number, given `{}`", text.escape_default());
+                        format!("metadata `{SHARD_KEY}` must be a number, given `{}`", shown(&text));
                     Refusal::new(Reason::BadRequest, message)
                 })?
             }

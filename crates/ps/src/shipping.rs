@@ -95,7 +95,7 @@ pub(crate) fn send_log(
     let mut begun = None;
     for (place, segment) in segments.iter().enumerate().rev() {
         let Some(found) = begin(segment, place + 1 == segments.len(), expected)? else { continue };
-        if base(&found.head, found.header.origin.memory, expected.model_dir).is_some() {
+        if base(&found.head, found.header.origin.memory, expected.model_dir)?.is_some() {
             begun = Some((place, found));
             break;
         }

@@ -10,6 +10,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service as TowerService, http};
 use tonic::server::NamedService;
+use trainyard_daemon::Caller;
 use trainyard_protocol::framing::{Outgoing, read_admitted};
 use trainyard_protocol::limits::{TENSOR_BYTES_IN_FLIGHT_MAX, TENSOR_MESSAGE_BYTES_MAX};
 use trainyard_protocol::own_body::answer;
@@ -84,17 +85,17 @@ impl TowerService<http::Request<Body>> for TensorService {
         let service = Arc::clone(&self.service);
         match request.uri().path().rsplit('/').next() {
             Some("Step") => {
-                let room = self.room.clone();
-                Box::pin(async move { Ok(answer(step(&service, request.into_body(), room).await)) })
+                let (caller, room) = (Caller::of(request.extensions()), self.room.clone());
+                Box::pin(async move { Ok(answer(step(&service, caller, request.into_body(), room).await)) })
             }
             _ => self.others.call(request),
         }
     }
 }
 
-async fn step(service: &Service, body: Body, room: Room) -> Result<Outgoing, Status> {
+async fn step(service: &Service, caller: Caller, body: Body, room: Room) -> Result<Outgoing, Status> {
     let admit = |bytes: usize| room.enter(bytes);
     let (request, payload, _room) = read_admitted(body, TENSOR_MESSAGE_BYTES_MAX, admit).await?;
-    let (reply, tensor) = service.apply(request, payload).await?;
+    let (reply, tensor) = service.apply(caller, request, payload).await?;
     Ok(Outgoing::reply(&reply, tensor))
 }

@@ -3,19 +3,36 @@
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
+use trainyard_storage::{Storage, is_remote};
 
 use crate::{InputPart, Job};
 
 /// Returns the files of an input, patterns expanded and sorted, in the order in which the job names them.
 ///
-/// A relative name is looked for in the working folder, then beside the job file.
+/// A relative name is looked for in the working folder, then beside the job file. A URL is no path: its pattern is expanded
+/// by listing the store, and a file without pattern is taken to exist.
 ///
 /// # Errors
-/// A file does not exist, or a pattern matches nothing.
+/// A file does not exist, a pattern matches nothing, or a store cannot be listed.
 pub fn resolve_files(job: &Job, part: &InputPart) -> Result<Vec<PathBuf>, Diagnostic> {
-    let beside = job.path.parent().unwrap_or(Path::new(""));
-    let mut out = Vec::new();
-    for name in &part.files {
+    expand(&part.files, job.path.parent().unwrap_or(Path::new("")))
+}
+
+/// Returns the files that paths, URLs and patterns stand for; relative ones are looked for in the working folder.
+///
+/// # Errors
+/// As of [`resolve_files`].
+pub fn expand_files(names: &[String]) -> Result<Vec<PathBuf>, Diagnostic> {
+    expand(names, Path::new(""))
+}
+
+fn expand(names: &[String], beside: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
+    let (mut out, storage) = (Vec::new(), Storage::default());
+    for name in names {
+        if is_remote(Path::new(name)) {
+            out.extend(storage.expand(name)?);
+            continue;
+        }
         let folders = if Path::new(name).is_absolute() {
             vec![PathBuf::new()]
         } else {
@@ -32,6 +49,9 @@ pub fn resolve_files(job: &Job, part: &InputPart) -> Result<Vec<PathBuf>, Diagno
 
 /// Returns where a path of a job lies: as it is, or beside the job file if it is there and only there.
 pub fn resolve_path(job: &Job, path: &str) -> PathBuf {
+    if trainyard_storage::is_remote(Path::new(path)) {
+        return path.into();
+    }
     let beside = job.path.parent().unwrap_or(Path::new("")).join(path);
     let here = PathBuf::from(path);
     // The prefix of a TensorFlow checkpoint is no file itself.

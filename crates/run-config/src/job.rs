@@ -13,6 +13,9 @@ pub struct Job {
     pub path: PathBuf,
     /// Where checkpoints, evaluations and exports go. A relative path is relative to the working folder.
     pub model_dir: PathBuf,
+    /// Folder of this machine for what cannot be in a bucket; see [`Job::local_dir`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_dir: Option<PathBuf>,
     /// Operation of the run.
     pub run: RunConfig,
     /// Where records come from.
@@ -108,6 +111,8 @@ pub struct RunConfig {
     pub seed: u64,
     /// Steps between summaries; 100 by default, 0 = none.
     pub save_summary_steps: u64,
+    /// Whether the values of all variables are summed up in histograms at each checkpoint; not by default.
+    pub summary_histograms: bool,
     /// Steps between checkpoints; excludes `save_checkpoints_secs`.
     pub save_checkpoints_steps: Option<u64>,
     /// Seconds between checkpoints; 600 when neither is given.
@@ -135,6 +140,11 @@ pub enum Format {
     /// `tf.train.Example` messages in TFRecord files.
     #[serde(rename = "tfrecord")]
     TfRecord,
+    /// Columns in Parquet files.
+    Parquet,
+    /// `label index:value ...`, a line a record.
+    #[serde(rename = "libsvm")]
+    LibSvm,
 }
 
 /// How files are compressed as a whole.
@@ -164,6 +174,8 @@ pub enum BadRows {
 pub struct InputConfig {
     /// Record format.
     pub format: Format,
+    /// First index of libsvm files, 0 or 1; 1 by default.
+    pub index_base: u8,
     /// How the files are compressed; absent = as the end of each file's name says.
     pub compression: Option<Compression>,
     /// Column names of files without a header line; absent = the first line of each file names them.
@@ -216,7 +228,7 @@ pub enum Sharding {
 /// One input: files and the way they become batches.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InputPart {
-    /// Paths and globs, as written; a relative one is relative to the working folder, then to the job file.
+    /// Paths, URLs and patterns, as written; a relative path is relative to the working folder, then to the job file.
     pub files: Vec<String>,
     /// Records in a batch; 128 by default.
     pub batch_size: usize,

@@ -8,11 +8,12 @@ mod elastic;
 mod feature;
 mod files;
 mod job;
+mod local_dir;
 mod model;
 mod reader;
 mod section;
 
 pub use feature::*;
-pub use files::{resolve_files, resolve_path};
+pub use files::{expand_files, resolve_files, resolve_path};
 pub use job::*;
 pub use model::*;

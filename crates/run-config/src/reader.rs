@@ -52,6 +52,7 @@ impl Job {
 
 fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     let model_dir = root.required_text("model_dir", "\"runs/census\"");
+    let local_dir = root.text("local_dir").map(Into::into);
     let run = section::run::read(root.section("run"));
     let model = match root.section("model") {
         Some(model) => section::model::read(model),
@@ -94,6 +95,7 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     Some(Job {
         path: path.to_owned(),
         model_dir: model_dir?.into(),
+        local_dir,
         run: run?,
         input: input?,
         features: features?,

@@ -163,6 +163,47 @@ fn the_tfrecord_job_of_the_page_of_configuration_loads() {
 }
 
 #[test]
+fn the_libsvm_job_of_the_page_of_configuration_loads() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let mut blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let block = blocks.find(|block| block.contains("format = \"libsvm\"")).unwrap();
+    let job = Job::parse("job.toml".as_ref(), &format!("model_dir = \"m\"\n{block}"), &[]).unwrap();
+    assert_eq!((job.input.format, job.input.index_base), (Format::LibSvm, 1));
+    assert_eq!(job.features[0].weights.as_deref(), Some("value"));
+}
+
+#[test]
+fn keys_of_other_formats_are_refused() {
+    for (key, value) in [("columns", "[\"a\"]"), ("trim", "false"), ("compression", "\"gzip\"")] {
+        let (format, line) = ("input.format=parquet", format!("input.{key}={value}"));
+        let told = render_all(&parse(CENSUS, &[format, line.as_str()]).unwrap_err());
+        assert!(told.contains(&format!("{key} is for other formats")), "{told}");
+    }
+    let told = render_all(&parse(CENSUS, &["input.index_base=0"]).unwrap_err());
+    assert!(told.contains("index_base is for format = \"libsvm\""), "{told}");
+    let told = render_all(&parse(CENSUS, &["input.format=libsvm", "input.index_base=2"]).unwrap_err());
+    assert!(told.contains("index_base"), "{told}");
+}
+
+#[test]
+fn urls_of_input_files_are_not_looked_for_here() {
+    let files = |url: &str| {
+        let job = parse(CENSUS, &[&format!("input.train.files=[\"{url}\"]")]).unwrap();
+        resolve_files(&job, &job.input.train)
+    };
+    assert_eq!(files("https://host/train.csv").unwrap(), [Path::new("https://host/train.csv")]);
+    for (url, part) in [
+        ("https://host/*.csv", "cannot be listed"),
+        ("sss://b/k", "is no scheme"),
+        ("s3://b", "there is no file"),
+    ] {
+        let told = render_all(&[files(url).unwrap_err()]);
+        assert!(told.contains(part), "{told}");
+    }
+}
+
+#[test]
 fn tfrecord_takes_no_keys_of_text() {
     let with = |line: &str| format!("format = \"tfrecord\"\n{line}");
     refused("format = \"csv\"", &with("columns = [\"age\"]"), &["E1006", "columns is for text"]);

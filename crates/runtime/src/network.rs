@@ -30,6 +30,11 @@ pub trait Transport: fmt::Debug + Send + Sync {
     ///
     /// The answer is an error where somebody else does.
     fn listen(&self, address: String) -> Answer<'static, Box<dyn Arrivals>>;
+
+    /// Returns the header `authorization` of this process's calls, if they carry one.
+    fn authorization(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Where connections arrive.
@@ -46,4 +51,14 @@ pub enum Network {
     System,
     /// By something else.
     Other(Arc<dyn Transport>),
+}
+
+impl Network {
+    /// Returns the header `authorization` of this process's calls, if they carry one.
+    pub fn authorization(&self) -> Option<String> {
+        match self {
+            Self::System => None,
+            Self::Other(transport) => transport.authorization(),
+        }
+    }
 }

@@ -21,7 +21,6 @@
 mod block;
 mod bundle;
 mod byte_order;
-mod checksum;
 mod cursor;
 mod dtype;
 mod entry;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-use crate::checksum::unmask;
+use trainyard_tfrecord::unmasked;
+
 use crate::entry::{Entry, region};
 use crate::ordered_code::slice_key;
 use crate::piece::Piece;
@@ -108,5 +109,5 @@ fn piece(entry: &Entry, region: Region, shards: &[Shard]) -> Result<Piece, Strin
         return Err(format!("{bytes} bytes are too few for {elements} strings"));
     }
     let verified = AtomicBool::new(false);
-    Ok(Piece { region, shard: number, offset, bytes, crc32c: unmask(crc32c), verified })
+    Ok(Piece { region, shard: number, offset, bytes, crc32c: unmasked(crc32c), verified })
 }

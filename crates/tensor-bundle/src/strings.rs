@@ -1,7 +1,8 @@
 //! The stored form of string tensors.
 
+use trainyard_tfrecord::unmasked;
+
 use crate::byte_order::ByteOrder;
-use crate::checksum::unmask;
 use crate::cursor::Cursor;
 
 /// Most bytes of a string tensor in its file.
@@ -41,7 +42,7 @@ pub(crate) fn decode(bytes: &[u8], elements: usize, order: ByteOrder) -> Result<
         total += length;
     }
     let stored = cursor.four().ok_or_else(|| "the checksum of the lengths is cut off".to_owned())?;
-    let expected = unmask(order.read_u32(stored));
+    let expected = unmasked(order.read_u32(stored));
     if crc32c != expected {
         return Err(format!("the lengths of its strings have crc32c {crc32c:08x}, expected {expected:08x}"));
     }
@@ -74,7 +75,7 @@ mod tests {
     fn strings_and_their_checksum_are_decoded() {
         let decoded = decode(&WORDS, 3, ByteOrder::Little).expect("they are whole");
         assert_eq!(decoded.strings, ["".as_bytes(), b"a", "日本".as_bytes()]);
-        assert_eq!(decoded.crc32c, unmask(0x99d5_850b));
+        assert_eq!(decoded.crc32c, unmasked(0x99d5_850b));
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use trainyard_tfrecord::unmasked;
+
 use crate::Error;
 use crate::block::Entries;
-use crate::checksum::unmask;
 use crate::cursor::Cursor;
 
 /// The last eight bytes of a table.
@@ -110,7 +111,7 @@ fn block<'a>(path: &Path, blocks: &'a [u8], handle: Handle) -> Result<Cow<'a, [u
             ),
         ));
     };
-    let expected = unmask(Cursor::new(stored).four().map_or(0, u32::from_le_bytes));
+    let expected = unmasked(Cursor::new(stored).four().map_or(0, u32::from_le_bytes));
     let found = crc32c::crc32c_append(crc32c::crc32c(contents), &[compression]);
     if found != expected {
         let what = format!("the block of {bytes} bytes");

@@ -85,7 +85,7 @@ impl<'a, M: Model> Computing<'a, M> {
         if rejected.is_some() {
             self.empty(gradients);
         }
-        tally.telemetry.compute_seconds.record(began.elapsed());
+        tally.computed(began.elapsed());
         let loss = Some(done.loss).filter(|loss| loss.is_finite() && rejected.is_none());
         Ok(Sent { position, examples: done.examples as u64, loss, rejected })
     }

@@ -87,6 +87,23 @@ pub struct Pulse {
     pub examples: u64,
     /// Loss of the latest.
     pub loss: f64,
+    /// What they were like.
+    pub work: Work,
+}
+
+/// What the steps of a session were like, added up. It shows how a run goes; nothing is decided by it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Work {
+    /// Sum of the losses.
+    pub loss: f64,
+    /// Steps of others between pull and push.
+    pub staleness_steps: u64,
+    /// Time in which batches were waited for.
+    pub input: Duration,
+    /// Time in which parameter servers were waited for.
+    pub exchange: Duration,
+    /// Time of forward and backward passes.
+    pub compute: Duration,
 }
 
 /// Answer to a sign of life.

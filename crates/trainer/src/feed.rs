@@ -172,7 +172,7 @@ impl<M: Model> Feed<M> {
 
 fn dead_letter(config: &Config) -> std::path::PathBuf {
     let name = config.task.to_string().replace(':', "-");
-    config.job.model_dir.join("dead_letter").join(format!("{name}.jsonl"))
+    config.job.local_dir().join("dead_letter").join(format!("{name}.jsonl"))
 }
 
 /// Starts to read and prepare batches.

@@ -8,17 +8,73 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{debug, warn};
+use trainyard_cluster_client::Error;
 use trainyard_protocol::Reason;
 
-use crate::{Coordinator, JobState, Pulse};
+use crate::{Coordinator, JobState, Pulse, Work};
 
 /// What the loop tells the heartbeat.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    pub(crate) steps: AtomicU64,
-    pub(crate) examples: AtomicU64,
+    steps: AtomicU64,
+    examples: AtomicU64,
     /// Bits of the loss.
-    pub(crate) loss: AtomicU64,
+    loss: AtomicU64,
+    /// Bits of the sum of the losses: one loop adds to it.
+    loss_sum: AtomicU64,
+    staleness_steps: AtomicU64,
+    input_nanos: AtomicU64,
+    exchange_nanos: AtomicU64,
+    compute_nanos: AtomicU64,
+}
+
+impl Counts {
+    /// Counts a step.
+    pub(crate) fn step(&self, examples: u64, loss: f64, staleness_steps: u64) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        self.examples.fetch_add(examples, Ordering::Relaxed);
+        self.loss.store(loss.to_bits(), Ordering::Relaxed);
+        let sum = f64::from_bits(self.loss_sum.load(Ordering::Relaxed)) + loss;
+        self.loss_sum.store(sum.to_bits(), Ordering::Relaxed);
+        self.staleness_steps.fetch_add(staleness_steps, Ordering::Relaxed);
+    }
+
+    /// Adds time in which a batch was waited for.
+    pub(crate) fn input(&self, time: Duration) {
+        self.input_nanos.fetch_add(nanos(time), Ordering::Relaxed);
+    }
+
+    /// Adds time in which servers were waited for.
+    pub(crate) fn exchange(&self, time: Duration) {
+        self.exchange_nanos.fetch_add(nanos(time), Ordering::Relaxed);
+    }
+
+    /// Adds time of a forward and backward pass.
+    pub(crate) fn compute(&self, time: Duration) {
+        self.compute_nanos.fetch_add(nanos(time), Ordering::Relaxed);
+    }
+
+    /// Returns a sign of life of this session, with what is counted.
+    pub(crate) fn told_by(&self, session: &Pulse) -> Pulse {
+        let time = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
+        Pulse {
+            steps: self.steps.load(Ordering::Relaxed),
+            examples: self.examples.load(Ordering::Relaxed),
+            loss: f64::from_bits(self.loss.load(Ordering::Relaxed)),
+            work: Work {
+                loss: f64::from_bits(self.loss_sum.load(Ordering::Relaxed)),
+                staleness_steps: self.staleness_steps.load(Ordering::Relaxed),
+                input: time(&self.input_nanos),
+                exchange: time(&self.exchange_nanos),
+                compute: time(&self.compute_nanos),
+            },
+            ..session.clone()
+        }
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What the heartbeat tells the loop.
@@ -30,6 +86,8 @@ pub(crate) enum Directive {
     Rejoin,
     /// The job is over.
     End,
+    /// The job is over, and the chief has gone: nobody answers any more.
+    Gone,
 }
 
 /// A task of its own that beats until it is dropped.
@@ -43,23 +101,35 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
+    /// Starts to beat. `ended` tells, where the chief cannot be reached, whether the job is known to be over.
     pub(crate) fn start<C: Coordinator>(
         coordinator: C,
         pulse: Pulse,
         interval: Duration,
         lanes: Vec<u32>,
+        ended: impl Fn() -> bool + Send + 'static,
     ) -> Self {
         let counts = Arc::new(Counts::default());
         let (sender, directive) = watch::channel(Directive::Train);
         let (told, lanes) = watch::channel(lanes);
         let regroup = Arc::<AtomicU64>::default();
         let tells = Tells { directive: sender, lanes: told, regroup: Arc::clone(&regroup) };
-        let handle = tokio::spawn(beat(coordinator, pulse, interval, Arc::clone(&counts), tells));
+        let handle = tokio::spawn(beat(coordinator, pulse, interval, Arc::clone(&counts), tells, ended));
         Self { counts, directive, lanes, regroup, handle }
     }
 
     pub(crate) fn directive(&self) -> Directive {
         *self.directive.borrow()
+    }
+
+    /// Waits until the job is over and the chief has gone, for ever if it does not happen.
+    pub(crate) fn gone(&self) -> impl Future<Output = ()> + use<> {
+        let mut directive = self.directive.clone();
+        async move {
+            if directive.wait_for(|directive| *directive == Directive::Gone).await.is_err() {
+                std::future::pending().await
+            }
+        }
     }
 
     /// Returns the generation of the group that somebody waits to join; 0 = nobody.
@@ -92,6 +162,7 @@ async fn beat<C: Coordinator>(
     interval: Duration,
     counts: Arc<Counts>,
     tells: Tells,
+    ended: impl Fn() -> bool,
 ) {
     let mut silent = 0_u32;
     let attend = async |pause: Duration| {
@@ -108,13 +179,7 @@ async fn beat<C: Coordinator>(
                 (attending, since) = (Box::pin(attend(pause)), Instant::now() + pause);
             }
         }
-        let pulse = Pulse {
-            steps: counts.steps.load(Ordering::Relaxed),
-            examples: counts.examples.load(Ordering::Relaxed),
-            loss: f64::from_bits(counts.loss.load(Ordering::Relaxed)),
-            ..pulse.clone()
-        };
-        match coordinator.heartbeat(pulse).await {
+        match coordinator.heartbeat(counts.told_by(&pulse)).await {
             Ok(beat) => {
                 silent = 0;
                 tells.regroup.store(beat.regroup, Ordering::Relaxed);
@@ -137,6 +202,11 @@ async fn beat<C: Coordinator>(
                 ) =>
             {
                 tells.directive.send_replace(Directive::Rejoin);
+                return;
+            }
+            // It may have stood still while the others ended.
+            Err(Error::Unreachable { .. }) if ended() => {
+                tells.directive.send_replace(Directive::Gone);
                 return;
             }
             Err(error) => {

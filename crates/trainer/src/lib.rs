@@ -35,10 +35,11 @@ use trainyard_model::Model;
 use trainyard_protocol::Reason;
 use trainyard_run_config::{Job, Sharding, UpdateConfig};
 
+pub use asking::RESERVE_SHARDS_MAX;
 pub use compute::beside;
 pub use coordinator::{
     Ask, Beat, Coordinator, Form, Formed, Forming, Grant, GrantedShard, JobState, Join, Joined, LeaveReason,
-    Pulse, RemoteCoordinator, Start,
+    Pulse, RemoteCoordinator, Start, Work,
 };
 use feed::Feed;
 pub use layout::{check_cluster, plan, plan_layout, scale_learning_rates};
@@ -131,6 +132,7 @@ pub async fn run<M: Model, C: Coordinator>(
                     false => return Err(into_diagnostic(&error)),
                 },
             };
+        let gone = session.heartbeat.gone();
         let training = async {
             match (&mut replica, &config.mirror) {
                 (Some(replica), Some(mirror)) => {
@@ -151,6 +153,7 @@ pub async fn run<M: Model, C: Coordinator>(
         };
         let trained = tokio::select! {
             trained = training => trained,
+            () = gone => Ok(LeaveReason::Finished),
             () = async { stop.cancelled().await; tokio::time::sleep(STOP_PATIENCE).await } => {
                 warn!("told to stop, and the step under way gets no answer: it is left to the others, as if this task had died");
                 Ok(LeaveReason::Shutdown)

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use trainyard_cluster_client::{LocalShard, channel};
+use trainyard_cluster_client::{LocalShard, channel_over};
 use trainyard_cluster_spec::Task;
 use trainyard_collective::{Collective, Deadlines, Group, Hub, Membership, Peer, local};
 use trainyard_diagnostic::Diagnostic;
+use trainyard_runtime::Network;
 
 use crate::{Formed, Mirror};
 
@@ -22,8 +23,8 @@ const FORM: Duration = Duration::from_secs(5);
 /// A place to meet.
 #[derive(Debug, Clone)]
 pub enum Meeting {
-    /// Each member is a process, and serves its hub.
-    Remote(Hub),
+    /// Each member is a process, and serves its hub; the others are reached over a network.
+    Remote(Hub, Network),
     /// All members are in this process.
     Local(LocalMeeting),
 }
@@ -36,11 +37,11 @@ pub struct LocalMeeting {
 }
 
 impl Mirror {
-    /// Returns what a task of a process of its own has, and the hub that it is to serve. `servers` is the fingerprint of
+    /// Returns what a task of a process of its own has, and the hub that it is to serve. The others are reached over `network`; `servers` is the fingerprint of
     /// the chief and the parameter servers.
-    pub fn remote(incarnation: u64, servers: u64) -> (Self, Hub) {
+    pub fn remote(network: Network, incarnation: u64, servers: u64) -> (Self, Hub) {
         let (shard, hub) = (LocalShard::new(0, 1, incarnation, servers), Hub::new(MEET));
-        (Self { shard, meeting: Meeting::Remote(hub.clone()) }, hub)
+        (Self { shard, meeting: Meeting::Remote(hub.clone(), network) }, hub)
     }
 }
 
@@ -65,13 +66,14 @@ impl Meeting {
                     .or_insert_with(|| local(generation, size, deadlines).into_iter().map(Some).collect());
                 group.get_mut(rank).and_then(Option::take).ok_or_else(|| taken(generation, rank))
             }
-            Self::Remote(hub) => {
+            Self::Remote(hub, network) => {
                 let group = Group { generation, rank, size };
                 let membership =
                     Membership { cluster_id: cluster_id.to_be_bytes(), cluster_epoch: epoch, group };
                 let others = members.iter().enumerate().filter(|(other, _)| *other != rank);
                 let peer = |(rank, (task, address)): (usize, &(Task, String))| {
-                    let (name, channel) = (format!("{task} at {address}"), channel(*task, address)?);
+                    let (name, channel) =
+                        (format!("{task} at {address}"), channel_over(network, *task, address)?);
                     Ok(Peer { rank, name, channel })
                 };
                 let peers = others.map(peer).collect::<Result<Vec<_>, Diagnostic>>()?;

@@ -48,6 +48,12 @@ pub fn into_diagnostic(error: &Error) -> Diagnostic {
                 Reason::TaskTaken => (Code::E2008, "stop the other process, or give this one another index"),
                 Reason::OtherCluster => (Code::E2006, "give every task the same cluster file and model_dir"),
                 Reason::OtherLayout => (Code::E2007, "give every task the same job file"),
+                Reason::Unproved => {
+                    (Code::E7003, "start this task with --tls-dir or --token-file, as the others are")
+                }
+                Reason::NotAllowed => {
+                    (Code::E7003, "give this task its own certificate or token, not another role's or task's")
+                }
                 Reason::StaleEpoch | Reason::Fenced => (Code::E2009, "another process has taken over"),
                 Reason::NotFinite => {
                     (Code::E5001, "lower the learning rate, or look for extreme values in the data")

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use trainyard_checkpoint::{abandon, begin, commit};
+use trainyard_checkpoint::{abandon, absolute, begin, commit};
 use trainyard_cluster_client::{Error, LocalShard, Plan};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Identity, Opened, State};
@@ -63,7 +63,7 @@ impl Replica {
         }
         let start = &formed.start;
         let folder = &config.job.model_dir;
-        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+        let folder = absolute(folder);
         self.shard.claim(identity, config.servers.fingerprint(), &folder).await?;
         if self.version().is_none() {
             self.plan.checkpoint.clone_from(&start.checkpoint);
@@ -95,7 +95,7 @@ impl Replica {
         if committed.is_err() {
             abandon(&place);
         }
-        committed.map(|path| std::path::absolute(&path).unwrap_or(path))
+        committed.map(|path| absolute(&path))
     }
 
     /// Takes in what another member has handed over.

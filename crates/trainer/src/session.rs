@@ -1,7 +1,7 @@
 //! One session: joined at the chief, opened at every parameter server.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::time::Instant;
@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use trainyard_checkpoint::JobPhase;
 use trainyard_cluster_client::{Backoff, Error, Parameters, Shard};
+use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::{Identity, Opened};
 use trainyard_protocol::payload::Encoding;
@@ -18,7 +19,7 @@ use trainyard_variable::Layout;
 
 use crate::Config;
 use crate::heartbeat::{Directive, Heartbeat};
-use crate::{Coordinator, JobState, Join, Joined, LeaveReason, Pulse};
+use crate::{Coordinator, JobState, Join, Joined, LeaveReason, Pulse, Work};
 
 /// Time between questions whether training has begun.
 const READY_POLL: Duration = Duration::from_millis(20);
@@ -70,6 +71,7 @@ impl Session {
             steps: 0,
             examples: 0,
             loss: 0.0,
+            work: Work::default(),
         };
         let identity = Identity {
             cluster_id: joined.cluster_id,
@@ -93,7 +95,12 @@ impl Session {
         };
         let parameters = parameters.with_encoding(encoding(config.job.strategy.payload));
         let interval = joined.heartbeat_interval;
-        let heartbeat = Heartbeat::start(coordinator.clone(), pulse.clone(), interval, joined.lanes.clone());
+        let ended = {
+            let (task, folder, since) = (config.task, config.job.model_dir.clone(), config.started_unix_secs);
+            move || ended_without(task, &folder, since)
+        };
+        let (coordinator, lanes) = (coordinator.clone(), joined.lanes.clone());
+        let heartbeat = Heartbeat::start(coordinator, pulse.clone(), interval, lanes, ended);
         let next_batch = opened.batches_applied;
         info!(task = %config.task, session = joined.session, epoch = joined.epoch, next_batch, "joined");
         Ok(Some(Self { parameters, heartbeat, opened, joined, pulse, identity }))
@@ -103,7 +110,7 @@ impl Session {
     pub(crate) fn told(&self) -> Result<Option<LeaveReason>, Error> {
         match self.heartbeat.directive() {
             Directive::Train => Ok(None),
-            Directive::End => Ok(Some(LeaveReason::Finished)),
+            Directive::End | Directive::Gone => Ok(Some(LeaveReason::Finished)),
             Directive::Rejoin => {
                 let message = "the chief does not know this session any more";
                 let refusal = Refusal::new(Reason::Fenced, message);
@@ -114,13 +121,7 @@ impl Session {
 
     /// Takes leave of the chief, if it listens.
     pub(crate) async fn leave<C: Coordinator>(&self, coordinator: &C, reason: LeaveReason) {
-        let counts = &self.heartbeat.counts;
-        let pulse = Pulse {
-            steps: counts.steps.load(Ordering::Relaxed),
-            examples: counts.examples.load(Ordering::Relaxed),
-            loss: f64::from_bits(counts.loss.load(Ordering::Relaxed)),
-            ..self.pulse.clone()
-        };
+        let pulse = self.heartbeat.counts.told_by(&self.pulse);
         let left = tokio::time::timeout(LEAVE_TIMEOUT, coordinator.leave(pulse, reason)).await;
         if !matches!(left, Ok(Ok(()))) {
             warn!("the chief was not there to take leave of");
@@ -139,15 +140,14 @@ fn data_shard(config: &Config, joined: &Joined) -> u64 {
 
 /// Whether the model folder, where this task sees it, says that the job has ended since the task was started: one that
 /// is short may be over before each of its tasks has found the chief.
-fn ended_without(config: &Config) -> bool {
-    let folder = &config.job.model_dir;
+fn ended_without(task: Task, folder: &Path, started_unix_secs: u64) -> bool {
     let Ok(Some((state, written))) = trainyard_checkpoint::JobState::read_with_time(folder) else {
         return false;
     };
     let over = matches!(state.phase, JobPhase::Done | JobPhase::Failed);
-    let since = written.duration_since(UNIX_EPOCH).is_ok_and(|at| at.as_secs() >= config.started_unix_secs);
+    let since = written.duration_since(UNIX_EPOCH).is_ok_and(|at| at.as_secs() >= started_unix_secs);
     if over && since {
-        info!(task = %config.task, step = state.global_step, reason = state.reason, "the job is over already");
+        info!(%task, step = state.global_step, reason = state.reason, "the job is over already");
     }
     over && since
 }
@@ -189,7 +189,11 @@ async fn register<C: Coordinator>(
             }
             Err(error) if error.may_pass() => match error {
                 // Its chief is gone for good, if the job has ended since this task was started.
-                Error::Unreachable { .. } if ended_without(config) => return Ok(None),
+                Error::Unreachable { .. }
+                    if ended_without(config.task, &config.job.model_dir, config.started_unix_secs) =>
+                {
+                    return Ok(None);
+                }
                 Error::Unreachable { message, .. } => (message, backoff.next_wait()),
                 other => (other.to_string(), backoff.next_wait()),
             },

@@ -172,7 +172,7 @@ impl<M: Model> Steps<'_, M> {
                 self.end = Some(LeaveReason::InputExhausted);
                 break;
             };
-            self.tally.telemetry.input_seconds.record(began.elapsed());
+            self.tally.waited_for_input(began.elapsed());
             let step = self.session.parameters.plan(&reads(model, &prepared));
             let held = self.pipeline.spare_held();
             self.send(computed.take(), Some((prepared, step, held)));

@@ -203,7 +203,7 @@ impl<M: Model> Steps<'_, M> {
             }
             let began = Instant::now();
             let Ok(read) = tokio::time::timeout(LOOK, lane.feed.next()).await else { return Ok(()) };
-            self.tally.telemetry.input_seconds.record(began.elapsed());
+            self.tally.waited_for_input(began.elapsed());
             let Some(batch) = read? else {
                 lane.ended = true;
                 return Ok(());

@@ -1,7 +1,6 @@
 //! What a task has done: counted, measured and told.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -45,9 +44,27 @@ impl<'a> Tally<'a> {
         self.outcome.loss
     }
 
+    /// Takes note of the time in which a batch was waited for.
+    pub(crate) fn waited_for_input(&self, time: Duration) {
+        self.telemetry.input_seconds.record(time);
+        self.counts.input(time);
+    }
+
+    /// Takes note of the time in which servers, or the others' gradients, were waited for.
+    pub(crate) fn waited_for_servers(&self, time: Duration) {
+        self.telemetry.exchange_seconds.record(time);
+        self.counts.exchange(time);
+    }
+
+    /// Takes note of the time of a forward and backward pass.
+    pub(crate) fn computed(&self, time: Duration) {
+        self.telemetry.compute_seconds.record(time);
+        self.counts.compute(time);
+    }
+
     /// Takes note of a round trip.
     pub(crate) fn exchanged(&self, time: Duration, traffic: &Traffic) {
-        self.telemetry.exchange_seconds.record(time);
+        self.waited_for_servers(time);
         self.telemetry.pulled_bytes.increment(traffic.pulled_bytes);
         self.telemetry.pushed_bytes.increment(traffic.pushed_bytes);
     }
@@ -79,10 +96,7 @@ impl<'a> Tally<'a> {
         let loss = outcome.loss.unwrap_or_default();
         outcome.first_step_seconds.get_or_insert_with(|| self.config.started.elapsed().as_secs_f64());
         outcome.train_seconds = self.before + self.session_start.elapsed().as_secs_f64();
-        let counts = &self.counts;
-        counts.steps.fetch_add(1, Ordering::Relaxed);
-        counts.examples.fetch_add(examples, Ordering::Relaxed);
-        counts.loss.store(loss.to_bits(), Ordering::Relaxed);
+        self.counts.step(examples, loss, pushed.staleness);
         telemetry.steps.increment(1);
         telemetry.examples.increment(examples);
         telemetry.staleness_steps.record(pushed.staleness as f64);

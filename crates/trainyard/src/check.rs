@@ -1,10 +1,12 @@
 //! `trainyard check`: everything that can be known before anything starts.
 
 use serde_json::json;
+use trainyard_checkpoint::list;
 use trainyard_cluster_spec::{ClusterSpec, Role, TfConfig};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Error, Model, Part, Shard, input_options};
 use trainyard_run_config::Job;
+use trainyard_storage::is_remote;
 
 use crate::command::{Check, Format};
 use crate::output::print;
@@ -117,6 +119,16 @@ fn check_space<M: Model>(
         "model".to_owned(),
         format!("{} variables, a checkpoint is {most}{bytes} bytes", model.variables().len()),
     ));
+    if is_remote(&job.model_dir) {
+        match list(&job.model_dir) {
+            Ok(found) => {
+                let what = format!("{} can be listed, {} checkpoints", job.model_dir.display(), found.len());
+                lines.push(("model_dir".to_owned(), what));
+            }
+            Err(error) => problems.push(error.into()),
+        }
+        return;
+    }
     let existing = job.model_dir.ancestors().find(|folder| folder.is_dir());
     let folder = existing.map_or(std::path::Path::new("."), |folder| folder);
     let folder = if folder.as_os_str().is_empty() { std::path::Path::new(".") } else { folder };

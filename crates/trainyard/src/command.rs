@@ -1,6 +1,7 @@
 //! The command line.
 
 mod benchmark;
+mod deployment;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -13,8 +14,12 @@ use trainyard_model::{Error, Model};
 use trainyard_run_config::Job;
 
 pub(crate) use benchmark::{Bench, BenchJob, BenchLoad, BenchPs, BenchScale, BenchTrain};
+pub(crate) use deployment::{Deploy, Render};
 
-use crate::{bench, check, datagen, import_tf, inspect, one_shot, run, scale, train, transform, up};
+use crate::{
+    bench, check, convert, datagen, deploy, import_tf, inspect, one_shot, pki, run, scale, status, train,
+    transform, up,
+};
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
 const USAGE: u8 = 64;
@@ -39,10 +44,20 @@ enum Action {
     /// Changes the number of workers of a running `up`, while it trains.
     #[command(long_about = SCALE)]
     Scale(Scale),
+    /// Shows how a run goes, once: tasks and their states, rates, loss, the newest checkpoint and evaluation.
+    Status(Status),
+    /// Shows the same until a key ends it; where there is no terminal, once.
+    Top(Observe),
     /// Runs one task. Its role comes from --role, or from the environment variable TF_CONFIG.
     Run(Run),
+    /// Makes a certificate for each task of a cluster, and the authority that signs them; or tokens. For trials: whoever
+    /// has an authority of their own uses that.
+    Pki(pki::Pki),
     /// Checks job, cluster and data, and starts nothing.
     Check(Check),
+    /// Prepares hosts for the daemons of a cluster.
+    #[command(subcommand)]
+    Deploy(Deploy),
     /// Scores a checkpoint.
     Evaluate(OneShot),
     /// Writes the predictions of a checkpoint, one line a record.
@@ -65,7 +80,17 @@ enum Action {
     BenchLoad(BenchLoad),
     /// Writes synthetic training data.
     Datagen(Datagen),
+    /// Converts records between csv, tsv, libsvm, tfrecord and parquet.
+    #[command(long_about = CONVERT)]
+    Convert(Convert),
 }
+
+const CONVERT: &str = "Converts records between csv, tsv, libsvm, tfrecord (tf.train.Example) and parquet.
+
+Several files become one. The names of the files say their formats, and `.gz` that they are compressed; --from and --to say \
+otherwise. Columns are known by name. A column of texts that are all numbers becomes one of numbers. Lists are written to \
+text with `|` between their values. From libsvm come the columns label, qid, index and value; to libsvm go those, or \
+`label` and all other columns, which must be numbers and are numbered from 1. The result appears when it is whole.";
 
 /// The job, and how it is changed for this run.
 #[derive(Debug, Clone, Args)]
@@ -108,7 +133,7 @@ pub(crate) struct Train {
     /// Scores no checkpoints: the job's evaluation input is not read, and nothing is exported.
     #[arg(long)]
     pub(crate) no_evaluation: bool,
-    /// Address of an admin port: /metrics, /healthz, /readyz. None by default.
+    /// Address of an admin port: the page of the run, its API, /metrics, /healthz, /readyz. None by default.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) admin_listen: Option<String>,
 }
@@ -146,6 +171,29 @@ pub(crate) struct Scale {
     /// Workers that are to run, besides the chief: 0 to 256.
     #[arg(long, value_name = "N")]
     pub(crate) workers: usize,
+}
+
+/// The run that is meant.
+#[derive(Debug, Args)]
+pub(crate) struct Observe {
+    /// A cluster file with the chief's admin port, the job file of a running `trainyard up`, or host:port of that port.
+    #[arg(value_name = "CLUSTER|JOB")]
+    pub(crate) target: String,
+    /// The model folder that `up` was given, with a job file.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model_dir: Option<PathBuf>,
+    /// Sets one key of the job file. May be given more than once.
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) run: Observe,
+    /// Form of the result.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
 }
 
 /// Roles by name.
@@ -324,6 +372,43 @@ pub(crate) struct Datagen {
     pub(crate) seed: u64,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Convert {
+    /// Files, URLs and patterns.
+    #[arg(value_name = "IN", required = true)]
+    pub(crate) input: Vec<String>,
+    /// The file that is written.
+    #[arg(value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// Format of the files that are read; what the first one's name says by default.
+    #[arg(long, value_enum)]
+    pub(crate) from: Option<TableFormat>,
+    /// Format of the file that is written; what its name says by default.
+    #[arg(long, value_enum)]
+    pub(crate) to: Option<TableFormat>,
+    /// Names of the columns of csv and tsv files whose first line does not name them.
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
+    pub(crate) columns: Option<Vec<String>>,
+    /// Keep the spaces around fields and names of csv and tsv files. They are dropped otherwise, as a job drops them
+    /// (`trim`): it reads from the result what it would have read from the files.
+    #[arg(long)]
+    pub(crate) keep_spaces: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TableFormat {
+    /// Comma-separated, with a header.
+    Csv,
+    /// Tab-separated, with a header.
+    Tsv,
+    /// `label index:value ...`.
+    Libsvm,
+    /// `tf.train.Example` messages in a TFRecord file.
+    Tfrecord,
+    /// Parquet.
+    Parquet,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DataKind {
     /// Records shaped like the adult census: CSV with a header.
@@ -361,11 +446,14 @@ pub fn main_with<M: Model>(build: fn(&Job) -> Result<M, Error>) -> ExitCode {
             with_log(&arguments.job, "warn").and_then(|()| scale::scale(&arguments)),
             arguments.job.log_format,
         ),
+        Action::Status(arguments) => finish(status::status(&arguments), LogFormat::Text),
+        Action::Top(arguments) => finish(status::top(&arguments), LogFormat::Text),
         Action::Run(run) => run::run(&run, build),
         Action::Check(check) => finish(
             with_log(&check.job, "warn").and_then(|()| check::check(&check, build)),
             check.job.log_format,
         ),
+        Action::Deploy(Deploy::Render(arguments)) => finish(deploy::render(&arguments), LogFormat::Text),
         Action::Evaluate(arguments) => {
             let outcome =
                 with_log(&arguments.job, "warn").and_then(|()| one_shot::evaluate(&arguments, build));
@@ -392,6 +480,11 @@ pub fn main_with<M: Model>(build: fn(&Job) -> Result<M, Error>) -> ExitCode {
             finish(outcome.and_then(|()| bench::bench(&arguments, build)), LogFormat::Text)
         }
         Action::BenchLoad(arguments) => finish(one(bench::load(&arguments)), LogFormat::Text),
+        Action::Pki(arguments) => finish(pki::pki(&arguments), LogFormat::Text),
         Action::Datagen(arguments) => finish(one(datagen::datagen(&arguments)), LogFormat::Text),
+        Action::Convert(arguments) => {
+            let outcome = one(start_logging(LogFormat::Text, "warn"));
+            finish(outcome.and_then(|()| convert::convert(&arguments)), LogFormat::Text)
+        }
     }
 }

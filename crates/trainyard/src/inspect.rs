@@ -1,7 +1,7 @@
 //! `trainyard inspect`: what a model folder holds.
 
 use serde_json::json;
-use trainyard_checkpoint::{Checkpoint, JobState, list};
+use trainyard_checkpoint::{Checkpoint, JobState, is_committed, list};
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::command::{Format, Inspect};
@@ -10,7 +10,7 @@ use crate::output::print;
 /// Shows the checkpoints of a folder, and the variables of the newest.
 pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
     let path = &arguments.path;
-    let found = match path.join("manifest.json").is_file() {
+    let found = match is_committed(path)? {
         true => vec![path.clone()],
         false => list(path)?.into_iter().map(|found| found.path).collect(),
     };

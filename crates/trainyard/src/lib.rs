@@ -11,18 +11,23 @@
 //! }
 //! ```
 
+mod admin_client;
 mod bench;
 mod check;
 mod command;
+mod convert;
 mod datagen;
+mod deploy;
 mod folder;
 mod import_tf;
 mod inspect;
 mod one_shot;
 mod output;
+mod pki;
 mod progress;
 mod run;
 mod scale;
+mod status;
 mod train;
 mod transform;
 mod up;

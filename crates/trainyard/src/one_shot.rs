@@ -48,7 +48,7 @@ pub(crate) fn evaluate<M: Model>(
         let model = build(&job)?;
         let checkpoint = find(&job, arguments.step)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
-        let scores = evaluate_checkpoint(&model, &checkpoint, input, job.eval.steps)?;
+        let scores = evaluate_checkpoint(&model, &checkpoint, input, job.eval.steps, || {})?;
         let step = checkpoint.manifest().global_step;
         print(&match arguments.format {
             Format::Text => format!("evaluation at step {step}:\n{}", table(&scores)),

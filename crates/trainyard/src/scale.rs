@@ -20,7 +20,7 @@ const ANSWERS_MAX: usize = 10_000;
 pub(crate) fn scale(arguments: &Scale) -> Result<(), Vec<Diagnostic>> {
     let job = arguments.job.load()?;
     let one = |problem| vec![problem];
-    let stream = connect(&job.model_dir).map_err(one)?;
+    let stream = connect(&job.local_dir()).map_err(one)?;
     order(stream, arguments.workers).map_err(one)
 }
 

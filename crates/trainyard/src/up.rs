@@ -120,7 +120,7 @@ async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8
     let tasks = tasks(&cluster, job);
     let threads = threads(job, tasks.len());
     let mut scaling = Scaling::open(job, &cluster)?;
-    let mut supervisor = Supervisor::start(&arguments.job, threads, &job.model_dir, &cluster, &tasks)?;
+    let mut supervisor = Supervisor::start(&arguments.job, threads, &job.local_dir(), &cluster, &tasks)?;
     for (task, address) in &cluster.admin {
         info!(%task, "metrics at http://{address}/metrics");
     }
@@ -151,7 +151,8 @@ fn read_report(path: &Path) -> Report {
 }
 
 fn read_evaluation(model_dir: &Path) -> BTreeMap<String, f64> {
-    let text = std::fs::read(model_dir.join("eval/result.json")).unwrap_or_default();
+    let text =
+        trainyard_checkpoint::read(&model_dir.join("eval/result.json")).ok().flatten().unwrap_or_default();
     let result: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
     let metrics = result["metrics"].as_object().cloned().unwrap_or_default();
     metrics.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?))).collect()

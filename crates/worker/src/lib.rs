@@ -45,14 +45,14 @@ pub async fn run<M: Model>(
     let (mut mirror, mut served) = (None, None);
     let closing = CancellationToken::new();
     if mirrors {
-        let (own, hub) = Mirror::remote(context.incarnation, context.cluster.fingerprint());
+        let (own, hub) =
+            Mirror::remote(context.network.clone(), context.incarnation, context.cluster.fingerprint());
         let listener = context.listener().await?;
-        let (routes, readiness, end) =
-            (Routes::new(hub.service()), context.readiness.clone(), closing.clone());
+        let (routes, context, end) = (Routes::new(hub.service()), context.clone(), closing.clone());
         mirror = Some(own);
         served = Some(tokio::spawn(async move {
             let limits = ServerLimits { drain: Duration::from_millis(200), ..ServerLimits::default() };
-            serve(listener, routes, trainyard_protocol::DESCRIPTORS, &readiness, limits, end).await
+            serve(listener, routes, trainyard_protocol::DESCRIPTORS, &context, limits, end).await
         }));
     }
     let readiness = context.readiness.clone();
@@ -74,7 +74,9 @@ pub async fn run<M: Model>(
         mirror,
     };
     // On a thread of its own: its arithmetic must not hold up connections and heartbeats.
-    let training = apart(trainyard_trainer::run(config, model, coordinator, shards, stop));
+    let (pulse, training) =
+        (context.pulse.clone(), trainyard_trainer::run(config, model, coordinator, shards, stop));
+    let training = apart(async move { pulse.within(training).await });
     let outcome = training
         .await
         .map_err(|error| Diagnostic::error(Code::E9001, format!("the training loop has failed: {error}")));

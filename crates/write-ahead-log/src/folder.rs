@@ -1,7 +1,7 @@
 //! The files of a log: one folder, one process at a time.
 
 use std::fs::{File, TryLockError};
-use std::io::BufReader;
+use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -41,8 +41,12 @@ impl SegmentFile {
             let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse().ok());
             let Some(number) = number else { continue };
             let path = entry.path();
-            let bytes = entry.metadata().map_err(Error::io("read", &path))?.len();
-            found.push(Self { number, path, bytes });
+            match entry.metadata() {
+                Ok(file) => found.push(Self { number, path, bytes: file.len() }),
+                // Removed since the folder was opened.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(Error::io("read", &path)(error)),
+            }
         }
         found.sort_by_key(|segment| segment.number);
         Ok(found)
@@ -117,7 +121,7 @@ impl Folder {
     /// # Errors
     /// It cannot be removed.
     pub fn remove(&self, segment: &SegmentFile) -> Result<(), Error> {
-        std::fs::remove_file(&segment.path).map_err(Error::io("remove", &segment.path))
+        remove(&segment.path)
     }
 
     /// Removes all segments, the oldest first: what is left, if the process dies meanwhile, ends as the whole did.
@@ -125,7 +129,7 @@ impl Folder {
     /// # Errors
     /// One cannot be removed.
     pub fn clear(&self) -> Result<(), Error> {
-        self.segments()?.iter().try_for_each(|segment| self.remove(segment))?;
+        self.segments()?.iter().try_for_each(|segment| remove(&segment.path))?;
         self.flush()
     }
 
@@ -137,7 +141,7 @@ impl Folder {
     pub fn set_aside(&self) -> Result<PathBuf, Error> {
         let aside = beside(&self.path, "set-aside");
         match std::fs::remove_dir_all(&aside) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(Error::io("remove", &aside)(error));
             }
             _ => {}
@@ -156,6 +160,14 @@ impl Folder {
     pub(crate) fn flush(&self) -> Result<(), Error> {
         let handle = File::open(&self.path).map_err(Error::io("open", &self.path))?;
         handle.sync_all().map_err(Error::io("flush", &self.path))
+    }
+}
+
+/// Removes a segment, if nobody has.
+pub(crate) fn remove(path: &Path) -> Result<(), Error> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
+        _ => Ok(()),
     }
 }
 

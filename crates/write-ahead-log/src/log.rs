@@ -13,6 +13,7 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::watch;
 
+use crate::folder::remove;
 use crate::page_cache::give_back;
 use crate::writer::Writer;
 use crate::{Durability, Entry, Error, Folder, Origin, SegmentFile};
@@ -169,10 +170,15 @@ impl Log {
     /// # Errors
     /// One cannot be removed. The log goes on.
     pub fn retire(&self, number: u64) -> Result<(), Error> {
-        let mut writer = self.shared.writer.lock();
-        let retired = writer.retire(number);
-        self.shared.bytes.store(writer.bytes(), Ordering::Relaxed);
-        retired
+        // Large files take long to remove: who writes meanwhile does not wait for it.
+        let retired = self.shared.writer.lock().before(number);
+        for (number, path) in retired {
+            remove(&path)?;
+            let mut writer = self.shared.writer.lock();
+            writer.forget(number);
+            self.shared.bytes.store(writer.bytes(), Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Removes everything. What is taken in from now on is dropped, until a segment is begun.

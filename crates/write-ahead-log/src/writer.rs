@@ -148,13 +148,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes the segments before `number`, the oldest first.
-    pub(crate) fn retire(&mut self, number: u64) -> Result<(), Error> {
-        for segment in self.folder.segments()?.iter().take_while(|segment| segment.number < number) {
-            self.folder.remove(segment)?;
-            self.segments.remove(&segment.number);
-        }
-        Ok(())
+    /// Returns the segments before `number`, the oldest first, and their files.
+    pub(crate) fn before(&self, number: u64) -> Vec<(u64, PathBuf)> {
+        self.segments.range(..number).map(|(number, _)| (*number, self.folder.segment(*number))).collect()
+    }
+
+    /// Takes note that a segment has been removed.
+    pub(crate) fn forget(&mut self, number: u64) {
+        self.segments.remove(&number);
     }
 
     /// Removes everything.

@@ -44,10 +44,14 @@ impl Trial {
     }
 
     pub(super) fn start_all(&self) -> Tasks {
+        self.start_all_with(&[])
+    }
+
+    pub(super) fn start_all_with(&self, more: &[&str]) -> Tasks {
         Tasks {
-            servers: (0..self.ps).map(|index| self.start("ps", index)).collect(),
-            chief: self.start("chief", 0),
-            workers: (0..self.workers).map(|index| self.start("worker", index)).collect(),
+            servers: (0..self.ps).map(|index| self.start_with("ps", index, more)).collect(),
+            chief: self.start_with("chief", 0, more),
+            workers: (0..self.workers).map(|index| self.start_with("worker", index, more)).collect(),
         }
     }
 

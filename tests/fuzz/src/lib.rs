@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use trainyard_input::{
-    BadRows, Compression, Dataset, FieldKind, Format, Interleave, Options, Schema, Sharding,
-};
+use trainyard_input::{Compression, Dataset, FieldKind, Format, Options, Schema};
 
 /// Returns a folder of this process, in memory where there is such a place.
 pub fn scratch(name: &str) -> PathBuf {
@@ -75,27 +73,7 @@ pub fn read_rows(name: &str, format: Format, variant: u8, bytes: &[u8]) {
     schema.want("c", FieldKind::Bytes { separator: Some(b'|') });
     schema.want("a", FieldKind::Floats { separator: b'|' });
     let compression = [Compression::None, Compression::None, Compression::Gzip, Compression::Zlib];
-    let options = Options {
-        files: vec![path],
-        format,
-        compression: Some(compression[usize::from(variant & 3)]),
-        columns: None,
-        trim: variant & 4 == 0,
-        missing: vec!["NA".to_owned()],
-        bad_rows: if variant & 8 == 0 { BadRows::Skip } else { BadRows::Fail },
-        bad_rows_max: 50,
-        dead_letter: None,
-        batch_size: 3,
-        drop_remainder: variant & 16 != 0,
-        interleave: Interleave::default(),
-        shuffle_rows: if variant & 32 == 0 { 0 } else { 5 },
-        epochs: Some(1),
-        sharding: Sharding::None,
-        shard_index: 0,
-        shard_count: 1,
-        seed: 11,
-        skip_batches: u64::from(variant >> 7),
-    };
+    let options = Options { compression: Some(compression[usize::from(variant & 3)]), trim: variant & 4 == 0, missing: vec!["NA".to_owned()], bad_rows: if variant & 8 == 0 { BadRows::Skip } else { BadRows::Fail }, bad_rows_max: 50, batch_size: 3, drop_remainder: variant & 16 != 0, shuffle_rows: if variant & 32 == 0 { 0 } else { 5 }, seed: 11, skip_batches: u64::from(variant >> 7), ..Options::new(vec![path], format) };
     let Ok(dataset) = Dataset::open(options, schema) else { return };
     for batch in dataset {
         let Ok(batch) = batch else { return };

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use proptest::prelude::*;
 use trainyard_cluster_spec::Role;
-use trainyard_input::{BadRows, Format, Indexer, Interleave, Options, Sharding};
+use trainyard_input::{Format, Indexer, Options};
 
 use super::*;
 
@@ -18,25 +18,13 @@ fn indexer(folder: &std::path::Path, rows: usize) -> Indexer {
     let mut file = std::fs::File::create(&path).expect("a file");
     (0..rows).for_each(|row| writeln!(file, "{row}").expect("written"));
     let options = Options {
-        files: vec![path],
-        format: Format::Csv,
-        compression: None,
         columns: Some(vec!["x".to_owned()]),
         trim: true,
-        missing: Vec::new(),
-        bad_rows: BadRows::Fail,
-        bad_rows_max: 0,
-        dead_letter: None,
         batch_size: BATCH as usize,
         shuffle_rows: 10,
         epochs: Some(2),
-        sharding: Sharding::None,
-        shard_index: 0,
-        shard_count: 1,
-        interleave: Interleave::default(),
-        drop_remainder: false,
         seed: 1,
-        skip_batches: 0,
+        ..Options::new(vec![path], Format::Csv)
     };
     Indexer::open(options, NonZeroU32::new(BATCH).expect("not 0")).expect("an index")
 }

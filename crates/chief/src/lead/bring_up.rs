@@ -1,13 +1,15 @@
 //! Bring-up: claim every server, then create, restore or adopt what they hold.
 
+use std::hash::Hasher as _;
 use std::path::Path;
 
+use fnv::FnvHasher;
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    Checkpoint, JobPhase, Manifest, Origin, WarmStart, latest_good, list, misfit, note_prepared,
-    prepared_epoch,
+    Checkpoint, JobPhase, Manifest, Origin, WarmStart, absolute, latest_good, list, misfit, note_prepared,
+    prepared_epoch, sweep_before,
 };
 use trainyard_cluster_client::{Error, Plan, Shard, ShardStatus, retry};
 use trainyard_daemon::CancellationToken;
@@ -15,6 +17,7 @@ use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Model;
 use trainyard_parameter_store::{State, Update};
 use trainyard_run_config::{WarmStartConfig, resolve_path};
+use trainyard_storage::is_remote;
 use trainyard_trainer::{Start, into_diagnostic};
 
 use super::watch::{SERVERS, STATUS_TIMEOUT};
@@ -69,6 +72,12 @@ async fn forgetful(shards: &[Shard], epoch: u64) -> String {
 async fn claim_all<M: Model>(lead: &Lead<M>, run: &mut Run) -> Result<Vec<ShardStatus>, Diagnostic> {
     fail::fail_point!("chief.epoch.before_claim");
     run.epoch = lead.claim_epoch()?;
+    if is_remote(&lead.job.model_dir) {
+        lead.mark(run, JobPhase::Running, "starting");
+    }
+    if let Err(error) = sweep_before(&lead.job.model_dir, run.epoch) {
+        warn!(%error, "what earlier chiefs did not finish stays in the bucket");
+    }
     fail::fail_point!("chief.epoch.after_claim");
     run.telemetry.epoch.set(run.epoch as f64);
     if let Some(pairs) = &lead.pairs {
@@ -89,7 +98,7 @@ async fn open<M: Model>(
 ) -> Result<(), Diagnostic> {
     lead.plan.settings = settings(&lead.plan, &run.input);
     // A server that comes back from its log may remember what the others do not.
-    let memory = prepared_epoch(&lead.job.model_dir);
+    let memory = prepared_epoch(&lead.job.model_dir)?;
     let running = first
         && servers.iter().all(|server| {
             matches!(server.store.state, State::Open | State::Draining)
@@ -144,7 +153,10 @@ async fn open<M: Model>(
         .map(|shard| retry(&identity, shard.name(), lead.connect_deadline, move || shard.open(identity)));
     try_join_all(opening).await.map_err(|error| into_diagnostic(&error))?;
     lead.mark(run, JobPhase::Running, "training");
-    lead.coordinator.with(|roster, _| roster.open());
+    lead.coordinator.with(|roster, _| {
+        roster.set_global_step(run.global_step);
+        roster.open();
+    });
     (lead.standing)("training", true, Vec::new());
     run.opened.get_or_insert_with(Instant::now);
     run.first_step.get_or_insert(run.global_step);
@@ -167,15 +179,15 @@ fn known_input(model_dir: &Path) -> String {
 fn settings(plan: &Plan, input: &str) -> u64 {
     let Plan { variables, optimizers, seed, global_step_max, update, guard, hybrid, fingerprint, .. } = plan;
     let rules = (optimizers, seed, global_step_max, update, guard, hybrid, fingerprint);
-    let text = format!("{variables:?} {rules:?} {input}");
-    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, fold).max(1)
+    let mut hash = FnvHasher::default();
+    hash.write(format!("{variables:?} {rules:?} {input}").as_bytes());
+    hash.finish().max(1)
 }
 
 /// Finds the variables that start from another run's checkpoint.
 fn warm_start<M: Model>(lead: &Lead<M>, start: &WarmStartConfig) -> Result<WarmStart, Diagnostic> {
     let path = resolve_path(&lead.job, &start.from);
-    let path = std::path::absolute(&path).unwrap_or(path);
+    let path = absolute(&path);
     let origin = Origin::open(&path)?;
     let variables = &lead.plan.variables;
     let (found, absent) = WarmStart::find(&path, &origin, &start.variables, &start.rename, variables)?;
@@ -190,7 +202,7 @@ fn warm_start<M: Model>(lead: &Lead<M>, start: &WarmStartConfig) -> Result<WarmS
 /// Claims every server for the epoch, each until it answers.
 async fn claim<M: Model>(lead: &Lead<M>, run: &Run) -> Result<Vec<ShardStatus>, Diagnostic> {
     let identity = lead.identity(run);
-    let folder = std::path::absolute(&lead.job.model_dir).unwrap_or_else(|_| lead.job.model_dir.clone());
+    let folder = absolute(&lead.job.model_dir);
     let (fingerprint, deadline) = (lead.servers.fingerprint(), lead.connect_deadline);
     let folder = &folder;
     let calls = lead.shards.iter().map(|shard| async move {
@@ -239,10 +251,7 @@ async fn prepare<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diag
         }
         other
     });
-    let absolute = |checkpoint: &Checkpoint| {
-        std::path::absolute(checkpoint.path()).unwrap_or_else(|_| checkpoint.path().to_owned())
-    };
-    lead.plan.checkpoint = checkpoint.as_ref().map(absolute);
+    lead.plan.checkpoint = checkpoint.as_ref().map(|checkpoint| absolute(checkpoint.path()));
     match &lead.plan.checkpoint {
         Some(path) => info!(step = run.global_step, path = %path.display(), "restoring"),
         None => info!(variables = lead.plan.variables.len(), "creating variables"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tracing::{debug, info};
-use trainyard_checkpoint::{Checkpoint, JobPhase, JobState as Marker, list, misfit};
+use trainyard_checkpoint::{Checkpoint, JobPhase, JobState as Marker, absolute, list, misfit};
 use trainyard_cluster_client::{Shard, retry};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Model;
@@ -85,7 +85,7 @@ pub(super) async fn tell<M: Model>(lead: &Lead<M>, run: &mut Run) -> Result<(), 
     if let Some(pairs) = &lead.pairs {
         pairs.lead(run.epoch);
     }
-    let folder = std::path::absolute(&lead.job.model_dir).unwrap_or_else(|_| lead.job.model_dir.clone());
+    let folder = absolute(&lead.job.model_dir);
     let (identity, cluster, folder) = (lead.identity(run), lead.servers.fingerprint(), &folder);
     let told = lead.shards.iter().map(|shard| async move {
         retry(&identity, shard.name(), TELL, move || shard.claim(identity, cluster, folder)).await?;

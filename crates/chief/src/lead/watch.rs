@@ -76,11 +76,14 @@ pub(super) async fn watch<M: Model>(
     let mut unclosed = Vec::new();
     let mut silence: Vec<Option<(Instant, Waiting)>> = vec![None; lead.shards.len()];
     let (mut servers_at, mut save_again) = (Instant::now(), None::<Instant>);
-    let (mut rate_at, mut rate_step) = (Instant::now(), run.global_step);
     let mut told = Vec::new();
     loop {
         if stop.is_cancelled() {
             return Seen::Stopped;
+        }
+        // Before those whom it was told to: they know less of it.
+        if let Some(failure) = lead.coordinator.data().and_then(|data| data.failure()) {
+            return Seen::Failed(failure);
         }
         if let Some(failure) = look_at_trainer(trainer, outcome).await {
             // Its own loop takes part no more; it leads the others all the same, if there are any.
@@ -88,9 +91,6 @@ pub(super) async fn watch<M: Model>(
                 return Seen::Failed(failure);
             }
             error!("{}", failure.render());
-        }
-        if let Some(failure) = lead.coordinator.data().and_then(|data| data.failure()) {
-            return Seen::Failed(failure);
         }
         let all = servers_at.elapsed() >= SERVERS || known.contains(&None) || lead.is_at_last_step(run);
         if all {
@@ -120,10 +120,8 @@ pub(super) async fn watch<M: Model>(
             }
         }
         close_sessions(lead, run, &mut unclosed).await;
-        if rate_at.elapsed() >= Duration::from_secs(1) {
-            let rate = (run.global_step.saturating_sub(rate_step)) as f64 / rate_at.elapsed().as_secs_f64();
-            run.telemetry.global_steps_per_second.set(rate);
-            (rate_at, rate_step) = (Instant::now(), run.global_step);
+        if trainer.is_none() {
+            lead.tell_step(run);
         }
         let due = draining || wanted || lead.save_is_due(run);
         if due && save_again.is_none_or(|at| Instant::now() >= at) {
@@ -202,6 +200,7 @@ fn look_at_server<M: Model>(
     quarantine(lead, run, name, &status.store.rejections);
     run.server_bytes[ps] = status.store.value_bytes;
     run.versions[ps] = status.store.version;
+    lead.observe_server(ps, status);
     if ps == 0 {
         run.global_step = status.store.global_step;
         run.telemetry.global_step.set(run.global_step as f64);
@@ -245,6 +244,7 @@ fn look_at_silence<M: Model>(
     if !error.may_pass() {
         return Some(Seen::Failed(into_diagnostic(error)));
     }
+    lead.observe_silence(ps, error);
     let subject = lead.shards[ps].name().to_owned();
     let (since, waiting) = silence.get_or_insert_with(|| {
         (Instant::now(), Waiting::new(lead.task.to_string(), subject, lead.connect_deadline))
@@ -336,8 +336,9 @@ impl<M: Model> Lead<M> {
             telemetry: &run.telemetry,
         };
         let bytes = run.value_bytes.max(run.server_bytes.iter().sum());
-        let Written { step, versions } =
-            saver.save(self.identity(run), run.global_step, bytes, synchronous).await?;
+        let written = saver.save(self.identity(run), run.global_step, bytes, synchronous).await;
+        self.observe_save(&written);
+        let Written { step, versions, .. } = written?;
         (run.saved_step, run.saved_versions, run.saved_at) = (Some(step), versions, Instant::now());
         Ok(())
     }

@@ -55,7 +55,16 @@ fn join(index: usize, incarnation: u64) -> Join {
 
 fn pulse(index: usize, incarnation: u64, joined: &Joined) -> Pulse {
     let (epoch, session) = (joined.epoch, joined.session);
-    Pulse { task: worker(index), incarnation, epoch, session, steps: 3, examples: 30, loss: 0.5 }
+    Pulse {
+        task: worker(index),
+        incarnation,
+        epoch,
+        session,
+        steps: 3,
+        examples: 30,
+        loss: 0.5,
+        work: Work::default(),
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tonic::Status;
-use tonic::transport::Channel;
+use trainyard_protocol::Channel;
 use trainyard_protocol::limits::OUTBOX_MESSAGES_MAX;
 use trainyard_protocol::{Refusal, root_cause};
 

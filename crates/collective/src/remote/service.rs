@@ -12,14 +12,13 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service as TowerService, http};
 use tonic::server::NamedService;
-use tonic::transport::Channel;
-use trainyard_diagnostic::escape;
+use trainyard_protocol::Channel;
 use trainyard_protocol::framing::{Outgoing, read};
-use trainyard_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, DEPOSIT_BYTES_MAX, PEER_TEXT_BYTES_MAX};
+use trainyard_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, DEPOSIT_BYTES_MAX};
 use trainyard_protocol::message_stream::{self, Messages};
 use trainyard_protocol::own_body::{self, answer};
 use trainyard_protocol::v1::collective_service_server::SERVICE_NAME;
-use trainyard_protocol::{Reason, Refusal, root_cause, v1};
+use trainyard_protocol::{Reason, Refusal, root_cause, shown, v1};
 
 use crate::deposit::{Deposit, Key, Operation};
 use crate::error::Cause;
@@ -216,12 +215,6 @@ async fn over_in_turn(cause: &Cause) -> Status {
         tokio::time::sleep(HEARSAY_DELAY).await;
     }
     over(cause)
-}
-
-/// What a peer said, short and on one line.
-fn shown(text: &str) -> String {
-    let end = (0..=text.len().min(PEER_TEXT_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
-    escape(&text[..end.unwrap_or(0)]).replace('\n', "\\n")
 }
 
 fn membership_to_wire(membership: &Membership) -> v1::Membership {

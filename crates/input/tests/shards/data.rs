@@ -71,25 +71,11 @@ pub(crate) fn data(counts: &[usize], form: &Form) -> Data {
     }
     let names = vec!["n".to_owned(), "text".to_owned()];
     let options = Options {
-        files,
-        format: form.format,
         compression: Some(form.compression),
         columns: (!form.header).then_some(names),
-        trim: false,
-        missing: Vec::new(),
-        bad_rows: BadRows::Fail,
         bad_rows_max: 1000,
-        dead_letter: None,
-        batch_size: 1,
-        drop_remainder: false,
-        interleave: Interleave::default(),
-        shuffle_rows: 0,
-        epochs: Some(1),
-        sharding: Sharding::None,
-        shard_index: 0,
-        shard_count: 1,
         seed: 3,
-        skip_batches: 0,
+        ..Options::new(files, form.format)
     };
     Data { _folder: folder, options, schema, rows: next as u64 }
 }

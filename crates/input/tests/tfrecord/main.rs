@@ -13,25 +13,11 @@ use writer::{Kind, example, feature, frame};
 
 fn options(files: Vec<PathBuf>) -> Options {
     Options {
-        files,
-        format: Format::TfRecord,
-        compression: None,
-        columns: None,
         trim: true,
-        missing: Vec::new(),
-        bad_rows: BadRows::Fail,
         bad_rows_max: 100,
-        dead_letter: None,
         batch_size: 4,
-        drop_remainder: false,
-        interleave: Interleave::default(),
-        shuffle_rows: 0,
-        epochs: Some(1),
-        sharding: Sharding::None,
-        shard_index: 0,
-        shard_count: 1,
         seed: 11,
-        skip_batches: 0,
+        ..Options::new(files, Format::TfRecord)
     }
 }
 

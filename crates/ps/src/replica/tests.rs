@@ -35,6 +35,8 @@ fn context(folder: &Path) -> Context {
         admin: Default::default(),
         standbys: Default::default(),
         evaluators: 0,
+        credentials: Default::default(),
+        evaluator_addresses: Vec::new(),
     };
     Context {
         cluster: Arc::new(cluster),

@@ -12,7 +12,13 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
         Some(_) => section.choice(
             "format",
             "input format",
-            &[("csv", Format::Csv), ("tsv", Format::Tsv), ("tfrecord", Format::TfRecord)],
+            &[
+                ("csv", Format::Csv),
+                ("tsv", Format::Tsv),
+                ("tfrecord", Format::TfRecord),
+                ("parquet", Format::Parquet),
+                ("libsvm", Format::LibSvm),
+            ],
         ),
         None => Some(Format::Csv),
     };
@@ -49,19 +55,32 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
     if let Some(twice) = columns.as_ref().and_then(|columns| duplicate(columns)) {
         section.fail(Code::E1002, "columns", format!("columns must be unique, `{twice}` is given twice"));
     }
-    if format == Some(Format::TfRecord) {
-        for key in ["columns", "trim"].into_iter().filter(|key| section.node(key).is_some()) {
-            section.fail(
-                Code::E1006,
-                key,
-                format!(
-                    "{key} is for text: a TFRecord names its features and holds their values as they are"
-                ),
-            );
-        }
+    let (without, why): (&[&str], _) = match format {
+        Some(Format::TfRecord) => (
+            &["columns", "trim"],
+            "is for text: a TFRecord names its features and holds their values as they are",
+        ),
+        Some(Format::Parquet) => (
+            &["columns", "trim", "compression"],
+            "is for other formats: a Parquet file names its columns, holds values as they are, and says how they are compressed",
+        ),
+        Some(Format::LibSvm) => (
+            &["columns", "trim"],
+            "is for other formats: the columns of libsvm are label, qid, index and value",
+        ),
+        Some(Format::Csv | Format::Tsv) | None => (&[], ""),
+    };
+    for key in without.iter().filter(|key| section.node(key).is_some()) {
+        section.fail(Code::E1006, key, format!("{key} {why}"));
     }
+    if section.node("index_base").is_some() && format.is_some_and(|format| format != Format::LibSvm) {
+        section.fail(Code::E1006, "index_base", "index_base is for format = \"libsvm\"");
+    }
+    // In range of the type.
+    let index_base = section.integer("index_base", 0..=1).unwrap_or(1) as u8;
     let input = InputConfig {
         format: format?,
+        index_base,
         compression: compression?,
         columns,
         label: label?,

@@ -14,6 +14,7 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<RunConfig> {
         return Some(RunConfig {
             seed: 0,
             save_summary_steps: 100,
+            summary_histograms: false,
             save_checkpoints_steps: None,
             save_checkpoints_secs: Some(SAVE_CHECKPOINTS_SECS),
             keep_checkpoint_max: 5,
@@ -37,6 +38,7 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<RunConfig> {
     let run = RunConfig {
         seed: section.integer("seed", 0..=u64::MAX).unwrap_or(0),
         save_summary_steps: section.integer("save_summary_steps", 0..=u64::MAX).unwrap_or(100),
+        summary_histograms: section.flag("summary_histograms").unwrap_or(false),
         save_checkpoints_steps: steps,
         save_checkpoints_secs: secs.or(steps.is_none().then_some(SAVE_CHECKPOINTS_SECS)),
         keep_checkpoint_max: section.integer("keep_checkpoint_max", 0..=1_000_000).unwrap_or(5) as usize,

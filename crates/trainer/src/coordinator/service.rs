@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tonic::transport::Channel;
 use trainyard_cluster_client::{Error, timed};
 use trainyard_input::{DataShard, Direction, Fault, Header, Parcel, Piece};
+use trainyard_protocol::Channel;
 use trainyard_protocol::v1::session_service_client::SessionServiceClient;
 use trainyard_protocol::{convert, limits, v1};
 
@@ -181,6 +181,11 @@ fn pulse_to_wire(pulse: &Pulse) -> v1::HeartbeatRequest {
         steps: pulse.steps,
         examples: pulse.examples,
         loss: pulse.loss,
+        loss_sum: pulse.work.loss,
+        staleness_steps: pulse.work.staleness_steps,
+        input_micros: pulse.work.input.as_micros() as u64,
+        exchange_micros: pulse.work.exchange.as_micros() as u64,
+        compute_micros: pulse.work.compute.as_micros() as u64,
     }
 }
 

@@ -108,7 +108,7 @@ pub(super) async fn steps<M: Model, C: Coordinator>(
                 None => {}
             }
         }
-        tally.telemetry.input_seconds.record(began.elapsed());
+        tally.waited_for_input(began.elapsed());
         sum.begin(version + 1, batches.len());
         let mut pushes = Vec::new();
         let mut own = None::<Sent>;
@@ -146,7 +146,7 @@ pub(super) async fn steps<M: Model, C: Coordinator>(
             let pushed = push.await.map_err(|error| broken_push(&error))?;
             tally.exchanged(began.elapsed(), &pushed?.traffic);
         }
-        tally.telemetry.exchange_seconds.record(began.elapsed());
+        tally.waited_for_servers(began.elapsed());
         let summed = match summed {
             Ok(summed) => summed,
             Err(error) => return Ok(Ended::Broken(error.diagnostic())),

@@ -113,13 +113,13 @@ impl Scaling {
             UpdateConfig::Async | UpdateConfig::Ssp { .. } => None,
         };
         Ok(Self {
-            control: Control::open(&job.model_dir)?,
+            control: Control::open(&job.local_dir())?,
             elastic: job.elastic(),
             least,
             advice,
             // The admin ports of those who are added come by flag.
             cluster: cluster.clone(),
-            file: job.model_dir.join("up/workers.toml"),
+            file: job.local_dir().join("up/workers.toml"),
             workers,
             current: None,
             joining: JoinSet::new(),

@@ -40,18 +40,18 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts tasks of a job. The cluster file that they read, and the chief's report, lie in `model_dir/up`.
+    /// Starts tasks of a job. The cluster file that they read, and the chief's report, lie in `local_dir/up`.
     ///
     /// # Errors
     /// The folder cannot be written, or a process not be started.
     pub(crate) fn start(
         job: &JobArguments,
         threads: Option<usize>,
-        model_dir: &Path,
+        local_dir: &Path,
         cluster: &ClusterSpec,
         tasks: &[Task],
     ) -> Result<Self, Diagnostic> {
-        let folder = model_dir.join("up");
+        let folder = local_dir.join("up");
         let written = |path: &Path, error: std::io::Error| {
             Diagnostic::error(Code::E9002, format!("{} cannot be written: {error}", path.display()))
                 .help("check the folder model_dir")

@@ -1,0 +1,113 @@
+//! A curve over a whole run in bounded memory.
+
+/// What was measured at one time: `N` values, of which those that are not known are no numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Point<const N: usize> {
+    /// Seconds since 1970.
+    pub(crate) unix_secs: f64,
+    /// Global step.
+    pub(crate) step: u64,
+    pub(crate) values: [f32; N],
+}
+
+/// Points that will be one: means of what is known, at the time of the last.
+#[derive(Debug, Clone)]
+struct Mean<const N: usize> {
+    count: u32,
+    last: (f64, u64),
+    sums: [f64; N],
+    counts: [u32; N],
+}
+
+impl<const N: usize> Mean<N> {
+    fn new() -> Self {
+        Self { count: 0, last: (0.0, 0), sums: [0.0; N], counts: [0; N] }
+    }
+
+    fn add(&mut self, point: &Point<N>) {
+        self.count += 1;
+        self.last = (point.unix_secs, point.step);
+        let known = point.values.iter().enumerate().filter(|(_, value)| value.is_finite());
+        for (place, value) in known {
+            self.sums[place] += f64::from(*value);
+            self.counts[place] += 1;
+        }
+    }
+
+    fn point(&self) -> Point<N> {
+        let mean = |place: usize| match self.counts[place] {
+            0 => f32::NAN,
+            count => (self.sums[place] / f64::from(count)) as f32,
+        };
+        Point { unix_secs: self.last.0, step: self.last.1, values: std::array::from_fn(mean) }
+    }
+}
+
+/// A curve of at most `most` points. When there are as many, neighbours become one, and twice as many measurements go
+/// into each that follows: the whole run stays in view, ever more coarsely.
+#[derive(Debug, Clone)]
+pub(crate) struct Curve<const N: usize> {
+    points: Vec<Point<N>>,
+    most: usize,
+    /// Measurements in a point.
+    stride: u32,
+    open: Mean<N>,
+}
+
+impl<const N: usize> Curve<N> {
+    /// Returns an empty curve of at most `most` points, 2 or more.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { points: Vec::new(), most: most.max(2), stride: 1, open: Mean::new() }
+    }
+
+    /// Adds a measurement, later than those before.
+    pub(crate) fn push(&mut self, point: &Point<N>) {
+        self.open.add(point);
+        if self.open.count < self.stride {
+            return;
+        }
+        self.points.push(std::mem::replace(&mut self.open, Mean::new()).point());
+        if self.points.len() >= self.most {
+            let pair = |pair: &[Point<N>]| {
+                let mut mean = Mean::new();
+                pair.iter().for_each(|point| mean.add(point));
+                mean.point()
+            };
+            self.points = self.points.chunks(2).map(pair).collect();
+            self.stride = self.stride.saturating_mul(2);
+        }
+    }
+
+    /// Returns the points, oldest first.
+    pub(crate) fn points(&self) -> &[Point<N>] {
+        &self.points
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_stays_within_its_bound_and_in_view_from_beginning_to_end() {
+        let mut curve = Curve::<2>::new(16);
+        for second in 0..100_000_u64 {
+            // One value is not known at first.
+            let late = if second < 50_000 { f32::NAN } else { 3.0 };
+            curve.push(&Point { unix_secs: second as f64, step: 2 * second, values: [second as f32, late] });
+            assert!(curve.points().len() < 16);
+        }
+        let points = curve.points();
+        assert!(points.len() >= 8, "{} points", points.len());
+        assert!(points.windows(2).all(|pair| pair[0].unix_secs < pair[1].unix_secs));
+        assert!(points.first().is_some_and(|point| point.values[0] < 12_500.0));
+        assert!(points.last().is_some_and(|point| point.unix_secs > 87_500.0 && point.step > 175_000));
+        // A value that grows evenly: the mean of a point lies in the middle of its measurements.
+        for pair in points.windows(2) {
+            let middle = f64::midpoint(pair[0].unix_secs + 1.0, pair[1].unix_secs);
+            assert!((f64::from(pair[1].values[0]) - middle).abs() < 1.0, "{pair:?}");
+        }
+        assert!(points[0].values[1].is_nan());
+        assert_eq!(points[points.len() - 1].values[1], 3.0);
+    }
+}

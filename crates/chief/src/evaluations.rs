@@ -1,0 +1,68 @@
+//! The evaluator's results, as the model folder has them: the chief does not know the evaluator.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+
+use serde_json::Value;
+use trainyard_checkpoint::read;
+use trainyard_storage::is_remote;
+
+/// Bytes of the end of the file that are read.
+const TAIL_BYTES: u64 = 256 << 10;
+/// Results that are returned, the latest ones.
+const RESULTS_MAX: usize = 256;
+
+/// Returns the latest results of `folder/metrics.jsonl`, oldest first; none where there is no such file.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn evaluations(folder: &Path) -> std::io::Result<Vec<Value>> {
+    if is_remote(folder) {
+        let text = read(&folder.join("metrics.jsonl")).map_err(std::io::Error::other)?;
+        return Ok(latest(&text.unwrap_or_default(), 0));
+    }
+    let mut file = match File::open(folder.join("metrics.jsonl")) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        opened => opened?,
+    };
+    let length = file.metadata()?.len();
+    let begin = length.saturating_sub(TAIL_BYTES);
+    file.seek(SeekFrom::Start(begin))?;
+    let mut bytes = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+    Ok(latest(&bytes, begin))
+}
+
+/// Takes the latest results out of a text that begins at a byte of the file.
+fn latest(bytes: &[u8], begin: u64) -> Vec<Value> {
+    let text = String::from_utf8_lossy(bytes);
+    // The first line may have begun before, the last may be on its way.
+    let lines = text.lines().skip(usize::from(begin > 0));
+    let mut results: Vec<Value> = lines.filter_map(|line| serde_json::from_str(line).ok()).collect();
+    results.retain(|result: &Value| result["global_step"].is_u64() && result["metrics"].is_object());
+    results.drain(..results.len().saturating_sub(RESULTS_MAX));
+    results
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_results_are_read_however_long_the_file_and_whatever_else_is_in_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(evaluations(folder.path()).expect("none yet").is_empty());
+        let mut text = "not JSON\n{\"global_step\": \"nine\"}\n".to_owned();
+        for step in 0..5000 {
+            text.push_str(&format!(
+                "{{\"global_step\": {step}, \"metrics\": {{\"loss\": 0.5, \"a name of some length\": 1}}}}\n"
+            ));
+        }
+        text.push_str("{\"global_step\": 5000, \"met");
+        std::fs::write(folder.path().join("metrics.jsonl"), text).expect("written");
+        let results = evaluations(folder.path()).expect("read");
+        assert_eq!(results.len(), RESULTS_MAX);
+        assert_eq!(results.last().map(|result| result["global_step"].clone()), Some(4999.into()));
+    }
+}

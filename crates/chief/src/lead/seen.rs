@@ -1,0 +1,106 @@
+//! What the chief sees of a run, told to those who remember and show it.
+
+use std::time::Duration;
+
+use metrics::gauge;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use trainyard_checkpoint::{Checkpoint, list};
+use trainyard_cluster_client::{Error, ShardStatus};
+use trainyard_diagnostic::Diagnostic;
+use trainyard_model::Model;
+use trainyard_parameter_store::State;
+use trainyard_trainer::JobState;
+
+use super::{Lead, Run};
+use crate::observation::Saved;
+use crate::save::Written;
+
+/// Time between points of the curves.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl<M: Model> Lead<M> {
+    /// Remembers the checkpoints that are there already, and tells what the job asks for.
+    pub(super) fn recall(&self, run: &Run) {
+        if let Some(secs) = self.job.run.save_checkpoints_secs {
+            gauge!("trainyard_checkpoint_interval_seconds").set(secs as f64);
+        }
+        gauge!("trainyard_expected_tasks").set(self.tasks as f64);
+        // Who needs them says so where they cannot be read.
+        for found in list(&self.job.model_dir).unwrap_or_default() {
+            let Ok(checkpoint) = Checkpoint::open(&found.path) else { continue };
+            let manifest = checkpoint.manifest();
+            let unix_secs = manifest.created_unix_secs as f64;
+            let bytes = manifest.shards.iter().map(|shard| shard.bytes).sum();
+            self.observation.saved(Saved { step: found.step, unix_secs, bytes, seconds: None });
+            run.telemetry.checkpoint_unix_seconds.set(unix_secs);
+            run.telemetry.checkpoint_step.set(found.step as f64);
+        }
+    }
+
+    /// Tells of the step of all, where the chief does not train, or not any more, so that nobody else does.
+    pub(super) fn tell_step(&self, run: &Run) {
+        if let Some(events) = self.events.as_ref().filter(|_| run.global_step > 0) {
+            events.step(run.global_step, self.coordinator.with(|roster, _| roster.loss()));
+        }
+    }
+
+    /// Adds points to the curves while the job trains, until the handle is aborted. It asks the first server itself: the
+    /// watch waits for servers that are silent, and for checkpoints.
+    pub(super) fn looks(&self, run: &Run) -> JoinHandle<()> {
+        let (coordinator, observation) = (self.coordinator.clone(), self.observation.clone());
+        let (server, gauge) = (self.shards.first().cloned(), run.telemetry.global_steps_per_second.clone());
+        tokio::spawn(async move {
+            let mut before = None::<(Instant, u64)>;
+            loop {
+                tokio::time::sleep(LOOK).await;
+                if coordinator.with(|roster, _| roster.state()) != JobState::Training {
+                    before = None;
+                    continue;
+                }
+                let asked = async { server.as_ref()?.status().await.ok() };
+                let told = tokio::time::timeout(LOOK, asked).await.ok().flatten();
+                let (now, known, views) =
+                    coordinator.with(|roster, now| (now, roster.global_step(), roster.view(now)));
+                let step = told.map_or(known, |told| told.store.global_step).max(known);
+                let at = Instant::now();
+                let rate = before.map_or(0.0, |(since, from)| {
+                    step.saturating_sub(from) as f64 / at.duration_since(since).as_secs_f64().max(1e-9)
+                });
+                before = Some((at, step));
+                gauge.set(rate);
+                observation.look(step, rate, now, views);
+            }
+        })
+    }
+
+    pub(super) fn observe_server(&self, ps: usize, status: &ShardStatus) {
+        let store = &status.store;
+        let state = match store.state {
+            State::Open | State::Draining => "ready",
+            _ => "waiting",
+        };
+        self.observation.server(ps, |server| {
+            (server.state, server.reason) = (state, None);
+            (server.version, server.value_bytes) = (store.version, store.value_bytes);
+        });
+    }
+
+    pub(super) fn observe_silence(&self, ps: usize, error: &Error) {
+        self.observation.server(ps, |server| {
+            (server.state, server.reason) = ("silent", Some(error.to_string()));
+        });
+    }
+
+    pub(super) fn observe_save(&self, written: &Result<Written, Diagnostic>) {
+        let Ok(Written { step, path, bytes, unix_secs, time, .. }) = written else {
+            self.observation.not_saved();
+            return;
+        };
+        let (unix_secs, seconds) = (*unix_secs as f64, Some(time.as_secs_f64()));
+        self.observation.saved(Saved { step: *step, unix_secs, bytes: *bytes, seconds });
+        if let Some(events) = &self.events {
+            events.checkpoint(*step, path.clone());
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The page of a run, and the JSON beneath it. `docs/operations.md` describes every field of `/api/v1`.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+use trainyard_cluster_spec::{Role, Task};
+use trainyard_daemon::{Content, Context};
+use trainyard_trainer::JobState;
+
+use crate::LocalCoordinator;
+use crate::curve::Point;
+use crate::evaluations::evaluations;
+use crate::observation::{Observation, Observed, RUN_SERIES, Rates, Saved, Server, TASK_SERIES};
+use crate::roster::View;
+
+/// Media type of the API's answers.
+const JSON: &str = "application/json";
+
+/// Everything the page shows comes from here.
+pub(crate) struct RunPage {
+    pub(crate) coordinator: LocalCoordinator,
+    pub(crate) observation: Observation,
+    facts: Value,
+    model_dir: PathBuf,
+    max_steps: Option<u64>,
+    /// Addresses of servers by name, and the other tasks of the cluster that do not train.
+    addresses: Vec<(Task, String)>,
+    evaluators: usize,
+    standbys: Vec<(Task, String)>,
+}
+
+impl RunPage {
+    pub(crate) fn new(context: &Context, coordinator: LocalCoordinator, observation: Observation) -> Self {
+        let (job, cluster) = (&context.job, &context.cluster);
+        let kind = |value: Value| value["kind"].as_str().map(str::to_owned);
+        let facts = json!({
+            "model": serde_json::to_value(&job.model).ok().and_then(kind),
+            "strategy": serde_json::to_value(&job.strategy).ok().and_then(kind),
+            "model_dir": job.model_dir.display().to_string(),
+            "max_steps": job.train.max_steps,
+            "epochs": job.input.train.epochs,
+            "batch_size": job.input.train.batch_size,
+            "release": env!("CARGO_PKG_VERSION"),
+            "leads": context.task.to_string(),
+            "started_unix_secs": context.started_unix_secs(),
+        });
+        let evaluated = job.input.eval.is_some();
+        // One without an address of its own may have an admin port.
+        let evaluators = cluster.admin.keys().filter(|task| task.role == Role::Evaluator).count();
+        Self {
+            coordinator,
+            observation,
+            facts,
+            model_dir: job.model_dir.clone(),
+            max_steps: job.train.max_steps,
+            addresses: cluster.of_role(Role::Ps).map(|(task, address)| (task, address.to_owned())).collect(),
+            evaluators: if evaluated { evaluators.max(cluster.evaluators) } else { 0 },
+            standbys: cluster.standbys.iter().map(|(task, address)| (*task, address.clone())).collect(),
+        }
+    }
+
+    /// Answers a path, or nothing where there is nothing.
+    pub(crate) fn answer(&self, path: &str) -> Option<Content> {
+        let file = |media_type, text: &'static str| {
+            Some(Content { media_type, body: Cow::Borrowed(text.as_bytes()) })
+        };
+        let json = |value: &Value| {
+            Some(Content { media_type: JSON, body: Cow::Owned(value.to_string().into_bytes()) })
+        };
+        match path {
+            "/" => file("text/html; charset=utf-8", include_str!("page/index.html")),
+            "/page.css" => file("text/css; charset=utf-8", include_str!("page/page.css")),
+            "/page.js" => file("text/javascript; charset=utf-8", include_str!("page/page.js")),
+            "/api/v1/run" => json(&self.run()),
+            "/api/v1/history" => json(&self.history()),
+            "/api/v1/evaluations" => json(&self.evaluations()),
+            _ => None,
+        }
+    }
+
+    fn run(&self) -> Value {
+        let seen = self.observation.observed();
+        let (state, waiting_for, epoch, views) = self.coordinator.with(|roster, now| {
+            (roster.state(), roster.waiting_for().to_vec(), roster.epoch(), roster.view(now))
+        });
+        let state = match state {
+            JobState::Waiting => "waiting",
+            JobState::Training => "training",
+            JobState::Done => "done",
+            JobState::Failed => "failed",
+        };
+        let Rates { steps_per_second, .. } = seen.latest;
+        let left = self.max_steps.map(|most| most.saturating_sub(seen.global_step) as f64);
+        let eta = left.filter(|_| steps_per_second > 0.0).map(|left| left / steps_per_second);
+        let mut run = json!({
+            "job": self.facts,
+            "state": state,
+            "waiting_for": waiting_for,
+            "epoch": epoch,
+            "unix_secs": self.observation.clock.unix_secs(),
+            "global_step": seen.global_step,
+            "seconds_left": eta.map(f64::ceil),
+            "tasks": self.tasks(&seen, views),
+            "checkpoints": checkpoints(&seen),
+            "checkpoint_failures": seen.failures,
+        });
+        if let (Value::Object(run), Value::Object(rates)) = (&mut run, rates(&seen.latest)) {
+            run.extend(rates);
+        }
+        run
+    }
+
+    fn tasks(&self, seen: &Observed, views: Vec<View>) -> Vec<Value> {
+        let trains = views.into_iter().map(|view| {
+            let mut out = json!({
+                "task": view.task.to_string(),
+                "role": view.task.role,
+                "state": view.state,
+                "reason": view.reason,
+                "address": view.address,
+                "process_id": view.process_id,
+                "silent_seconds": short(view.silence.as_secs_f64()),
+                "steps": view.steps,
+                "examples": view.examples,
+                "last_loss": view.loss,
+            });
+            let known = seen.rates.get(&view.task).copied().unwrap_or(Rates::NONE);
+            if let (Value::Object(out), Value::Object(rates)) = (&mut out, rates(&known)) {
+                out.extend(rates);
+            }
+            out
+        });
+        let server = |server: &Server| {
+            let address = self.addresses.iter().find(|(task, _)| task.to_string() == server.name);
+            json!({
+                "task": server.name,
+                "role": Role::Ps,
+                "state": server.state,
+                "reason": server.reason,
+                "address": address.map(|(_, address)| address),
+                "updates": server.version,
+                "value_bytes": server.value_bytes,
+            })
+        };
+        let servers = seen.servers.iter().map(server);
+        let standbys = self.standbys.iter().map(|(task, address)| {
+            json!({"task": task.to_string(), "role": Role::Chief, "state": "unknown", "address": address,
+                   "reason": "stands by; the chief that leads does not ask it"})
+        });
+        let evaluators = (0..self.evaluators).map(|index| {
+            let task = Task { role: Role::Evaluator, index };
+            json!({"task": task.to_string(), "role": Role::Evaluator, "state": "unknown",
+                   "reason": "takes no part in training; its results are what the chief knows of it"})
+        });
+        trains.chain(servers).chain(standbys).chain(evaluators).collect()
+    }
+
+    fn history(&self) -> Value {
+        let (run, tasks) = self.observation.curves();
+        let tasks: Map<String, Value> =
+            tasks.iter().map(|(task, points)| (task.to_string(), columns(points, &TASK_SERIES))).collect();
+        json!({"run": columns(&run, &RUN_SERIES), "tasks": tasks})
+    }
+
+    fn evaluations(&self) -> Value {
+        let mut out = Map::new();
+        for (name, folder) in [("eval", "eval"), ("eval_train", "eval_train")] {
+            match evaluations(&self.model_dir.join(folder)) {
+                Ok(results) => drop(out.insert(name.to_owned(), results.into())),
+                Err(error) => {
+                    drop(out.insert("error".to_owned(), format!("{folder}/metrics.jsonl: {error}").into()));
+                }
+            }
+        }
+        Value::Object(out)
+    }
+}
+
+fn checkpoints(seen: &Observed) -> Vec<Value> {
+    let one = |saved: &Saved| {
+        json!({
+            "step": saved.step, "unix_secs": saved.unix_secs, "bytes": saved.bytes,
+            "seconds": saved.seconds.and_then(short),
+        })
+    };
+    seen.saved.iter().map(one).collect()
+}
+
+fn rates(rates: &Rates) -> Value {
+    json!({
+        "steps_per_second": short(rates.steps_per_second),
+        "examples_per_second": short(rates.examples_per_second),
+        "loss": short(rates.loss),
+        "staleness_steps": short(rates.staleness_steps),
+        "input_ms": short(rates.input_ms),
+        "exchange_ms": short(rates.exchange_ms),
+        "compute_ms": short(rates.compute_ms),
+    })
+}
+
+/// A curve by columns: the names of what is measured are not repeated.
+fn columns<const N: usize>(points: &[Point<N>], names: &[&str; N]) -> Value {
+    let mut out = Map::new();
+    let secs: Vec<Value> =
+        points.iter().map(|point| json!((point.unix_secs * 10.0).round() / 10.0)).collect();
+    out.insert("unix_secs".to_owned(), secs.into());
+    let steps: Vec<Value> = points.iter().map(|point| json!(point.step)).collect();
+    out.insert("global_step".to_owned(), steps.into());
+    for (place, name) in names.iter().enumerate() {
+        let values: Vec<Value> =
+            points.iter().map(|point| json!(short(f64::from(point.values[place])))).collect();
+        out.insert((*name).to_owned(), values.into());
+    }
+    Value::Object(out)
+}
+
+/// Five digits, which is more than can be seen; nothing where it is no number.
+fn short(value: f64) -> Option<f64> {
+    if !value.is_finite() {
+        return None;
+    }
+    format!("{value:.4e}").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_no_number_is_nothing() {
+        assert_eq!(short(0.1 + 0.2), Some(0.3));
+        assert_eq!(short(123_456.0), Some(123_460.0));
+        assert_eq!((short(f64::NAN), short(f64::INFINITY), short(0.0)), (None, None, Some(0.0)));
+    }
+
+    #[test]
+    fn the_page_loads_nothing_from_elsewhere_and_puts_no_text_in_as_markup() {
+        let all =
+            [include_str!("page/index.html"), include_str!("page/page.css"), include_str!("page/page.js")];
+        for text in all {
+            let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
+            for word in
+                ["http://", "https://", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write"]
+            {
+                assert!(!elsewhere.contains(word), "{word}");
+            }
+        }
+        // The policy forbids both.
+        assert!(!all[0].contains("style=") && !all[0].contains("<script>") && !all[0].contains("onclick"));
+    }
+}

@@ -1,0 +1,243 @@
+//! Lines of libsvm: `label qid:q index:value index:value ... # comment`
+//! (<https://www.csie.ntu.edu.tw/~cjlin/libsvm/faq.html#f303>).
+
+use crate::cells::{Bad, end_row, missing_cells, shown};
+use crate::number::{float, int};
+use crate::text::several;
+use crate::{Batch, Cells, FieldKind, IndexBase, Schema};
+
+/// The columns of a line.
+pub(crate) const COLUMNS: [&str; 4] = ["label", "qid", "index", "value"];
+
+/// Why a schema cannot be read from libsvm.
+#[derive(Debug)]
+pub(crate) enum Misfit {
+    /// There is no such column.
+    Unknown(String),
+    /// The column is of another kind.
+    Kind { column: String, wanted: &'static str },
+}
+
+/// Returns whether a line holds nothing but a comment.
+pub(crate) fn is_empty(line: &[u8]) -> bool {
+    matches!(line.trim_ascii_start().first(), None | Some(b'#'))
+}
+
+/// Returns the line without its comment.
+pub(crate) fn content(line: &[u8]) -> &[u8] {
+    memchr::memchr(b'#', line).map_or(line, |end| &line[..end]).trim_ascii()
+}
+
+/// Reads lines into columns.
+#[derive(Debug)]
+pub(crate) struct LibSvmParser {
+    schema: Schema,
+    base: IndexBase,
+    missing: Vec<Vec<u8>>,
+    /// Columns of the batch for the label, the query, the indices and the values of a line.
+    labels: Vec<usize>,
+    queries: Vec<usize>,
+    indices: Vec<usize>,
+    values: Vec<usize>,
+}
+
+impl LibSvmParser {
+    /// Returns a parser for the wanted columns, of which those of the pairs must take any number of values.
+    pub(crate) fn new(schema: &Schema, base: IndexBase, missing: &[String]) -> Result<Self, Misfit> {
+        let mut parser = Self {
+            schema: schema.clone(),
+            base,
+            missing: missing.iter().map(|text| text.as_bytes().to_vec()).collect(),
+            labels: Vec::new(),
+            queries: Vec::new(),
+            indices: Vec::new(),
+            values: Vec::new(),
+        };
+        for (place, field) in schema.fields.iter().enumerate() {
+            let misfit = |wanted| Err(Misfit::Kind { column: field.name.clone(), wanted });
+            match (field.name.as_str(), &field.kind) {
+                ("label", _) => parser.labels.push(place),
+                ("qid", _) => parser.queries.push(place),
+                (
+                    "index",
+                    FieldKind::Int { separator: Some(_), .. } | FieldKind::Bytes { separator: Some(_) },
+                ) => {
+                    parser.indices.push(place);
+                }
+                ("index", FieldKind::Int { .. } | FieldKind::Bytes { .. }) => return misfit("one"),
+                ("index", _) => return misfit("numbers that are not ids"),
+                ("value", FieldKind::Floats { .. }) => parser.values.push(place),
+                ("value", _) => return misfit("other than the weights of `index`"),
+                _ => return Err(Misfit::Unknown(field.name.clone())),
+            }
+        }
+        Ok(parser)
+    }
+
+    /// Appends a line's wanted columns to the batch, or part of them where it fails.
+    pub(crate) fn append(&self, line: &[u8], batch: &mut Batch) -> Result<(), Bad> {
+        let mut tokens = content(line).split(u8::is_ascii_whitespace).filter(|token| !token.is_empty());
+        let label = tokens.next().unwrap_or_default();
+        if label.contains(&b':') {
+            return Err((None, format!("a line begins with its label, given {}", shown(label))));
+        }
+        self.store(&self.labels, label, batch)?;
+        let mut query = b"".as_slice();
+        for token in tokens {
+            let Some(colon) = memchr::memchr(b':', token) else {
+                return Err((None, format!("expected index:value, given {}", shown(token))));
+            };
+            let (index, value) = (&token[..colon], &token[colon + 1..]);
+            if index == b"qid" {
+                query = value;
+                continue;
+            }
+            let pair = |reason| (None, format!("expected index:value, given {}: {reason}", shown(token)));
+            let index = self.index(index).map_err(pair)?;
+            let value = float(value).map_err(pair)?;
+            for &place in &self.indices {
+                match &mut batch.columns[place].cells {
+                    Cells::Int(cells) => cells.push(index),
+                    Cells::Bytes(cells) => push_digits(index, cells),
+                    Cells::Float(_) => {}
+                }
+            }
+            for &place in &self.values {
+                if let Cells::Float(cells) = &mut batch.columns[place].cells {
+                    cells.push(value);
+                }
+            }
+        }
+        self.store(&self.queries, query, batch)?;
+        self.indices.iter().chain(&self.values).for_each(|place| end_row(&mut batch.columns[*place]));
+        Ok(())
+    }
+
+    /// Returns an index counted from 0.
+    fn index(&self, text: &[u8]) -> Result<i64, String> {
+        let index = int(text, false)?;
+        let first = match self.base {
+            IndexBase::Zero => 0,
+            IndexBase::One => 1,
+        };
+        match index.checked_sub(first) {
+            Some(index) if index >= 0 => Ok(index),
+            _ if index == 0 => Err(
+                "index 0 in a file whose indices begin with 1; if they begin with 0, set input.index_base = 0"
+                    .to_owned(),
+            ),
+            _ => Err(format!("an index must be at least {first}, given {index}")),
+        }
+    }
+
+    /// Appends a text as the columns want it.
+    fn store(&self, places: &[usize], text: &[u8], batch: &mut Batch) -> Result<(), Bad> {
+        let missing = text.is_empty() || self.missing.iter().any(|missing| missing == text);
+        for &place in places {
+            let (column, kind) = (&mut batch.columns[place], &self.schema.fields[place].kind);
+            let outcome = match (&mut column.cells, kind) {
+                _ if missing => missing_cells(column, kind),
+                (Cells::Float(cells), FieldKind::Float { separator: None, .. }) => {
+                    float(text).map(|number| cells.push(number))
+                }
+                (Cells::Int(cells), FieldKind::Int { separator: None, truncate }) => {
+                    int(text, *truncate).map(|number| cells.push(number))
+                }
+                (Cells::Bytes(cells), FieldKind::Bytes { separator: None }) => {
+                    cells.push(text);
+                    Ok(())
+                }
+                _ => several(column, kind, text),
+            };
+            outcome.map_err(|reason| (Some(place), reason))?;
+        }
+        Ok(())
+    }
+}
+
+/// Appends the decimal text of a number.
+pub(crate) fn push_digits(number: i64, cells: &mut crate::Bytes) {
+    let (mut digits, mut begin, mut rest) = ([0_u8; 20], 20, number.unsigned_abs());
+    loop {
+        begin -= 1;
+        digits[begin] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        begin -= 1;
+        digits[begin] = b'-';
+    }
+    cells.push(&digits[begin..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Position;
+    use crate::cells::clear;
+
+    fn schema() -> Schema {
+        let mut schema = Schema::default();
+        schema.want("label", FieldKind::FLOAT);
+        schema.want("index", FieldKind::Int { separator: Some(b' '), truncate: false });
+        schema.want("value", FieldKind::Floats { separator: b' ' });
+        schema.want("qid", FieldKind::INT);
+        schema
+    }
+
+    fn read(base: IndexBase, lines: &[&str]) -> Result<Batch, String> {
+        let (schema, mut batch) = (schema(), Batch::default());
+        let parser = LibSvmParser::new(&schema, base, &[]).expect("the schema is of libsvm");
+        clear(&mut batch, &schema, 4, Position::default());
+        for line in lines {
+            parser.append(line.as_bytes(), &mut batch).map_err(|(_, reason)| reason)?;
+            batch.rows += 1;
+        }
+        Ok(batch)
+    }
+
+    #[test]
+    fn a_line_is_a_label_and_pairs() {
+        let batch =
+            read(IndexBase::One, &["+1 qid:7 1:0.5 10:-2e1 # why", "-1", "0\t3:1  "]).expect("good lines");
+        assert_eq!(batch.columns[0].cells, Cells::Float(vec![1.0, -1.0, 0.0]));
+        assert_eq!(batch.columns[1].cells, Cells::Int(vec![0, 9, 2]));
+        assert_eq!(batch.columns[1].offsets, Some(vec![0, 2, 2, 3]));
+        assert_eq!(batch.columns[2].cells, Cells::Float(vec![0.5, -20.0, 1.0]));
+        assert_eq!(batch.columns[3].cells, Cells::Int(vec![7, -1, -1]));
+    }
+
+    #[test]
+    fn index_zero_is_told_where_indices_begin_with_one() {
+        let told = read(IndexBase::One, &["1 0:1"]).expect_err("index 0");
+        assert!(told.contains("input.index_base = 0"), "{told}");
+        let batch = read(IndexBase::Zero, &["1 0:1"]).expect("index 0 is the first");
+        assert_eq!(batch.columns[1].cells, Cells::Int(vec![0]));
+    }
+
+    #[test]
+    fn garbage_is_told_with_what_was_expected() {
+        for line in
+            ["1 2", "1 a:1", "1 1:x", "1:1 2:2", "1 -3:1", "1 1:nan", "1 :", "1 99999999999999999999:1"]
+        {
+            let told = read(IndexBase::One, &[line]).expect_err("no line of libsvm");
+            assert!(
+                told.contains("expected index:value") || told.contains("begins with its label"),
+                "{told}"
+            );
+        }
+    }
+
+    #[test]
+    fn numbers_become_their_digits() {
+        let mut cells = crate::Bytes::default();
+        let numbers = [0, 7, -1, 1234567890123, i64::MIN, i64::MAX];
+        numbers.iter().for_each(|number| push_digits(*number, &mut cells));
+        for (place, number) in numbers.iter().enumerate() {
+            assert_eq!(cells.get(place), number.to_string().as_bytes());
+        }
+    }
+}

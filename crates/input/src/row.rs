@@ -1,0 +1,234 @@
+//! Rows of columns that know their types, as bytes: what a record of a Parquet file is on its way through buffers.
+//!
+//! Cells stand in the order of the columns. Each begins with its kind; whole numbers and floats have 8 bytes, little-endian,
+//! texts and lists their length in 4 bytes before them.
+
+use crate::cells::{Bad, end_row, missing_cells, shown};
+use crate::libsvm::push_digits;
+use crate::{Batch, Cells, Column, FieldKind, Schema};
+
+/// Kinds of cells.
+const MISSING: u8 = 0;
+const INT: u8 = 1;
+const FLOAT: u8 = 2;
+const TEXT: u8 = 3;
+const LIST: u8 = 4;
+
+/// Appends a cell without a value.
+#[inline]
+pub(crate) fn put_missing(row: &mut Vec<u8>) {
+    row.push(MISSING);
+}
+
+/// Appends a whole number.
+#[inline]
+pub(crate) fn put_int(row: &mut Vec<u8>, number: i64) {
+    let mut cell = [INT; 9];
+    cell[1..].copy_from_slice(&number.to_le_bytes());
+    row.extend_from_slice(&cell);
+}
+
+/// Appends a float.
+#[inline]
+pub(crate) fn put_float(row: &mut Vec<u8>, number: f64) {
+    let mut cell = [FLOAT; 9];
+    cell[1..].copy_from_slice(&number.to_le_bytes());
+    row.extend_from_slice(&cell);
+}
+
+/// Appends a text.
+///
+/// # Panics
+/// It is 4 GiB or longer: what it comes from holds less.
+#[inline]
+pub(crate) fn put_text(row: &mut Vec<u8>, text: &[u8]) {
+    row.push(TEXT);
+    row.extend_from_slice(&u32::try_from(text.len()).expect("a text is under 4 GiB").to_le_bytes());
+    row.extend_from_slice(text);
+}
+
+/// Appends the head of a list; as many cells must follow.
+#[inline]
+pub(crate) fn put_list(row: &mut Vec<u8>, cells: usize) {
+    row.push(LIST);
+    row.extend_from_slice(&u32::try_from(cells).unwrap_or(u32::MAX).to_le_bytes());
+}
+
+/// A value of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Cell<'a> {
+    Missing,
+    Int(i64),
+    Float(f64),
+    Text(&'a [u8]),
+    /// So many cells follow, which are its values.
+    List(u32),
+}
+
+/// Takes a row apart, cell by cell. It ends where the bytes are none of a row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowCells<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Iterator for RowCells<'a> {
+    type Item = Cell<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Cell<'a>> {
+        let (&kind, rest) = self.0.split_first()?;
+        let (cell, rest) = match kind {
+            MISSING => (Cell::Missing, rest),
+            INT => {
+                let (number, rest) = rest.split_first_chunk()?;
+                (Cell::Int(i64::from_le_bytes(*number)), rest)
+            }
+            FLOAT => {
+                let (number, rest) = rest.split_first_chunk()?;
+                (Cell::Float(f64::from_le_bytes(*number)), rest)
+            }
+            TEXT => {
+                let (length, rest) = rest.split_first_chunk()?;
+                let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+                (Cell::Text(text), rest)
+            }
+            LIST => {
+                let (length, rest) = rest.split_first_chunk()?;
+                (Cell::List(u32::from_le_bytes(*length)), rest)
+            }
+            _ => return None,
+        };
+        self.0 = rest;
+        Some(cell)
+    }
+}
+
+/// Reads rows into columns.
+#[derive(Debug)]
+pub(crate) struct RowParser {
+    schema: Schema,
+    missing: Vec<Vec<u8>>,
+    /// For each cell of a row, the columns of the batch that want it.
+    targets: Vec<Vec<usize>>,
+}
+
+impl RowParser {
+    /// Returns a parser for rows of these columns, or the wanted column that is not among them.
+    pub(crate) fn new(schema: &Schema, columns: &[String], missing: &[String]) -> Result<Self, String> {
+        let mut targets = vec![Vec::new(); columns.len()];
+        for (position, field) in schema.fields.iter().enumerate() {
+            let place = columns.iter().position(|column| *column == field.name);
+            targets[place.ok_or_else(|| field.name.clone())?].push(position);
+        }
+        let missing = missing.iter().map(|text| text.as_bytes().to_vec()).collect();
+        Ok(Self { schema: schema.clone(), missing, targets })
+    }
+
+    /// Appends a row's wanted cells to the batch, or part of them where it fails.
+    pub(crate) fn append(&self, row: &[u8], batch: &mut Batch) -> Result<(), Bad> {
+        let mut cells = RowCells(row);
+        let short = || (None, "the row has fewer cells than its file has columns".to_owned());
+        for targets in &self.targets {
+            let cell = cells.next().ok_or_else(short)?;
+            let values = match cell {
+                Cell::List(count) => {
+                    let values = cells;
+                    for _ in 0..count {
+                        cells.next().ok_or_else(short)?;
+                    }
+                    Some((values, count as usize))
+                }
+                _ => None,
+            };
+            for &target in targets {
+                let (column, kind) = (&mut batch.columns[target], &self.schema.fields[target].kind);
+                let outcome = match values {
+                    None => self.one(cell, column, kind),
+                    Some((values, count)) => self.several(values, count, column, kind),
+                };
+                outcome.map_err(|reason| (Some(target), reason))?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn one(&self, cell: Cell<'_>, column: &mut Column, kind: &FieldKind) -> Result<(), String> {
+        let missing = match cell {
+            Cell::Missing => true,
+            Cell::Text(text) => text.is_empty() || self.missing.iter().any(|missing| missing == text),
+            _ => false,
+        };
+        match kind {
+            _ if missing => missing_cells(column, kind),
+            FieldKind::Float { width, .. } if *width != 1 => Err(format!("expected {width} values, given 1")),
+            _ => {
+                push(cell, &mut column.cells, kind)?;
+                end_row(column);
+                Ok(())
+            }
+        }
+    }
+
+    fn several(
+        &self,
+        values: RowCells<'_>,
+        count: usize,
+        column: &mut Column,
+        kind: &FieldKind,
+    ) -> Result<(), String> {
+        let width = match kind {
+            FieldKind::Float { width, .. } => Some(*width),
+            kind if kind.is_ragged() => None,
+            _ => Some(1),
+        };
+        if count == 0 {
+            return missing_cells(column, kind);
+        }
+        if let Some(width) = width.filter(|width| *width != count) {
+            return Err(format!(
+                "expected {width} value{}, given {count}",
+                if width == 1 { "" } else { "s" }
+            ));
+        }
+        values.take(count).try_for_each(|cell| push(cell, &mut column.cells, kind))?;
+        end_row(column);
+        Ok(())
+    }
+}
+
+/// Appends a value.
+#[inline]
+fn push(cell: Cell<'_>, cells: &mut Cells, kind: &FieldKind) -> Result<(), String> {
+    let truncate = matches!(kind, FieldKind::Int { truncate: true, .. });
+    match (cells, cell) {
+        (Cells::Float(cells), Cell::Float(number)) => {
+            let number = number as f32;
+            if !number.is_finite() {
+                return Err(format!("{number} is not a finite number"));
+            }
+            cells.push(number);
+        }
+        (Cells::Float(cells), Cell::Int(number)) => cells.push(number as f32),
+        (Cells::Int(cells), Cell::Int(number)) => cells.push(number),
+        (Cells::Int(cells), Cell::Float(number)) if truncate && number.is_finite() => {
+            cells.push(number as i64)
+        }
+        (Cells::Bytes(cells), Cell::Text(text)) => cells.push(text),
+        (Cells::Bytes(cells), Cell::Int(number)) => push_digits(number, cells),
+        (cells, cell) => {
+            let found = match cell {
+                Cell::Missing => "nothing".to_owned(),
+                Cell::Int(number) => number.to_string(),
+                Cell::Float(number) => number.to_string(),
+                Cell::Text(text) => shown(text),
+                Cell::List(_) => "a list in a list".to_owned(),
+            };
+            let wanted = match cells {
+                Cells::Float(_) => "a number",
+                Cells::Int(_) => "a whole number",
+                Cells::Bytes(_) => "a text or a whole number",
+            };
+            return Err(format!("expected {wanted}, given {found}"));
+        }
+    }
+    Ok(())
+}

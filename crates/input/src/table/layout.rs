@@ -1,0 +1,106 @@
+//! What the columns of a table hold, found by looking at all rows.
+
+use super::{Cell, Value};
+
+/// The narrowest type that holds all values of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ColumnKind {
+    /// Whole numbers of 64 bits.
+    Int,
+    /// Floats of 64 bits.
+    Float,
+    /// Texts.
+    Text,
+}
+
+/// A column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnLayout {
+    /// Its name.
+    pub name: String,
+    /// Its type; absent while no value was seen.
+    pub kind: Option<ColumnKind>,
+    /// Whether rows hold several values.
+    pub list: bool,
+}
+
+/// The columns of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// The columns, in the order in which they were seen.
+    pub columns: Vec<ColumnLayout>,
+}
+
+impl Layout {
+    /// Takes a row in.
+    pub fn see(&mut self, names: &[String], row: &[Cell]) {
+        for name in names.iter().skip(self.columns.len()) {
+            self.columns.push(ColumnLayout { name: name.clone(), kind: None, list: false });
+        }
+        for (column, cell) in self.columns.iter_mut().zip(row) {
+            column.list |= cell.list;
+            for value in &cell.values {
+                if column.kind != Some(ColumnKind::Text) {
+                    column.kind = column.kind.max(Some(kind(value)));
+                }
+            }
+        }
+    }
+}
+
+/// A text that is a number counts as one, unless zeros before it say that it is a name.
+fn kind(value: &Value) -> ColumnKind {
+    match value {
+        Value::Int(_) => ColumnKind::Int,
+        Value::Float(_) => ColumnKind::Float,
+        Value::Text(text) => {
+            let digits = text.strip_prefix(b"-").unwrap_or(text);
+            let number = digits.first().is_some_and(u8::is_ascii_digit);
+            if !number || digits.len() > 1 && digits[0] == b'0' && digits[1].is_ascii_digit() {
+                return ColumnKind::Text;
+            }
+            let text = std::str::from_utf8(text).unwrap_or_default();
+            match (text.parse::<i64>(), text.parse::<f64>()) {
+                (Ok(_), _) => ColumnKind::Int,
+                (_, Ok(number)) if number.is_finite() => ColumnKind::Float,
+                _ => ColumnKind::Text,
+            }
+        }
+    }
+}
+
+/// Returns a value as a whole number, if the column holds such.
+pub(super) fn int(value: &Value) -> i64 {
+    match value {
+        Value::Int(number) => *number,
+        Value::Float(number) => *number as i64,
+        Value::Text(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0),
+    }
+}
+
+/// Returns a value as a float, if the column holds numbers.
+pub(super) fn float(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(number) => Some(*number as f64),
+        Value::Float(number) => Some(*number),
+        Value::Text(text) => {
+            std::str::from_utf8(text).ok()?.parse().ok().filter(|number: &f64| number.is_finite())
+        }
+    }
+}
+
+/// Appends a value as text. A float is the shortest decimal that gives it back; one that came from 32 bits, of those.
+pub(super) fn text(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Int(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        Value::Float(number) => {
+            let short = *number as f32;
+            let text = match f64::from(short) == *number {
+                true => short.to_string(),
+                false => number.to_string(),
+            };
+            out.extend_from_slice(text.as_bytes());
+        }
+        Value::Text(text) => out.extend_from_slice(text),
+    }
+}

@@ -1,0 +1,258 @@
+//! Parquet and libsvm, read as text is: in order, shuffled, and in data shards.
+//!
+//! The Parquet files of `testdata/` were written by pyarrow, the same 3000 rows each in another way: codecs, versions and
+//! sizes of pages, row groups, with and without dictionaries. What row `i` holds is a formula of `i`.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use trainyard_input::*;
+
+const ROWS: usize = 3000;
+const FILES: [&str; 4] = ["snappy.parquet", "zstd_v2.parquet", "gzip_plain.parquet", "lz4.parquet"];
+
+fn testdata(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name)
+}
+
+fn options(files: Vec<PathBuf>, format: Format, batch_size: usize) -> Options {
+    Options { trim: true, batch_size, seed: 7, ..Options::new(files, format) }
+}
+
+fn floats(default: f32) -> FieldKind {
+    FieldKind::Float { width: 1, separator: None, default: Some(vec![default]) }
+}
+
+fn schema() -> Schema {
+    let mut schema = Schema::default();
+    schema.want("id", FieldKind::INT);
+    schema.want("age", FieldKind::INT);
+    schema.want("score", floats(-5.0));
+    schema.want("job", FieldKind::BYTES);
+    schema.want("member", FieldKind::FLOAT);
+    schema.want("tags", FieldKind::Bytes { separator: Some(b'|') });
+    schema.want("vector", FieldKind::Float { width: 2, separator: Some(b'|'), default: None });
+    schema.want("price", FieldKind::FLOAT);
+    schema
+}
+
+/// Checks the row at `row` of a batch against the formulas, and returns its number.
+fn compare(batch: &Batch, row: usize) -> usize {
+    let [id, age, score, job, member, tags, vector, price] = batch.columns.as_slice() else {
+        panic!("{} columns", batch.columns.len())
+    };
+    let (Cells::Int(ids), Cells::Int(ages), Cells::Float(scores)) = (&id.cells, &age.cells, &score.cells)
+    else {
+        panic!("other types")
+    };
+    let i = (ids[row] / 1_000_003) as usize;
+    assert_eq!(ids[row], i as i64 * 1_000_003);
+    assert_eq!(ages[row], if i % 7 == 3 { -1 } else { i as i64 % 90 }, "age of {i}");
+    assert_eq!(scores[row], if i % 11 == 5 { -5.0 } else { i as f32 / 4.0 }, "score of {i}");
+    let (Cells::Bytes(jobs), Cells::Float(members), Cells::Bytes(texts)) =
+        (&job.cells, &member.cells, &tags.cells)
+    else {
+        panic!("other types")
+    };
+    assert_eq!(jobs.get(row), [b"clerk".as_slice(), b"farmer", b"", b""][i % 4], "job of {i}");
+    assert_eq!(members[row], f32::from(u8::from(i.is_multiple_of(3))), "member of {i}");
+    let found: Vec<&[u8]> = tags.row(row, batch.rows).map(|place| texts.get(place)).collect();
+    let expected: [&[u8]; 4] = [b"t0", b"t1", b"t2", b"t3"];
+    assert_eq!(found, expected[..if i % 5 == 4 { 0 } else { i % 5 }], "tags of {i}");
+    let (Cells::Float(vectors), Cells::Float(prices)) = (&vector.cells, &price.cells) else {
+        panic!("other types")
+    };
+    assert_eq!(vectors[2 * row..2 * row + 2], [i as f32, i as f32 + 0.5], "vector of {i}");
+    assert!((prices[row] - i as f32 / 100.0).abs() < 1e-4, "price of {i} is {}", prices[row]);
+    i
+}
+
+fn read(options: Options) -> Vec<usize> {
+    let dataset = Dataset::open(options, schema()).expect("the files open");
+    dataset
+        .flat_map(|batch| {
+            let batch = batch.expect("the files are read");
+            (0..batch.rows).map(|row| compare(&batch, row)).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[test]
+fn rows_of_parquet_are_those_that_pyarrow_wrote() {
+    for name in FILES {
+        let rows = read(options(vec![testdata(name)], Format::Parquet, 100));
+        assert!(rows.into_iter().eq(0..ROWS), "{name}");
+    }
+}
+
+#[test]
+fn shuffled_and_interleaved_parquet_has_every_row_once_a_file() {
+    let files = FILES.map(testdata).to_vec();
+    let interleave = Interleave { cycle_length: 3, block_length: 7 };
+    let mut rows = read(Options { shuffle_rows: 500, interleave, ..options(files, Format::Parquet, 64) });
+    assert!(!rows.is_sorted());
+    rows.sort_unstable();
+    assert!(rows.into_iter().eq((0..ROWS).flat_map(|row| [row; 4])));
+}
+
+#[test]
+fn parquet_rows_divide_among_workers() {
+    let mut all: Vec<usize> = (0..3)
+        .flat_map(|index| {
+            let options = options(vec![testdata(FILES[1])], Format::Parquet, 32);
+            read(Options { sharding: Sharding::Row, shard_index: index, shard_count: 3, ..options })
+        })
+        .collect();
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..ROWS));
+}
+
+/// Every data shard, read from the files and from parcels, forward and backward.
+#[test]
+fn data_shards_of_parquet_hold_every_row_once() {
+    let options = options(FILES[..2].iter().map(|name| testdata(name)).collect(), Format::Parquet, 64);
+    let size = |count| NonZeroU32::new(count).expect("above 0");
+    let mut indexer = Indexer::open(options.clone(), size(64)).expect("the files open");
+    let index = indexer.advance(u64::MAX).expect("the files are counted").clone();
+    assert_eq!(index.rows(), 2 * ROWS as u64);
+    let deal = Deal {
+        batch_size: size(64),
+        lanes: size(2),
+        batches_per_shard: size(5),
+        shuffle: true,
+        window_rows: 1500,
+        seed: 3,
+    };
+    let mut fetcher = RecordFetcher::new(options.clone());
+    let mut files = ShardReader::open(options.clone(), schema()).expect("the files open");
+    let mut parcels = ShardReader::new(options, schema());
+    let (mut rows, mut batch, mut other) = (Vec::new(), Batch::default(), Batch::default());
+    'hands: for hand in 0.. {
+        for lane in 0..2 {
+            let shard = match deal.shard(&index, 0, hand, lane) {
+                Answer::Shard(shard) => shard,
+                _ if lane == 0 => break 'hands,
+                _ => continue,
+            };
+            let mut parcel = Parcel::default();
+            fetcher.fetch(&shard, u64::MAX, &mut parcel).expect("the files are read");
+            let direction = if hand % 2 == 0 { Direction::Forward } else { Direction::Backward };
+            files.begin(shard.clone(), 0..u32::MAX, direction).expect("the shard is good");
+            parcels.begin_parcel(shard, parcel, 0..u32::MAX, direction).expect("the parcel is good");
+            while files.read(&mut batch).expect("the files are read") {
+                assert!(parcels.read(&mut other).expect("the parcel is read"));
+                assert_eq!(batch, other);
+                rows.extend((0..batch.rows).map(|row| compare(&batch, row)));
+            }
+        }
+    }
+    rows.sort_unstable();
+    assert!(rows.into_iter().eq((0..ROWS).flat_map(|row| [row; 2])));
+}
+
+fn refused(format: Format, name: &str, wanted: &[(&str, FieldKind)]) -> String {
+    let mut schema = Schema::default();
+    wanted.iter().for_each(|(name, kind)| {
+        schema.want(name, kind.clone());
+    });
+    let error = Dataset::open(options(vec![testdata(name)], format, 8), schema).expect_err("it is refused");
+    error.to_string()
+}
+
+#[test]
+fn another_schema_is_told_with_file_column_and_types() {
+    let told = refused(Format::Parquet, "other_schema.parquet", &[("age", FieldKind::FLOAT)]);
+    for part in ["other_schema.parquet", "`age`", "BYTE_ARRAY", "numbers"] {
+        assert!(told.contains(part), "{told}");
+    }
+    let told = refused(Format::Parquet, "other_schema.parquet", &[("clicked", FieldKind::INT)]);
+    assert!(told.contains("DOUBLE") && told.contains("whole numbers"), "{told}");
+    let told = refused(Format::Parquet, FILES[0], &[("tags", FieldKind::BYTES)]);
+    assert!(told.contains("a list of BYTE_ARRAY") && told.contains("one value a row"), "{told}");
+    let told = refused(Format::Parquet, FILES[0], &[("agee", FieldKind::FLOAT)]);
+    assert!(told.contains("`agee` is not in"), "{told}");
+}
+
+#[test]
+fn what_is_no_parquet_file_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let whole = std::fs::read(testdata(FILES[0])).expect("the file is there");
+    let path = folder.path().join("broken.parquet");
+    for bytes in [
+        b"".as_slice(),
+        b"age,id\n1,2\n",
+        &whole[..whole.len() / 2],
+        &whole[whole.len() / 2..whole.len() - 1],
+    ] {
+        std::fs::write(&path, bytes).expect("the file is written");
+        let error =
+            Dataset::open(options(vec![path.clone()], Format::Parquet, 8), schema()).expect_err("broken");
+        assert!(error.to_string().contains("broken.parquet"), "{error}");
+    }
+}
+
+/// Damage in any place ends in rows or in a message, never in a panic.
+#[test]
+fn damaged_parquet_does_not_panic() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("damaged.parquet");
+    let whole = std::fs::read(testdata(FILES[2])).expect("the file is there");
+    for step in 0..150 {
+        let mut bytes = whole.clone();
+        let place = step * bytes.len() / 150 + step % 7;
+        bytes[place.min(whole.len() - 1)] ^= 1 << (step % 8);
+        std::fs::write(&path, &bytes).expect("the file is written");
+        let Ok(dataset) = Dataset::open(options(vec![path.clone()], Format::Parquet, 500), schema()) else {
+            continue;
+        };
+        let read = dataset.take_while(Result::is_ok).count();
+        assert!(read <= 6, "{read} batches of {place}");
+    }
+}
+
+fn libsvm(lines: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), lines).expect("the file is written");
+    file
+}
+
+fn pairs() -> Schema {
+    let mut schema = Schema::default();
+    schema.want("label", FieldKind::BYTES);
+    schema.want("index", FieldKind::Int { separator: Some(b' '), truncate: false });
+    schema.want("value", FieldKind::Floats { separator: b' ' });
+    schema
+}
+
+#[test]
+fn lines_of_libsvm_are_records_and_comments_are_none() {
+    let file = libsvm("# a comment\n+1 1:0.5 3:2\n   \n-1 qid:4 2:1 # and why\n  # another\n+1\n");
+    for (base, indices) in [(IndexBase::One, vec![0, 2, 1]), (IndexBase::Zero, vec![1, 3, 2])] {
+        let options = options(vec![file.path().to_owned()], Format::LibSvm(base), 8);
+        let mut indexer = Indexer::open(options.clone(), NonZeroU32::MIN).expect("it opens");
+        assert_eq!(indexer.advance(u64::MAX).expect("it is counted").rows(), 3);
+        let batch =
+            Dataset::open(options, pairs()).expect("it opens").next().expect("a batch").expect("good lines");
+        assert_eq!(batch.columns[1].cells, Cells::Int(indices));
+        assert_eq!(batch.columns[1].offsets, Some(vec![0, 2, 3, 3]));
+        assert_eq!(batch.columns[2].cells, Cells::Float(vec![0.5, 2.0, 1.0]));
+    }
+}
+
+#[test]
+fn bad_lines_of_libsvm_are_told_with_their_place() {
+    let file = libsvm("+1 1:1\n+1 0:1\n");
+    let options = options(vec![file.path().to_owned()], Format::LibSvm(IndexBase::One), 8);
+    let told = Dataset::open(options, pairs())
+        .expect("it opens")
+        .find_map(Result::err)
+        .expect("index 0")
+        .to_string();
+    assert!(told.contains(":2: ") && told.contains("input.index_base = 0"), "{told}");
+    let path = file.path().to_owned();
+    let mut schema = Schema::default();
+    schema.want("index", FieldKind::INT);
+    let other = self::options(vec![path], Format::LibSvm(IndexBase::One), 8);
+    let told = Dataset::open(other, schema).expect_err("one index a line").to_string();
+    assert!(told.contains("`index`") && told.contains("any number"), "{told}");
+}

@@ -1,0 +1,188 @@
+//! What a task has to prove who it is, and to find out who others are.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::{TlsAcceptor, TlsConnector, server};
+use trainyard_cluster_spec::{ClusterSpec, Role, Task};
+use trainyard_diagnostic::Diagnostic;
+use trainyard_runtime::{Answer, Arrivals, Connection, Transport};
+
+use crate::tokens::Tokens;
+use crate::{Certificate, Credentials, Identity, Protection};
+
+/// Longest time for both ends to agree.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a task has to prove who it is.
+#[derive(Debug, Default)]
+pub struct Security {
+    role: Option<Role>,
+    credentials: Option<Credentials>,
+    tokens: Option<Tokens>,
+    waived: bool,
+    /// Whom to expect at an address.
+    tasks: BTreeMap<String, Task>,
+}
+
+/// A connection that has been agreed on, and who is at its other end.
+pub type Secured<S> = (server::TlsStream<S>, Option<Identity>);
+
+impl Security {
+    /// Reads the credentials of a task: a folder of certificates, a file of tokens, both or none. `waived`: the operator says
+    /// that the network around the cluster protects it.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn load(
+        cluster: &ClusterSpec,
+        task: Task,
+        tls_dir: Option<&Path>,
+        token_file: Option<&Path>,
+        waived: bool,
+    ) -> Result<Self, Diagnostic> {
+        let credentials = tls_dir.map(|folder| Credentials::load(folder, task)).transpose()?;
+        let tokens = token_file.map(|path| Tokens::load(path, task.role)).transpose()?;
+        let tasks = cluster.tasks.iter().chain(&cluster.standbys);
+        let tasks = tasks.map(|(task, address)| (address.clone(), *task)).collect();
+        Ok(Self { role: Some(task.role), credentials, tokens, waived, tasks })
+    }
+
+    /// Returns what protects this task's port.
+    pub fn protection(&self) -> Protection {
+        match (&self.credentials, &self.tokens) {
+            (Some(_), _) => Protection::Tls,
+            _ if self.waived => Protection::Waived,
+            (None, Some(_)) => Protection::Tokens,
+            (None, None) => Protection::Nothing,
+        }
+    }
+
+    /// Whether connections are encrypted.
+    pub fn has_tls(&self) -> bool {
+        self.credentials.is_some()
+    }
+
+    /// Whether callers must say who they are.
+    pub fn asks_who(&self) -> bool {
+        self.credentials.is_some() || self.tokens.is_some()
+    }
+
+    /// Agrees with a peer that has connected.
+    ///
+    /// # Errors
+    /// It cannot prove who it is, speaks no TLS 1.3, or takes too long.
+    pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> io::Result<Secured<S>> {
+        let credentials = self.credentials.as_ref();
+        let credentials = credentials.ok_or_else(|| io::Error::other("this task has no certificate"))?;
+        let acceptor = TlsAcceptor::from(credentials.configs().server);
+        let stream =
+            timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await.map_err(late)?.map_err(told)?;
+        let identity = identity(stream.get_ref().1.peer_certificates());
+        Ok((stream, identity))
+    }
+
+    /// Returns who a caller is: by its certificate, which `identity` was read from, or by its header `authorization`. With both asked
+    /// for, both must say the same role.
+    pub fn who(&self, identity: Option<Identity>, authorization: Option<&[u8]>) -> Option<Identity> {
+        let by_token = || authorization.and_then(|header| self.tokens.as_ref()?.who(header));
+        match (&self.credentials, &self.tokens) {
+            (Some(_), None) => identity,
+            (None, Some(_)) => by_token(),
+            (Some(_), Some(_)) => {
+                let role = by_token()?.role;
+                identity.filter(|identity| identity.role == role)
+            }
+            (None, None) => None,
+        }
+    }
+
+    async fn connect(&self, address: &str) -> io::Result<Connection> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let Some(credentials) = &self.credentials else { return Ok(Box::new(stream)) };
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(host.clone())
+            .map_err(|_| io::Error::other(format!("`{host}` is no name that a certificate may hold")))?;
+        let connector = TlsConnector::from(credentials.configs().client);
+        let stream = timeout(HANDSHAKE_TIMEOUT, connector.connect(name, stream)).await.map_err(late)?;
+        let stream = stream.map_err(explained)?;
+        let found = identity(stream.get_ref().1.peer_certificates());
+        match (self.tasks.get(address), found) {
+            (Some(task), Some(found)) if !found.is(*task) => Err(io::Error::other(format!(
+                "the certificate there is of {found}, and {task} should be at {address}"
+            ))),
+            (Some(task), None) => Err(io::Error::other(format!(
+                "the certificate there names no task, and {task} should be at {address}"
+            ))),
+            _ => Ok(Box::new(stream)),
+        }
+    }
+}
+
+fn identity(chain: Option<&[CertificateDer<'_>]>) -> Option<Identity> {
+    Certificate::read(chain?.first()?).ok()?.identity
+}
+
+fn late(_: tokio::time::error::Elapsed) -> io::Error {
+    let message = format!("TLS was not agreed on within {} s", HANDSHAKE_TIMEOUT.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, message)
+}
+
+/// What rustls says of a caller, and what may be the matter.
+fn told(error: io::Error) -> io::Error {
+    let told = error.to_string();
+    let help = if told.contains("InvalidContentType") || told.contains("corrupt message") {
+        "it does not speak TLS: it must be started with --tls-dir"
+    } else if told.contains("NoCertificatesPresented") || told.contains("sent no certificates") {
+        "it shows no certificate: it must be started with --tls-dir"
+    } else {
+        return error;
+    };
+    io::Error::new(error.kind(), format!("{told}: {help}"))
+}
+
+/// What rustls says of who was called, and what to do.
+fn explained(error: io::Error) -> io::Error {
+    let told = error.to_string();
+    let help = if told.contains("InvalidContentType") || told.contains("corrupt message") {
+        "it does not speak TLS: was it started without --tls-dir?"
+    } else if told.contains("UnknownIssuer") {
+        "another authority has signed its certificate than those in ca.crt here"
+    } else if told.contains("Expired") {
+        "its certificate has ended: renew it there"
+    } else if told.contains("NotValidForName") || told.contains("not valid for name") {
+        "its certificate does not hold this host's name: the address in the cluster file must be one of its alternative names"
+    } else {
+        return error;
+    };
+    io::Error::new(error.kind(), format!("{told}: {help}"))
+}
+
+/// Calls others by a task's credentials.
+#[derive(Debug, Clone)]
+pub struct Caller(pub Arc<Security>);
+
+impl Transport for Caller {
+    fn connect(&self, address: String) -> Answer<'static, Connection> {
+        let security = Arc::clone(&self.0);
+        Box::pin(async move { security.connect(&address).await })
+    }
+
+    fn listen(&self, address: String) -> Answer<'static, Box<dyn Arrivals>> {
+        // A task listens by the system's sockets; what arrives is agreed on by whoever serves.
+        Box::pin(async move { Err(io::Error::other(format!("{address}: only calls are made here"))) })
+    }
+
+    fn authorization(&self) -> Option<String> {
+        self.0.tokens.as_ref()?.header(self.0.role?)
+    }
+}

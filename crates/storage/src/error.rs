@@ -1,0 +1,201 @@
+//! Why a remote file cannot be read, or written.
+
+use std::time::Duration;
+
+use trainyard_diagnostic::{Code, Diagnostic, suggest};
+
+use crate::Scheme;
+
+/// A failed access to a remote file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The scheme is none that is read.
+    #[error("{url}: `{scheme}` is no scheme of input files")]
+    Scheme {
+        /// The name given.
+        url: String,
+        /// What stands before `://`.
+        scheme: String,
+    },
+    /// The scheme is known, but this program was built without it.
+    #[error("{url}: this program was built without `{scheme}`")]
+    NotBuilt {
+        /// The name given.
+        url: String,
+        /// What stands before `://`.
+        scheme: &'static str,
+    },
+    /// The name is no URL of a file.
+    #[error("{url} is no file that can be read: {reason}")]
+    Url {
+        /// The name given.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The store is one that is only read.
+    #[error("{url}: nothing can be written to `{scheme}`")]
+    ReadOnly {
+        /// The name given.
+        url: String,
+        /// What stands before `://`.
+        scheme: String,
+    },
+    /// The store puts an object where there is one, though it was told not to.
+    #[error("{url}: the store does not keep to `If-None-Match`")]
+    Unconditional {
+        /// The name given.
+        url: String,
+    },
+    /// The store's settings, which come from the environment, make no sense.
+    #[error("{url}: the settings of the store are wrong: {reason}")]
+    Settings {
+        /// The name given.
+        url: String,
+        /// The client's word.
+        reason: String,
+    },
+    /// There is no such bucket.
+    #[error("{url}: bucket `{bucket}` does not exist")]
+    Bucket {
+        /// The name given.
+        url: String,
+        /// Its bucket.
+        bucket: String,
+    },
+    /// There is no such object.
+    #[error("{url} does not exist")]
+    Missing {
+        /// The name given.
+        url: String,
+    },
+    /// A pattern matches no object.
+    #[error("{url} matches no file; {seen} begin with `{prefix}`")]
+    NoMatch {
+        /// The pattern.
+        url: String,
+        /// What comes before its first wildcard.
+        prefix: String,
+        /// Objects with that prefix.
+        seen: usize,
+    },
+    /// Patterns need a store that lists its files.
+    #[error("{url}: files behind http cannot be listed, so that patterns have no meaning there")]
+    NoListing {
+        /// The pattern.
+        url: String,
+    },
+    /// No credentials were found.
+    #[error("{url}: there are no credentials for it")]
+    NoCredentials {
+        /// The name given.
+        url: String,
+        /// Where it is.
+        scheme: Scheme,
+    },
+    /// The credentials are not accepted.
+    #[error("{url}: access is denied: {reason}")]
+    Denied {
+        /// The name given.
+        url: String,
+        /// The store's word.
+        reason: String,
+        /// Where it is.
+        scheme: Scheme,
+    },
+    /// The file is not the one that was opened.
+    #[error("{url} has changed while it was read")]
+    Changed {
+        /// The name given.
+        url: String,
+    },
+    /// The store does not give what is asked for, for too long.
+    #[error("{url} could not be reached for {} s ({attempts} attempts, last: {reason})", waited.as_secs())]
+    Unreachable {
+        /// The name given.
+        url: String,
+        /// How long it was tried.
+        waited: Duration,
+        /// How often.
+        attempts: u32,
+        /// The last failure.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// Returns the error that the system's form of it carries.
+    pub fn of(error: &std::io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            Self::Scheme { .. } | Self::NotBuilt { .. } | Self::Url { .. } | Self::NoListing { .. } => {
+                Code::E1002
+            }
+            Self::Settings { .. } | Self::ReadOnly { .. } | Self::Unconditional { .. } => Code::E1002,
+            Self::Bucket { .. } | Self::Missing { .. } | Self::NoMatch { .. } | Self::Changed { .. } => {
+                Code::E4002
+            }
+            Self::NoCredentials { .. } | Self::Denied { .. } => Code::E1202,
+            Self::Unreachable { .. } => Code::E2003,
+        }
+    }
+
+    fn help(&self) -> String {
+        match self {
+            Self::Scheme { scheme, .. } => match suggest(scheme, Scheme::NAMES) {
+                Some(near) => format!("did you mean `{near}://`?"),
+                None => format!("known: {}; a path has no `://`", Scheme::NAMES.join(", ")),
+            },
+            Self::NotBuilt { scheme, .. } => {
+                format!("build it with `cargo build --release --features trainyard-storage/{scheme}`")
+            }
+            Self::Url { .. } => {
+                "write it as scheme://bucket/path, for example s3://bucket/train/part-*.csv".to_owned()
+            }
+            Self::ReadOnly { .. } => "name a folder of this machine, s3://bucket/path or gs://bucket/path".to_owned(),
+            Self::Unconditional { .. } => {
+                "choose a store that has conditional writes, such as S3 or GCS, or a folder: two chiefs could not be told \
+                 apart here"
+                    .to_owned()
+            }
+            Self::Settings { .. } => "correct the environment variable that is named".to_owned(),
+            Self::Bucket { .. } => {
+                "correct the bucket's name, or the store's address (AWS_ENDPOINT_URL) and region (AWS_REGION)"
+                    .to_owned()
+            }
+            Self::Missing { .. } => "correct its name; upper and lower case differ".to_owned(),
+            Self::NoMatch { .. } => "correct the pattern; `*` does not match `/`".to_owned(),
+            Self::NoListing { .. } => "name each file".to_owned(),
+            Self::NoCredentials { scheme, .. } => scheme.credentials().to_owned(),
+            Self::Denied { scheme: Scheme::Http, .. } => {
+                "http files are read without credentials: allow everybody to read it".to_owned()
+            }
+            Self::Denied { scheme, .. } => {
+                format!(
+                    "check that the credentials are right and may list and read it, and write to it if it is a model_dir or an \
+                     output: {}",
+                    scheme.credentials()
+                )
+            }
+            Self::Changed { .. } => "start the job again, and leave its files alone while it runs".to_owned(),
+            Self::Unreachable { .. } => {
+                "check the store's address and the network, then start again: nothing is lost".to_owned()
+            }
+        }
+    }
+}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        Self::other(error)
+    }
+}
+
+impl From<Error> for Diagnostic {
+    fn from(error: Error) -> Self {
+        Self::error(error.code(), error.to_string()).help(error.help())
+    }
+}

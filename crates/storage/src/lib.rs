@@ -1,0 +1,26 @@
+//! Files, wherever they are: on this machine, in S3, in Google Cloud Storage, behind HTTP, in HDFS.
+//!
+//! It exists so that what reads records knows nothing of networks: a [`File`] is read like a file. A remote one is read
+//! ahead in ranges, several at once, in bounded memory; what fails and may be tried again is, with growing pauses and a
+//! deadline; and what is wrong for good is an [`Error`] that says what to do.
+//!
+//! What is written is an object put whole, or put only where there is none ([`Storage::put_if_absent`]: of several that try,
+//! one succeeds), or a file of this machine that is sent in parts.
+//!
+//! Credentials come from where the clients of these stores look for them: environment variables, or the host.
+
+mod error;
+mod executor;
+mod file;
+mod location;
+mod read_ahead;
+mod retry;
+mod storage;
+mod store;
+mod write;
+
+pub use error::Error;
+pub use file::File;
+pub use location::{Location, Scheme, is_remote};
+pub use storage::{Stamp, Storage};
+pub use write::Entry;

@@ -1,0 +1,156 @@
+//! Names of remote files: `scheme://store/key`.
+
+use std::path::Path;
+
+use object_store::path::Path as Key;
+
+use crate::Error;
+
+/// Where a remote file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// Amazon S3, and what speaks its language.
+    S3,
+    /// Google Cloud Storage.
+    Gs,
+    /// A web server.
+    Http,
+    /// The Hadoop file system.
+    Hdfs,
+}
+
+impl Scheme {
+    /// The names that stand before `://`.
+    pub const NAMES: [&'static str; 6] = ["s3", "s3a", "gs", "http", "https", "hdfs"];
+
+    fn of(name: &str) -> Option<Self> {
+        match name {
+            "s3" | "s3a" => Some(Self::S3),
+            "gs" => Some(Self::Gs),
+            "http" | "https" => Some(Self::Http),
+            "hdfs" => Some(Self::Hdfs),
+            _ => None,
+        }
+    }
+
+    /// Says how credentials are given.
+    pub(crate) fn credentials(self) -> &'static str {
+        match self {
+            Self::S3 => {
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a public bucket"
+            }
+            Self::Gs => {
+                "set GOOGLE_SERVICE_ACCOUNT to the path of a key file, or GOOGLE_SKIP_SIGNATURE=true for a public bucket"
+            }
+            Self::Http => "http files are read without credentials",
+            Self::Hdfs => "set HADOOP_CONF_DIR, and HADOOP_USER_NAME or a Kerberos ticket",
+        }
+    }
+}
+
+/// Returns whether a name is a URL and not a path.
+///
+/// ```
+/// use trainyard_storage::is_remote;
+///
+/// assert!(is_remote("s3://bucket/train.csv".as_ref()));
+/// assert!(!is_remote("data/train.csv".as_ref()));
+/// ```
+pub fn is_remote(name: &Path) -> bool {
+    name.to_str().is_some_and(|name| name.contains("://"))
+}
+
+/// A remote file, or a pattern of such.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// The name as it was given.
+    pub url: String,
+    /// Where it is.
+    pub scheme: Scheme,
+    /// What comes before the key: `s3://bucket`.
+    pub store: String,
+    /// Bucket or host.
+    pub bucket: String,
+    /// What comes behind, without the slash.
+    pub key: String,
+}
+
+impl Location {
+    /// Takes a URL apart.
+    ///
+    /// # Errors
+    /// The scheme is unknown, or a part is missing.
+    pub fn parse(url: &str) -> Result<Self, Error> {
+        let wrong = |reason: &str| Error::Url { url: url.to_owned(), reason: reason.to_owned() };
+        let (name, rest) = url.split_once("://").ok_or_else(|| wrong("it has no scheme"))?;
+        let scheme =
+            Scheme::of(name).ok_or_else(|| Error::Scheme { url: url.to_owned(), scheme: name.to_owned() })?;
+        let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.is_empty() && scheme != Scheme::Hdfs {
+            return Err(wrong("there is no bucket or host in it"));
+        }
+        if bucket.contains('@') {
+            return Err(Error::Url {
+                url: format!("{name}://…@{}", rest.rsplit('@').next().unwrap_or_default()),
+                reason: "credentials have no place in it".to_owned(),
+            });
+        }
+        if key.is_empty() || key.ends_with('/') {
+            return Err(wrong("there is no file in it; for all files of a folder, end it with `*`"));
+        }
+        if let (Scheme::Http, Some(end)) = (scheme, key.find(['?', '#'])) {
+            // It may be a signature: it is not shown.
+            let url = format!("{name}://{bucket}/{}…", &key[..=end]);
+            return Err(Error::Url { url, reason: "queries and fragments are not read".to_owned() });
+        }
+        let store = format!("{}://{bucket}", if name == "s3a" { "s3" } else { name });
+        let (url, bucket, key) = (url.to_owned(), bucket.to_owned(), key.to_owned());
+        Ok(Self { url, scheme, store, bucket, key })
+    }
+
+    /// Returns the key as the store's client wants it.
+    pub(crate) fn key(&self) -> Result<Key, Error> {
+        let key = match self.scheme {
+            Scheme::Http => Key::from_url_path(&self.key),
+            _ => Key::parse(&self.key),
+        };
+        key.map_err(|error| Error::Url { url: self.url.clone(), reason: error.to_string() })
+    }
+
+    /// Returns whether it may stand for several files.
+    pub(crate) fn is_pattern(&self) -> bool {
+        self.scheme != Scheme::Http && self.key.contains(['*', '?', '['])
+    }
+
+    /// Returns the folder before the first wildcard: what is listed.
+    pub(crate) fn folder(&self) -> &str {
+        let wildcard = self.key.find(['*', '?', '[']).unwrap_or(self.key.len());
+        self.key[..wildcard].rfind('/').map_or("", |end| &self.key[..end])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_has_store_and_key() {
+        let location = Location::parse("s3a://bucket/a/b-*.csv").expect("a URL");
+        assert_eq!((location.store.as_str(), location.key.as_str()), ("s3://bucket", "a/b-*.csv"));
+        assert_eq!((location.folder(), location.is_pattern()), ("a", true));
+        let location = Location::parse("https://host:8080/x%20y.csv").expect("a URL");
+        assert_eq!(location.key().expect("a key").as_ref(), "x y.csv");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_is_said() {
+        let said = |url: &str| Location::parse(url).expect_err("no URL of a file").to_string();
+        assert!(said("s3://bucket").contains("there is no file"));
+        assert!(said("s3:///key").contains("no bucket"));
+        assert!(said("s4://bucket/key").contains("`s4`"));
+        let signed = said("https://h/f.csv?sig=abc");
+        assert!(signed.contains("queries") && !signed.contains("abc"), "{signed}");
+        let secret = said("https://user:secret@h/f.csv");
+        assert!(!secret.contains("secret"), "{secret}");
+    }
+}

@@ -1,0 +1,256 @@
+//! A remote file that is read from front to back: ranges are asked for before they are needed.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use object_store::path::Path as Key;
+use object_store::{GetOptions, GetRange, ObjectStore};
+use tokio::task::AbortHandle;
+
+use crate::executor::Executor;
+use crate::retry::retry;
+use crate::{Error, Location};
+
+/// Bytes of the first range. Each that follows is twice as long: who reads a header only does not fetch a file.
+const RANGE_BYTES_MIN: u64 = 256 << 10;
+/// Bytes of the longest range.
+const RANGE_BYTES_MAX: u64 = 4 << 20;
+/// Ranges that are asked for at once, the one being read aside: with it at most 20 MiB of a file are in memory.
+const RANGES_AHEAD: usize = 4;
+
+/// A remote file that exists.
+#[derive(Debug, Clone)]
+pub(crate) struct Object {
+    pub(crate) location: Arc<Location>,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) key: Key,
+    pub(crate) bytes: u64,
+    /// The store's mark of the content: a range of another content is refused.
+    pub(crate) mark: Option<String>,
+    pub(crate) deadline: Duration,
+}
+
+impl Object {
+    /// Reads a range whole.
+    pub(crate) async fn range(&self, range: Range<u64>) -> Result<Bytes, Error> {
+        let wanted = range.end - range.start;
+        let bytes = retry(&self.location, self.deadline, || async {
+            let options = GetOptions {
+                range: Some(GetRange::Bounded(range.clone())),
+                if_match: self.mark.clone(),
+                ..GetOptions::default()
+            };
+            self.store.get_opts(&self.key, options).await?.bytes().await
+        })
+        .await?;
+        match bytes.len() as u64 == wanted {
+            true => Ok(bytes),
+            false => Err(Error::Changed { url: self.location.url.clone() }),
+        }
+    }
+
+    pub(crate) fn unreachable(&self) -> Error {
+        Error::Unreachable {
+            url: self.location.url.clone(),
+            waited: 2 * self.deadline,
+            attempts: 1,
+            reason: "no answer in time".to_owned(),
+        }
+    }
+}
+
+/// A range that was asked for.
+#[derive(Debug)]
+struct Asked {
+    range: Range<u64>,
+    /// Only to be shared between threads: one reads.
+    answer: Mutex<Receiver<Result<Bytes, Error>>>,
+    task: AbortHandle,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Reads an object from front to back.
+#[derive(Debug)]
+pub(crate) struct ReadAhead {
+    pub(crate) executor: Arc<Executor>,
+    pub(crate) object: Object,
+    /// Where the next byte is read.
+    at: u64,
+    /// The range that is being read, and where it begins.
+    begin: u64,
+    current: Bytes,
+    asked: VecDeque<Asked>,
+    /// End of what was asked for, and how long the next range is.
+    asked_to: u64,
+    range_bytes: u64,
+    ranges_ahead: usize,
+}
+
+impl ReadAhead {
+    pub(crate) fn new(executor: Arc<Executor>, object: Object) -> Self {
+        Self {
+            executor,
+            object,
+            at: 0,
+            begin: 0,
+            current: Bytes::new(),
+            asked: VecDeque::new(),
+            asked_to: 0,
+            range_bytes: RANGE_BYTES_MIN,
+            ranges_ahead: 0,
+        }
+    }
+
+    /// Goes to a byte. What was asked for is kept if it is that or comes soon.
+    pub(crate) fn seek(&mut self, at: u64) {
+        let begin = self.begin;
+        self.at = at;
+        if (begin..begin + self.current.len() as u64).contains(&at) {
+            return;
+        }
+        while self.asked.front().is_some_and(|next| !next.range.contains(&at)) {
+            self.asked.pop_front();
+        }
+        if self.asked.is_empty() {
+            (self.asked_to, self.range_bytes, self.ranges_ahead) = (at, RANGE_BYTES_MIN, 0);
+        }
+    }
+
+    /// Reads bytes where it stands; 0 at the end.
+    pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<usize, Error> {
+        if self.at >= self.object.bytes || out.is_empty() {
+            return Ok(0);
+        }
+        if !(self.begin..self.begin + self.current.len() as u64).contains(&self.at) {
+            self.next_range()?;
+        }
+        let from = (self.at - self.begin) as usize;
+        let count = out.len().min(self.current.len() - from);
+        out[..count].copy_from_slice(&self.current[from..from + count]);
+        self.at += count as u64;
+        Ok(count)
+    }
+
+    /// Takes the range that holds the next byte, and asks for more of those that follow.
+    fn next_range(&mut self) -> Result<(), Error> {
+        while self.asked.front().is_some_and(|next| !next.range.contains(&self.at)) {
+            self.asked.pop_front();
+        }
+        if self.asked.is_empty() {
+            self.asked_to = self.at;
+        }
+        while self.asked.len() <= self.ranges_ahead && self.asked_to < self.object.bytes {
+            self.ask()?;
+        }
+        // Another range ahead for each that is read to its end.
+        self.ranges_ahead = (self.ranges_ahead + 1).min(RANGES_AHEAD);
+        let next = self.asked.pop_front().ok_or_else(|| self.object.unreachable())?;
+        let answer = next.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = answer.recv_timeout(2 * self.object.deadline);
+        self.current = answer.map_err(|_| self.object.unreachable())??;
+        self.begin = next.range.start;
+        Ok(())
+    }
+
+    fn ask(&mut self) -> Result<(), Error> {
+        let end = (self.asked_to + self.range_bytes).min(self.object.bytes);
+        let (range, object) = (self.asked_to..end, self.object.clone());
+        self.asked_to = end;
+        self.range_bytes = (2 * self.range_bytes).min(RANGE_BYTES_MAX);
+        let (sender, answer) = sync_channel(1);
+        let wanted = range.clone();
+        let handle = self.executor.handle().ok_or_else(|| self.object.unreachable())?;
+        let task = handle.spawn(async move {
+            // Nobody waits for it any more: the reader went elsewhere.
+            let _ = sender.send(object.range(wanted).await);
+        });
+        self.asked.push_back(Asked { range, answer: Mutex::new(answer), task: task.abort_handle() });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::ObjectStoreExt as _;
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    /// A reader of an object whose bytes at multiples of eight tell their place.
+    fn reader(bytes: u64) -> (ReadAhead, Vec<u8>) {
+        let content: Vec<u8> = (0..bytes / 8).flat_map(u64::to_le_bytes).collect();
+        let executor = Arc::new(Executor::start().expect("threads start"));
+        let (store, key) = (Arc::new(InMemory::new()), Key::from("file"));
+        let (put, place, payload) = (Arc::clone(&store), key.clone(), content.clone());
+        let limit = Duration::from_secs(60);
+        let put = executor.wait(limit, async move { put.put(&place, payload.into()).await });
+        put.expect("it is put in time").expect("memory takes it");
+        let location = Arc::new(Location::parse("s3://memory/file").expect("a URL"));
+        let object =
+            Object { location, store, key, bytes: content.len() as u64, mark: None, deadline: limit };
+        (ReadAhead::new(executor, object), content)
+    }
+
+    #[test]
+    fn any_place_is_read_from_any_other() {
+        let (mut reader, content) = reader(12_000_000);
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut out = vec![0; 300_000];
+        for step in 0..200 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // Mostly a little on or back, sometimes anywhere.
+            let near = reader.at.saturating_add(state >> 44).saturating_sub(400_000);
+            let at = if step % 5 == 0 { state % 12_000_000 } else { near.min(12_000_000) };
+            reader.seek(at);
+            let mut read = 0;
+            while read < out.len() {
+                match reader.read(&mut out[read..]).expect("it is read") {
+                    0 => break,
+                    count => read += count,
+                }
+            }
+            let expected = &content[at as usize..(at as usize + out.len()).min(content.len())];
+            assert!(out[..read] == *expected, "{read} bytes at {at}, step {step}");
+        }
+    }
+
+    #[test]
+    fn ranges_come_in_the_order_in_which_they_were_asked_for() {
+        let (reader, content) = reader(3_000_000);
+        let file = crate::File::remote(Arc::clone(&reader.executor), reader.object.clone());
+        let ranges: Vec<Range<u64>> =
+            (0..30).rev().map(|nth| nth * 100_000..nth * 100_000 + nth * 7).collect();
+        let read = file.read_ranges(&ranges).expect("they are read");
+        assert_eq!(read.len(), ranges.len());
+        for (range, bytes) in ranges.iter().zip(read) {
+            assert!(bytes == content[range.start as usize..range.end as usize], "{range:?}");
+        }
+        assert!(file.read_ranges(&[0..8, 2_999_999..3_000_001]).is_err());
+    }
+
+    #[test]
+    fn what_is_asked_for_ahead_is_bounded() {
+        let (mut reader, content) = reader(60_000_000);
+        let (mut read, mut out) = (0, vec![0; 100_000]);
+        loop {
+            let count = reader.read(&mut out).expect("it is read");
+            let ahead: u64 = reader.asked.iter().map(|next| next.range.end - next.range.start).sum();
+            let held = ahead + reader.current.len() as u64;
+            assert!(held <= (RANGES_AHEAD as u64 + 1) * RANGE_BYTES_MAX, "{held} bytes are held");
+            read += count;
+            if count == 0 {
+                break;
+            }
+        }
+        assert_eq!(read, content.len());
+    }
+}

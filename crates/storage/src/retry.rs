@@ -1,0 +1,113 @@
+//! What is tried again, how often, and what the store's answers mean.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{Error, Location, Scheme};
+
+/// First pause between attempts; it doubles.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// Longest pause between attempts.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Longest attempt: a request of at most some megabytes.
+const ATTEMPT_MAX: Duration = Duration::from_secs(60);
+/// Where hosts of AWS ask for credentials.
+const INSTANCE_METADATA: &str = "169.254.169.254";
+/// Attempts after which a host that gives no credentials has none; it may just be busy before.
+const CREDENTIAL_ATTEMPTS: u32 = 3;
+/// Bytes of a store's words that are shown.
+const SHOWN_BYTES_MAX: usize = 300;
+
+/// Does what may fail until it is done, or fails for good, or for `deadline`.
+pub(crate) async fn retry<T, F: Future<Output = object_store::Result<T>>>(
+    location: &Location,
+    deadline: Duration,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, Error> {
+    let (begin, mut pause, mut attempts) = (Instant::now(), PAUSE_MIN, 0);
+    loop {
+        attempts += 1;
+        let left = deadline.saturating_sub(begin.elapsed());
+        let reason = match tokio::time::timeout(left.min(ATTEMPT_MAX), attempt()).await {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => match fatal(location, &error, attempts) {
+                Some(error) => return Err(error),
+                None => shown(&error),
+            },
+            Err(_) => "no answer in time".to_owned(),
+        };
+        let waited = begin.elapsed();
+        if waited + pause >= deadline {
+            return Err(Error::Unreachable { url: location.url.clone(), waited, attempts, reason });
+        }
+        tracing::warn!(url = location.url, attempts, reason, "a remote file is tried again");
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Returns the error that another attempt would not mend.
+fn fatal(location: &Location, error: &object_store::Error, attempts: u32) -> Option<Error> {
+    use object_store::Error as Store;
+    let url = location.url.clone();
+    let words = words(error);
+    let says = |any: &[&str]| any.iter().any(|word| words.contains(word));
+    if says(&["NoSuchBucket", "The specified bucket does not exist"]) {
+        return Some(Error::Bucket { url, bucket: location.bucket.clone() });
+    }
+    let unsigned = location.scheme == Scheme::S3 && says(&[INSTANCE_METADATA, "MissingAccessKeyId"])
+        || location.scheme == Scheme::Gs && says(&["metadata.google.internal", INSTANCE_METADATA]);
+    if unsigned {
+        let scheme = location.scheme;
+        return (attempts >= CREDENTIAL_ATTEMPTS).then_some(Error::NoCredentials { url, scheme });
+    }
+    if says(&["incorrectly configured region", "PermanentRedirect", "AuthorizationHeaderMalformed"]) {
+        let reason = format!("AWS_REGION is not the bucket's region: {}", shown(error));
+        return Some(Error::Settings { url, reason });
+    }
+    if says(&["Unable to extract metadata", "non-partial response"]) {
+        let reason = format!("the server tells no size, or gives no ranges: {}", shown(error));
+        return Some(Error::Url { url, reason });
+    }
+    let scheme = location.scheme;
+    let denied = |error| Some(Error::Denied { url: location.url.clone(), reason: shown(error), scheme });
+    match error {
+        Store::NotFound { .. } => Some(Error::Missing { url }),
+        Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => denied(error),
+        Store::Precondition { .. } => Some(Error::Changed { url }),
+        Store::InvalidPath { .. } | Store::NotSupported { .. } | Store::NotImplemented { .. } => {
+            Some(Error::Url { url, reason: shown(error) })
+        }
+        Store::UnknownConfigurationKey { .. } => Some(Error::Settings { url, reason: shown(error) }),
+        _ if says(&["InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "AccessDenied"]) => {
+            denied(error)
+        }
+        _ if says(&["416 Range Not Satisfiable", "InvalidRange"]) => Some(Error::Changed { url }),
+        _ => None,
+    }
+}
+
+/// Returns the messages of an error and of those that it stands on.
+fn words(error: &object_store::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !words.contains(&more) {
+            words = format!("{words}: {more}");
+        }
+        source = error.source();
+    }
+    words
+}
+
+/// Returns the messages on one line, cut.
+pub(crate) fn shown(error: &object_store::Error) -> String {
+    let words = words(error).split_whitespace().collect::<Vec<_>>().join(" ");
+    match words.char_indices().nth(SHOWN_BYTES_MAX) {
+        Some((end, _)) => format!("{} …", &words[..end]),
+        None => words,
+    }
+}

@@ -1,0 +1,236 @@
+//! Objects of a store: put whole, put where there is none, sent in parts; read whole, listed, removed.
+
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path as Key;
+use object_store::{ObjectMeta, ObjectStoreExt as _, PutMode, PutPayload};
+
+use crate::executor::Executor;
+use crate::retry::retry;
+use crate::store::Client;
+use crate::{Error, Location, Storage};
+
+/// Bytes of a part of a large object: stores want 5 MiB at least. A smaller object is put at once.
+const PART_BYTES: u64 = 16 << 20;
+/// Most parts of an object (S3 and GCS).
+const PARTS_MAX: u64 = 10_000;
+/// Parts that are sent at once: with a file, 64 MiB are in memory.
+const PARTS_AT_ONCE: usize = 4;
+/// Objects that are removed at once.
+const REMOVALS_AT_ONCE: usize = 8;
+
+/// What a folder of a store holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name below the folder.
+    pub name: String,
+    /// When it was put, by the store's clock; nothing for a folder.
+    pub modified: Option<SystemTime>,
+}
+
+/// An object that is there or is to be.
+struct Place {
+    location: Arc<Location>,
+    executor: Arc<Executor>,
+    client: Client,
+    key: Key,
+}
+
+impl Storage {
+    fn place(&self, name: &Path) -> Result<Place, Error> {
+        let location = Location::parse(&name.to_string_lossy())?;
+        let (executor, client) = self.store(&location)?;
+        Ok(Place { key: location.key()?, location: Arc::new(location), executor, client })
+    }
+
+    /// Puts an object whole; one of that name is replaced. Readers see the old one or the new.
+    ///
+    /// # Errors
+    /// The store is only read, does not let us, or cannot be reached.
+    pub fn put(&self, name: &Path, bytes: Bytes) -> Result<(), Error> {
+        self.put_as(name, bytes, PutMode::Overwrite).map(drop)
+    }
+
+    /// Puts an object where there is none of that name. `false`: there is one. That may be this very one: where the answer
+    /// to a put is lost, it is tried again.
+    ///
+    /// # Errors
+    /// As of [`Storage::put`].
+    pub fn put_if_absent(&self, name: &Path, bytes: Bytes) -> Result<bool, Error> {
+        self.put_as(name, bytes, PutMode::Create)
+    }
+
+    fn put_as(&self, name: &Path, bytes: Bytes, mode: PutMode) -> Result<bool, Error> {
+        let Place { location, executor, client, key } = self.place(name)?;
+        parts_of(&client, &location)?;
+        let (asked, deadline) = (Arc::clone(&location), self.deadline);
+        self.wait(&executor, &location, async move {
+            let put = || async {
+                let payload = PutPayload::from_bytes(bytes.clone());
+                match client.objects.put_opts(&key, payload, mode.clone().into()).await {
+                    Ok(_) => Ok(true),
+                    Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
+                    Err(error) => Err(error),
+                }
+            };
+            retry(&asked, deadline, put).await
+        })
+    }
+
+    /// Sends a file of this machine, of so many bytes, in parts where it is large. The object is there once all of it is.
+    ///
+    /// # Errors
+    /// As of [`Storage::put`], which [`Error::of`] tells; or the file cannot be read.
+    pub fn upload(&self, file: std::fs::File, bytes: u64, name: &Path) -> std::io::Result<()> {
+        if bytes <= PART_BYTES {
+            return Ok(self.put(name, part(&file, 0, bytes)?)?);
+        }
+        let Place { location, executor, client, key } = self.place(name)?;
+        let store = parts_of(&client, &location)?;
+        let part_bytes = PART_BYTES.max(bytes.div_ceil(PARTS_MAX));
+        let count = bytes.div_ceil(part_bytes);
+        // Each part has a deadline of its own; so have beginning and end.
+        let turns = u32::try_from(count.div_ceil(PARTS_AT_ONCE as u64) + 3).unwrap_or(u32::MAX);
+        let limit = self.deadline.saturating_mul(turns);
+        let (asked, deadline) = (Arc::clone(&location), self.deadline);
+        let sent = executor.wait(limit, async move {
+            let asked = &*asked;
+            let id = retry(asked, deadline, || store.create_multipart(&key)).await?;
+            let send = |nth: u64| {
+                let (store, key, id, begin) = (&store, &key, &id, nth * part_bytes);
+                let read = part(&file, begin, part_bytes.min(bytes - begin));
+                async move {
+                    let payload = PutPayload::from_bytes(read?);
+                    let put = || store.put_part(key, id, nth as usize, payload.clone());
+                    std::io::Result::Ok(retry(asked, deadline, put).await?)
+                }
+            };
+            let parts = stream::iter(0..count).map(send).buffered(PARTS_AT_ONCE).try_collect::<Vec<PartId>>();
+            let completed = match parts.await {
+                Ok(parts) => {
+                    let complete = || store.complete_multipart(&key, &id, parts.clone());
+                    match retry(asked, deadline, complete).await {
+                        // Its answer was lost, and the upload is no more since it is complete.
+                        Err(Error::Missing { .. }) => {
+                            let there = retry(asked, deadline, || client.objects.head(&key)).await?;
+                            if there.size == bytes {
+                                Ok(())
+                            } else {
+                                Err(Error::Changed { url: asked.url.clone() }.into())
+                            }
+                        }
+                        outcome => outcome.map(drop).map_err(std::io::Error::from),
+                    }
+                }
+                Err(error) => Err(error),
+            };
+            if completed.is_err() {
+                // What lies there costs money. It may not be to be reached.
+                let _ = tokio::time::timeout(deadline, store.abort_multipart(&key, &id)).await;
+            }
+            completed
+        });
+        sent.unwrap_or_else(|| {
+            let (url, reason) = (location.url.clone(), "no answer in time".to_owned());
+            Err(Error::Unreachable { url, waited: limit, attempts: 1, reason }.into())
+        })
+    }
+
+    /// Reads an object whole, `bytes_max` at most; nothing where there is none.
+    ///
+    /// # Errors
+    /// It is larger, there is no such bucket, or the store does not let us or cannot be reached.
+    pub fn read(&self, name: &Path, bytes_max: u64) -> Result<Option<Bytes>, Error> {
+        let Place { location, executor, client, key } = self.place(name)?;
+        let (asked, deadline) = (Arc::clone(&location), self.deadline);
+        let read = self.wait(&executor, &location, async move {
+            let get = || async {
+                let found = client.objects.get(&key).await?;
+                let bytes = found.meta.size;
+                Ok(if bytes > bytes_max { Err(bytes) } else { Ok(found.bytes().await?) })
+            };
+            retry(&asked, deadline, get).await
+        });
+        match read {
+            Ok(Ok(bytes)) => Ok(Some(bytes)),
+            Ok(Err(bytes)) => {
+                let reason = format!("{bytes} bytes, at most {bytes_max} are read");
+                Err(Error::Url { url: location.url.clone(), reason })
+            }
+            Err(Error::Missing { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns what lies right below a folder, by name; nothing where there is none.
+    ///
+    /// # Errors
+    /// There is no such bucket, or the store does not let us or cannot be reached.
+    pub fn entries(&self, folder: &Path) -> Result<Vec<Entry>, Error> {
+        let Place { location, executor, client, key } = self.place(folder)?;
+        let (asked, deadline) = (Arc::clone(&location), self.deadline);
+        let listed = self.wait(&executor, &location, async move {
+            retry(&asked, deadline, || client.objects.list_with_delimiter(Some(&key))).await
+        })?;
+        let last = |key: &Key| key.filename().map(str::to_owned);
+        let folders =
+            listed.common_prefixes.iter().filter_map(|key| Some(Entry { name: last(key)?, modified: None }));
+        let object = |meta: &ObjectMeta| {
+            Some(Entry { name: last(&meta.location)?, modified: Some(meta.last_modified.into()) })
+        };
+        let mut found: Vec<Entry> = folders.chain(listed.objects.iter().filter_map(object)).collect();
+        found.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(found)
+    }
+
+    /// Removes an object, and all that lies below a folder of that name, `first` of them before the others.
+    ///
+    /// # Errors
+    /// As of [`Storage::put`].
+    pub fn remove_all(&self, name: &Path, first: Option<&str>) -> Result<(), Error> {
+        let Place { location, executor, client, key } = self.place(name)?;
+        parts_of(&client, &location)?;
+        let (asked, deadline) = (Arc::clone(&location), self.deadline);
+        let first = first.map(|first| key.clone().join(first));
+        self.wait(&executor, &location, async move {
+            let (asked, objects) = (&*asked, &client.objects);
+            let remove = |key: Key| async move {
+                match retry(asked, deadline, || objects.delete(&key)).await {
+                    Err(Error::Missing { .. }) => Ok(()),
+                    outcome => outcome,
+                }
+            };
+            if let Some(first) = first {
+                remove(first).await?;
+            }
+            let list = || objects.list(Some(&key)).map_ok(|meta| meta.location).try_collect::<Vec<Key>>();
+            let mut keys = retry(asked, deadline, list).await?;
+            keys.push(key.clone());
+            stream::iter(keys)
+                .map(|key| Ok(remove(key)))
+                .try_buffer_unordered(REMOVALS_AT_ONCE)
+                .try_collect()
+                .await
+        })
+    }
+}
+
+/// Returns what writes to a store.
+fn parts_of(client: &Client, location: &Location) -> Result<Arc<dyn MultipartStore>, Error> {
+    client.parts.clone().ok_or_else(|| {
+        let scheme = location.url.split("://").next().unwrap_or_default().to_owned();
+        Error::ReadOnly { url: location.url.clone(), scheme }
+    })
+}
+
+fn part(file: &std::fs::File, begin: u64, bytes: u64) -> std::io::Result<Bytes> {
+    let mut out = vec![0; bytes as usize];
+    file.read_exact_at(&mut out, begin)?;
+    Ok(out.into())
+}

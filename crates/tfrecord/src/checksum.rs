@@ -1,0 +1,34 @@
+//! Checksums as TensorFlow stores them (`tensorflow/core/lib/hash/crc32c.h`).
+
+/// Added to a rotated checksum (`kMaskDelta`).
+const MASK_DELTA: u32 = 0xa282_ead8;
+
+/// Returns the checksum of bytes as it is stored: the CRC of data that holds CRCs would be weak, so it is turned around.
+#[inline]
+#[must_use]
+pub fn masked(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(MASK_DELTA)
+}
+
+/// Returns the crc32c behind its stored form.
+#[inline]
+#[must_use]
+pub fn unmasked(stored: u32) -> u32 {
+    stored.wrapping_sub(MASK_DELTA).rotate_left(15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mask_of_nothing_is_the_delta() {
+        assert_eq!(masked(b""), MASK_DELTA);
+        assert_eq!(unmasked(0xa282_ead8), crc32c::crc32c(b""));
+    }
+
+    #[test]
+    fn a_masked_checksum_is_unmasked() {
+        assert_eq!(unmasked(masked(b"foo")), crc32c::crc32c(b"foo"));
+    }
+}

@@ -1,0 +1,129 @@
+//! `trainyard convert`: records from one format to another.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_input::{Cell, Format, IndexBase, Layout, TableReader, TableWriter};
+use trainyard_run_config::expand_files;
+
+use crate::command::{Convert, TableFormat};
+use crate::output::print;
+
+/// Rows between drawings of the progress line.
+const DRAW_ROWS: u64 = 1000;
+
+/// Reads the files twice: what columns there are, and what they hold, is known after the first time.
+pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
+    let files = expand_files(&arguments.input).map_err(|problem| vec![problem])?;
+    let work = || -> Result<(u64, usize), Diagnostic> {
+        let from = match (arguments.from, files.first()) {
+            (Some(format), _) => format.format(),
+            (None, first) => guess(first.map_or(Path::new(""), PathBuf::as_path), "--from")?,
+        };
+        let to = match arguments.to {
+            Some(format) => format.format(),
+            None => guess(&arguments.output, "--to")?,
+        };
+        if files.iter().any(|file| same(file, &arguments.output)) {
+            let message = format!("{} cannot be read and written at once", arguments.output.display());
+            return Err(Diagnostic::error(Code::E1000, message).help("give the result another name"));
+        }
+        let mut reader = TableReader::new(files.clone(), from, None, arguments.columns.clone())
+            .trimmed(!arguments.keep_spaces);
+        let (mut layout, mut row, mut rows) = (Layout::default(), Vec::new(), 0_u64);
+        let line = bar(None);
+        while reader.read(&mut row)? {
+            layout.see(reader.columns(), &row);
+            rows += 1;
+            if rows.is_multiple_of(DRAW_ROWS) {
+                line.set_position(rows);
+            }
+        }
+        line.finish_and_clear();
+        if rows == 0 {
+            let message = format!("the input holds no record: {}", arguments.input.join(", "));
+            return Err(Diagnostic::error(Code::E4001, message).help("check that the files are not empty"));
+        }
+        let columns = layout.columns.len();
+        let mut writer = TableWriter::create(&arguments.output, to, layout)?;
+        let line = bar(Some(rows));
+        write(&mut reader, &mut writer, &mut row, &line)?;
+        writer.finish()?;
+        line.finish_and_clear();
+        Ok((rows, columns))
+    };
+    let (rows, columns) = work().map_err(|problem| vec![problem])?;
+    let out = arguments.output.display();
+    print(&format!("{rows} records with {columns} columns in {out}\n")).map_err(|problem| vec![problem])
+}
+
+fn write(
+    reader: &mut TableReader,
+    writer: &mut TableWriter,
+    row: &mut Vec<Cell>,
+    line: &ProgressBar,
+) -> Result<(), Diagnostic> {
+    reader.rewind();
+    let mut written = 0_u64;
+    while reader.read(row)? {
+        writer.write(row)?;
+        written += 1;
+        if written.is_multiple_of(DRAW_ROWS) {
+            line.set_position(written);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the progress line: of the first reading, whose end nobody knows, or of the writing.
+fn bar(rows: Option<u64>) -> ProgressBar {
+    let (bar, template) = match rows {
+        _ if !std::io::stderr().is_terminal() => return ProgressBar::hidden(),
+        Some(rows) => {
+            (ProgressBar::new(rows), "writing {pos} of {len} records  {wide_bar}  {per_sec}  {eta} left")
+        }
+        None => (ProgressBar::no_length(), "{spinner} reading {pos} records  {per_sec}"),
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn same(left: &Path, right: &Path) -> bool {
+    match (left.canonicalize(), right.canonicalize()) {
+        (Ok(left), Ok(right)) => left == right,
+        _ => left == right,
+    }
+}
+
+/// Returns the format that the end of a name says, that of compression left out.
+fn guess(path: &Path, option: &str) -> Result<Format, Diagnostic> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let name =
+        [".gz", ".gzip", ".zz", ".zlib"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+    match name.rsplit_once('.').map(|(_, end)| end) {
+        Some("csv") => Ok(Format::Csv),
+        Some("tsv" | "tab") => Ok(Format::Tsv),
+        Some("libsvm" | "svm" | "svmlight") => Ok(Format::LibSvm(IndexBase::One)),
+        Some("tfrecord" | "tfrecords") => Ok(Format::TfRecord),
+        Some("parquet" | "pq") => Ok(Format::Parquet),
+        _ => Err(Diagnostic::error(Code::E1000, format!("the name {} tells no format", path.display()))
+            .help(format!("give {option} csv, tsv, libsvm, tfrecord or parquet"))),
+    }
+}
+
+impl TableFormat {
+    fn format(self) -> Format {
+        match self {
+            Self::Csv => Format::Csv,
+            Self::Tsv => Format::Tsv,
+            // Indices are written as they are read.
+            Self::Libsvm => Format::LibSvm(IndexBase::One),
+            Self::Tfrecord => Format::TfRecord,
+            Self::Parquet => Format::Parquet,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `trainyard pki`: certificates, or tokens, for the tasks of a cluster.
+
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{Error, ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use trainyard_cluster_spec::{ClusterSpec, Role};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_security::{Authority, CERTIFICATE_FILE, Identity, Issued, KEY_FILE, ROOTS_FILE};
+
+use crate::output::print;
+
+#[derive(Debug, Args)]
+pub(crate) struct Pki {
+    /// The cluster file: each task gets a certificate for its host.
+    #[arg(long, value_name = "CLUSTER.toml")]
+    pub(crate) cluster: PathBuf,
+    /// Folder of what is made: ca.crt, ca.key, and ROLE-INDEX/ for each task. An authority that is there is used again.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Days that the certificates hold.
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=3650))]
+    pub(crate) days: u64,
+    /// Makes a file of tokens for each role instead: ROLE.toml.
+    #[arg(long)]
+    pub(crate) tokens: bool,
+}
+
+/// File of the authority's key. It stays where the certificates are made.
+const AUTHORITY_KEY_FILE: &str = "ca.key";
+/// Bytes of a token.
+const TOKEN_BYTES: usize = 32;
+const SECRET: u32 = 0o600;
+const OPEN: u32 = 0o644;
+
+/// Writes what the tasks of a cluster need.
+pub(crate) fn pki(arguments: &Pki) -> Result<(), Vec<Diagnostic>> {
+    let cluster = ClusterSpec::load(&arguments.cluster)?;
+    let out = &arguments.out;
+    let made = if arguments.tokens { tokens(out) } else { certificates(&cluster, out, arguments.days) };
+    let told = made.map_err(|error| {
+        let message = format!("{}: {error}", out.display());
+        vec![Diagnostic::error(Code::E9002, message).help("give --out a folder that this user may write")]
+    })?;
+    print(&told).map_err(|problem| vec![problem])
+}
+
+fn certificates(cluster: &ClusterSpec, out: &Path, days: u64) -> Result<String, Error> {
+    std::fs::create_dir_all(out)?;
+    let (roots, secret) = (out.join(ROOTS_FILE), out.join(AUTHORITY_KEY_FILE));
+    let mut told = String::new();
+    let authority = match (std::fs::read_to_string(&roots), std::fs::read_to_string(&secret)) {
+        (Ok(certificate), Ok(key)) => {
+            let _ = writeln!(told, "authority  {} (as before)", roots.display());
+            Authority::from_pem(&certificate, &key).map_err(Error::other)?
+        }
+        (Err(_), Err(error)) if error.kind() == ErrorKind::NotFound => {
+            let authority = Authority::new().map_err(Error::other)?;
+            write(&roots, authority.certificate(), OPEN)?;
+            write(&secret, &authority.key(), SECRET)?;
+            let _ = writeln!(told, "authority  {}, its key in {}", roots.display(), secret.display());
+            authority
+        }
+        (Err(error), _) | (_, Err(error)) => {
+            let what = format!("{ROOTS_FILE} and {AUTHORITY_KEY_FILE} must both be there or both be missing");
+            return Err(Error::new(error.kind(), format!("{what}: {error}")));
+        }
+    };
+    let until = SystemTime::now() + Duration::from_secs(days * 24 * 3600);
+    for (task, address) in cluster.tasks.iter().chain(&cluster.standbys) {
+        let folder = out.join(format!("{}-{}", task.role, task.index));
+        std::fs::create_dir_all(&folder)?;
+        let hosts: Vec<String> = host(address).into_iter().collect();
+        let Issued { certificate, key } =
+            authority.issue(&Identity::name(*task), &hosts, until).map_err(Error::other)?;
+        write(&folder.join(ROOTS_FILE), authority.certificate(), OPEN)?;
+        write(&folder.join(CERTIFICATE_FILE), &certificate, OPEN)?;
+        write(&folder.join(KEY_FILE), &key, SECRET)?;
+        let hosts = if hosts.is_empty() { "a socket file".to_owned() } else { hosts.join(", ") };
+        let _ = writeln!(told, "{:10} {} for {hosts}", task.to_string(), folder.display());
+    }
+    let _ = writeln!(
+        told,
+        "give each task its folder by --tls-dir, or all of them by the cluster file:\n[security]\ntls_dir = \"{}/{{role}}-{{index}}\"",
+        std::path::absolute(out).unwrap_or_else(|_| out.to_owned()).display()
+    );
+    Ok(told)
+}
+
+/// The host of an address; none of a socket file's.
+fn host(address: &str) -> Option<String> {
+    let (host, _) = address.rsplit_once(':')?;
+    (host != "unix" && !address.starts_with("unix:"))
+        .then(|| host.trim_start_matches('[').trim_end_matches(']').to_owned())
+}
+
+fn tokens(out: &Path) -> Result<String, Error> {
+    std::fs::create_dir_all(out)?;
+    let roles = [Role::Chief, Role::Worker, Role::Ps];
+    let tokens: Vec<String> = roles.iter().map(|_| token()).collect::<Result<_, _>>()?;
+    let mut told = String::new();
+    for role in roles {
+        // A worker is called by nobody but, in allreduce, by its like: it learns no token but its own.
+        let knows = |other: Role| role != Role::Worker || other == Role::Worker;
+        let lines = roles.iter().zip(&tokens).filter(|(other, _)| knows(**other));
+        let text: String = lines.map(|(other, token)| format!("{other} = \"{token}\"\n")).collect();
+        let path = out.join(format!("{role}.toml"));
+        write(&path, &text, SECRET)?;
+        let _ = writeln!(told, "{role:6} {}", path.display());
+    }
+    let _ = writeln!(told, "give each task its role's file by --token-file");
+    Ok(told)
+}
+
+fn token() -> Result<String, Error> {
+    let mut bytes = [0; TOKEN_BYTES];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
+    }
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Writes a file that nobody sees half or with other rights than its own.
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
+    let named = |error: Error| Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let aside = path.with_extension("new");
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&aside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&aside, path)
+    };
+    write().map_err(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_an_address_is_its_name_or_number() {
+        assert_eq!(host("ps-0.ads:2222").as_deref(), Some("ps-0.ads"));
+        assert_eq!(host("10.0.0.7:1").as_deref(), Some("10.0.0.7"));
+        assert_eq!(host("[fd00::1]:1").as_deref(), Some("fd00::1"));
+        assert_eq!(host("unix:/run/ps.sock"), None);
+    }
+}

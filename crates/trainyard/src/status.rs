@@ -1,0 +1,98 @@
+//! `trainyard status` and `trainyard top`: how a run goes, read from the chief's admin port.
+
+mod render;
+mod screen;
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trainyard_diagnostic::{Code, Diagnostic};
+
+use crate::admin_client::AdminClient;
+use crate::command::{Format, Observe, Status};
+use crate::output::print;
+use render::{Seen, lines};
+use screen::Screen;
+
+/// Time between two looks of `top`.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Prints how a run goes, once.
+pub(crate) fn status(arguments: &Status) -> Result<(), Vec<Diagnostic>> {
+    let client = find(&arguments.run)?;
+    let one = |problem| vec![problem];
+    let seen = runtime().map_err(one)?.block_on(look(&client)).map_err(one)?;
+    match arguments.format {
+        Format::Json => {
+            let Seen { run, evaluations, .. } = seen;
+            print(&format!("{}\n", json!({"run": run, "evaluations": evaluations}))).map_err(one)
+        }
+        Format::Text => snapshot(&seen).map_err(one),
+    }
+}
+
+/// Shows how a run goes until a key says to end; where there is no terminal, once.
+pub(crate) fn top(arguments: &Observe) -> Result<(), Vec<Diagnostic>> {
+    let client = find(arguments)?;
+    let one = |problem| vec![problem];
+    let runtime = runtime().map_err(one)?;
+    if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+        let seen = runtime.block_on(look(&client)).map_err(one)?;
+        return snapshot(&seen).map_err(one);
+    }
+    // A run that is not there is told as a message, not on a screen that goes away.
+    runtime.block_on(look(&client)).map_err(one)?;
+    let watched = runtime.block_on(watch(&client)).map_err(one);
+    // A thread may still wait for a key.
+    runtime.shutdown_background();
+    watched
+}
+
+fn find(arguments: &Observe) -> Result<AdminClient, Vec<Diagnostic>> {
+    AdminClient::find(&arguments.target, arguments.model_dir.as_deref(), &arguments.set)
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Diagnostic> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}")))
+}
+
+async fn look(client: &AdminClient) -> Result<Seen, Diagnostic> {
+    let run = client.ask("/api/v1/run").await?;
+    // Curves and results are an addition: what there is without them is shown.
+    let history = client.ask("/api/v1/history").await.unwrap_or(Value::Null);
+    let evaluations = client.ask("/api/v1/evaluations").await.unwrap_or(Value::Null);
+    Ok(Seen { run, history, evaluations })
+}
+
+fn snapshot(seen: &Seen) -> Result<(), Diagnostic> {
+    print(&lines(seen, usize::MAX).iter().map(|line| format!("{line}\n")).collect::<String>())
+}
+
+async fn watch(client: &AdminClient) -> Result<(), Diagnostic> {
+    let mut screen = Screen::open()?;
+    let mut last = Vec::new();
+    loop {
+        let width = screen.width();
+        let shown = match look(client).await {
+            Ok(seen) => {
+                last = lines(&seen, width);
+                last.clone()
+            }
+            Err(problem) => {
+                let mut shown =
+                    vec![format!("NO ANSWER: {}", problem.message), "What follows is of before.".to_owned()];
+                shown.extend(last.iter().cloned());
+                shown
+            }
+        };
+        screen.draw(&shown)?;
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = screen.told_to_end() => return Ok(()),
+        }
+    }
+}

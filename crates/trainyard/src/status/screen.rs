@@ -1,0 +1,83 @@
+//! A screen of its own in the terminal, left as it was found.
+
+use std::io::Write as _;
+
+use console::{Key, Term};
+use tokio::sync::mpsc;
+use trainyard_diagnostic::{Code, Diagnostic};
+
+/// The other screen of the terminal, without a cursor.
+const OPEN: &str = "\x1b[?1049h\x1b[?25l";
+/// The first one, with its cursor.
+const CLOSE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// The terminal, while it shows what changes.
+pub(super) struct Screen {
+    terminal: Term,
+    ends: mpsc::Receiver<()>,
+}
+
+impl Screen {
+    /// Opens the screen, and listens for `q`, escape and Ctrl-C.
+    ///
+    /// # Errors
+    /// The terminal is closed.
+    pub(super) fn open() -> Result<Self, Diagnostic> {
+        let (sender, ends) = mpsc::channel(1);
+        let keys = sender.clone();
+        std::thread::spawn(move || {
+            let terminal = Term::stdout();
+            loop {
+                match terminal.read_key() {
+                    Ok(Key::Char('q' | 'Q') | Key::Escape | Key::CtrlC) | Err(_) => break,
+                    Ok(_) => {}
+                }
+            }
+            let _ = keys.blocking_send(());
+        });
+        tokio::spawn(async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                let _ = sender.send(()).await;
+            }
+        });
+        let screen = Self { terminal: Term::stdout(), ends };
+        screen.write(OPEN)?;
+        Ok(screen)
+    }
+
+    /// Returns the columns of the terminal.
+    pub(super) fn width(&self) -> usize {
+        usize::from(self.terminal.size().1).max(20)
+    }
+
+    /// Shows lines, as many as there is room for. A key that is being waited for keeps the terminal from beginning lines
+    /// at the left by itself.
+    pub(super) fn draw(&self, lines: &[String]) -> Result<(), Diagnostic> {
+        let rows = usize::from(self.terminal.size().0).max(2);
+        let mut text = "\x1b[H".to_owned();
+        for line in lines.iter().take(rows - 1) {
+            text.push_str(line);
+            text.push_str("\x1b[K\r\n");
+        }
+        text.push_str("\x1b[J\x1b[7m q \x1b[0m ends");
+        self.write(&text)
+    }
+
+    /// Waits until a key or a signal says to end.
+    pub(super) async fn told_to_end(&mut self) {
+        self.ends.recv().await;
+    }
+
+    fn write(&self, text: &str) -> Result<(), Diagnostic> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| {
+            Diagnostic::error(Code::E9002, format!("the terminal cannot be written to: {error}"))
+        })
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.write(CLOSE);
+    }
+}

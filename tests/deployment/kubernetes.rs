@@ -1,0 +1,99 @@
+//! The manifests, against the schemas of their kinds and against the program that they start; and what Kubeflow's operator
+//! gives the tasks of a TFJob.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use trainyard_tests::{Program, free_ports, write_job};
+
+use crate::{LIMIT, deploy, has, programs, said};
+
+/// Returns a Python that has the schemas, if there is one.
+fn python() -> Option<PathBuf> {
+    if let Some(given) = std::env::var_os("TRAINYARD_KUBERNETES_PYTHON").filter(|given| !given.is_empty()) {
+        return Some(given.into());
+    }
+    let imports = ["-c", "import kubernetes_validate, kubeflow_trainer_api, yaml"];
+    let found = Command::new("python3").args(imports).output();
+    found.is_ok_and(|output| output.status.success()).then(|| PathBuf::from("python3"))
+}
+
+/// The chart as Helm renders it, where there is Helm.
+fn rendered(folder: &Path) -> Option<PathBuf> {
+    if !has("helm") {
+        println!("skipped: helm is not installed here, the chart is not rendered");
+        return None;
+    }
+    let job = folder.join("job.toml");
+    fs::write(&job, "model_dir = \"/srv/trainyard/model\"\n").expect("a job");
+    let mut command = Command::new("helm");
+    command.args(["template", "census", "--set", "tls.secret=census-tls", "--set-file"]);
+    let (fine, text) =
+        said(command.arg(format!("job={}", job.display())).arg(deploy().join("kubernetes/chart")));
+    assert!(fine, "{text}");
+    let path = folder.join("chart.yaml");
+    fs::write(&path, text).expect("the manifests are written");
+    Some(path)
+}
+
+#[test]
+fn manifests_are_what_kubernetes_and_the_program_take() {
+    let Some(python) = python() else {
+        println!(
+            "skipped: no Python with kubernetes-validate and kubeflow-trainer-api; name one in TRAINYARD_KUBERNETES_PYTHON"
+        );
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let files =
+        ["jobset.yaml", "trainjob.yaml", "tfjob.yaml"].map(|name| deploy().join("kubernetes").join(name));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("deployment/check.py");
+    let mut command = Command::new(&python);
+    command.arg(&script).arg(programs().join("trainyard")).args(&files).args(rendered(folder.path()));
+    let (fine, text) = said(&mut command);
+    assert!(fine, "{text}");
+    // A check that finds nothing finds a mistake that is put there.
+    let wrong = folder.path().join("wrong.yaml");
+    let text = fs::read_to_string(&files[0]).expect("a manifest");
+    let text = text.replace("backoffLimit", "backofLimit").replace("--drain-deadline", "--drain-dedline");
+    fs::write(&wrong, text.replace("successPolicy", "succesPolicy")).expect("a manifest");
+    let (fine, text) = said(Command::new(&python).arg(&script).arg(programs().join("trainyard")).arg(&wrong));
+    assert!(!fine, "{text}");
+    for mistake in ["backofLimit", "--drain-dedline", "JobSet.spec.succesPolicy is no key"] {
+        assert!(text.contains(mistake), "{mistake} is found: {text}");
+    }
+}
+
+/// The operator writes every replica type in lower case, the evaluator into the cluster, and `environment`.
+fn tf_config(addresses: &[String], role: &str, index: usize) -> String {
+    let cluster: Value = json!({
+        "chief": addresses[..1], "evaluator": addresses[1..2], "ps": addresses[2..4], "worker": addresses[4..6],
+    });
+    json!({"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"}).to_string()
+}
+
+#[test]
+fn the_tasks_of_a_tfjob_take_their_roles_from_the_operator_and_end_with_the_job() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 400, "[train]\nmax_steps = 100\n");
+    let addresses: Vec<String> = free_ports(6).iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let tasks = [("ps", 0), ("ps", 1), ("chief", 0), ("worker", 0), ("worker", 1), ("evaluator", 0)];
+    let start = |(role, index): (&str, usize)| {
+        let config = tf_config(&addresses, role, index);
+        Program::start("trainyard", &["run", "--job", &job.to_string_lossy()], &[("TF_CONFIG", &config)])
+    };
+    let running = tasks.map(start);
+    for (program, (role, index)) in running.into_iter().zip(tasks) {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{role}:{index}: {}", ended.output);
+        assert!(ended.output.contains(&format!("ended task={role}:{index}")), "{}", ended.output);
+    }
+    let state = fs::read_to_string(folder.path().join("model/job_state.json")).expect("the marker is there");
+    let state: Value = serde_json::from_str(&state).expect("the marker is JSON");
+    assert_eq!((&state["phase"], &state["global_step"]), (&json!("done"), &json!(100)));
+    let scored = fs::read_to_string(folder.path().join("model/eval/result.json")).expect("it was evaluated");
+    let scored: Value = serde_json::from_str(&scored).expect("the result is JSON");
+    assert_eq!(scored["global_step"], json!(100), "the evaluator has scored the last checkpoint");
+}

@@ -1,0 +1,142 @@
+//! A network of real links: a network namespace for each task, joined by a bridge. Needs root and `ip` (iproute2).
+//!
+//! What a proxy cannot show happens here: packets that are lost in silence while a connection stays open on both ends, in
+//! one direction alone, cables that are pulled, hosts that know no way any more.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use trainyard_cluster_spec::Task;
+
+use crate::Supervisor;
+
+/// Address of nobody, to which lost packets are sent.
+const NOBODY: &str = "02:00:00:00:00:99";
+/// Networks of one process; more at a time are not wanted.
+const NETWORKS: u32 = 8;
+
+/// A host of the network.
+#[derive(Debug)]
+struct Host {
+    namespace: String,
+    /// The bridge's end of its cable.
+    cable: String,
+    address: String,
+}
+
+/// The network. Its namespaces are removed when it is dropped.
+#[derive(Debug)]
+pub struct Lan {
+    bridge: String,
+    hosts: BTreeMap<Task, Host>,
+}
+
+fn ip(arguments: &str) -> Result<(), String> {
+    run("ip", arguments)
+}
+
+fn run(program: &str, arguments: &str) -> Result<(), String> {
+    let output = Command::new(program).args(arguments.split_whitespace()).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+impl Lan {
+    /// Gives each task of a cluster a host of its own. To be said before anything is started.
+    ///
+    /// # Errors
+    /// This machine does not let it: what was tried, and the answer.
+    pub fn around(tasks: &mut Supervisor) -> Result<Self, String> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = std::process::id() * NETWORKS + NEXT.fetch_add(1, Ordering::Relaxed) % NETWORKS;
+        let net = format!("10.{}.{}", 64 + number / 256 % 64, number % 256);
+        let mut lan = Self { bridge: format!("ty{number}"), hosts: BTreeMap::new() };
+        let bridge = lan.bridge.clone();
+        ip(&format!("link add {bridge} type bridge"))?;
+        ip(&format!("address add {net}.1/24 dev {bridge}"))?;
+        ip(&format!("link set {bridge} up"))?;
+        for (place, task) in tasks.tasks().into_iter().enumerate() {
+            let host = Host {
+                namespace: format!("{bridge}-{place}"),
+                cable: format!("{bridge}v{place}"),
+                address: format!("{net}.{}", place + 2),
+            };
+            let Host { namespace, cable, address } = &host;
+            ip(&format!("netns add {namespace}"))?;
+            let home = format!("ip netns exec {namespace}").split(' ').map(str::to_owned).collect();
+            tasks.live_at(task, address, home);
+            ip(&format!("link add {cable} type veth peer name eth0 netns {namespace}"))?;
+            ip(&format!("link set {cable} master {bridge} up"))?;
+            ip(&format!("-n {namespace} address add {address}/24 dev eth0"))?;
+            ip(&format!("-n {namespace} link set eth0 up"))?;
+            ip(&format!("-n {namespace} link set lo up"))?;
+            lan.hosts.insert(task, host);
+        }
+        Ok(lan)
+    }
+
+    fn host(&self, task: Task) -> &Host {
+        self.hosts.get(&task).expect("a task of the cluster")
+    }
+
+    fn must(&self, what: Result<(), String>) {
+        what.unwrap_or_else(|problem| panic!("{problem} ({})", self.bridge));
+    }
+
+    /// Loses, in silence, whatever `from` sends to `to`.
+    ///
+    /// # Panics
+    /// There is no such task, or the machine does not let it. So in all that follows.
+    pub fn lose(&self, from: Task, to: Task) {
+        let (from, to) = (self.host(from), self.host(to));
+        let entry = format!("neigh replace {} lladdr {NOBODY} dev eth0 nud permanent", to.address);
+        self.must(ip(&format!("-n {} {entry}", from.namespace)));
+    }
+
+    /// Loses nothing any more of what `from` sends to `to`.
+    pub fn find(&self, from: Task, to: Task) {
+        let (from, to) = (self.host(from), self.host(to));
+        // There may be none to delete.
+        let _ = ip(&format!("-n {} neigh del {} dev eth0", from.namespace, to.address));
+    }
+
+    /// Pulls the cable of a host, or puts it back.
+    pub fn plug(&self, task: Task, plugged: bool) {
+        let state = if plugged { "up" } else { "down" };
+        self.must(ip(&format!("link set {} {state}", self.host(task).cable)));
+    }
+
+    /// Has a host know no way to the others, and say so to who asks, or know it again.
+    pub fn route(&self, task: Task, routed: bool) {
+        let (host, change) = (self.host(task), if routed { "del" } else { "add" });
+        let (net, _) = host.address.rsplit_once('.').expect("an address");
+        for half in ["0/25", "128/25"] {
+            self.must(ip(&format!("-n {} route {change} unreachable {net}.{half}", host.namespace)));
+        }
+    }
+
+    /// Bounds what a host sends.
+    pub fn bound(&self, task: Task, megabits_per_second: Option<u32>) {
+        let namespace = &self.host(task).namespace;
+        self.must(match megabits_per_second {
+            Some(rate) => {
+                let discipline = format!("tbf rate {rate}mbit burst 64kb latency 400ms");
+                run("tc", &format!("-n {namespace} qdisc replace dev eth0 root {discipline}"))
+            }
+            None => run("tc", &format!("-n {namespace} qdisc del dev eth0 root")),
+        });
+    }
+}
+
+impl Drop for Lan {
+    fn drop(&mut self) {
+        for host in self.hosts.values() {
+            let _ = ip(&format!("netns del {}", host.namespace));
+        }
+        let _ = ip(&format!("link del {}", self.bridge));
+    }
+}

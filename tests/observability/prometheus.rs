@@ -1,0 +1,162 @@
+//! A real Prometheus scrapes a running cluster, answers what the dashboard asks, and takes the alert rules.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::Value;
+use trainyard_tests::{Program, free_ports, get};
+
+use crate::running::Running;
+use crate::{LIMIT, LOOK, installed, repository};
+
+/// The dashboard.
+fn dashboard() -> Value {
+    let text = std::fs::read(repository().join("deploy/grafana/trainyard.json")).expect("a dashboard");
+    serde_json::from_slice(&text).expect("JSON")
+}
+
+/// Every query of the dashboard, with its panel, as Grafana would ask it of a job named `trainyard`.
+fn queries() -> Vec<(String, String)> {
+    let dashboard = dashboard();
+    let mut out = Vec::new();
+    for panel in dashboard["panels"].as_array().expect("panels") {
+        let title = panel["title"].as_str().expect("a title");
+        for target in panel["targets"].as_array().expect("targets") {
+            let query = target["expr"].as_str().expect("a query");
+            let query = query.replace("$job", "trainyard").replace("$__rate_interval", "10s");
+            assert!(!query.contains('$'), "{title}: {query}");
+            out.push((title.to_owned(), query));
+        }
+    }
+    out
+}
+
+/// A query as part of an address.
+fn escaped(text: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(escape).collect()
+}
+
+/// A Prometheus that scrapes every task of a cluster each second.
+struct Prometheus {
+    _program: Program,
+    address: String,
+}
+
+impl Prometheus {
+    fn start(program: &Path, folder: &Path, running: &Running) -> Self {
+        let targets = running.cluster.admin.iter().map(|(task, address)| {
+            format!("      - targets: [\"{address}\"]\n        labels: {{ task: \"{task}\" }}\n")
+        });
+        let rules = repository().join("deploy/prometheus/alerts.yml");
+        let config = format!(
+            "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\nrule_files: [\"{}\"]\nscrape_configs:\n  - job_name: trainyard\n    static_configs:\n{}",
+            rules.display(),
+            targets.collect::<String>()
+        );
+        let path = folder.join("prometheus.yml");
+        std::fs::write(&path, config).expect("written");
+        let address = format!("127.0.0.1:{}", free_ports(1)[0]);
+        let arguments = [
+            format!("--config.file={}", path.display()),
+            format!("--storage.tsdb.path={}", folder.join("tsdb").display()),
+            format!("--web.listen-address={address}"),
+            "--log.level=warn".to_owned(),
+        ];
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let program = Program::start(&program.to_string_lossy(), &arguments, &[]);
+        Self { _program: program, address }
+    }
+
+    fn get(&self, path: &str) -> Option<Value> {
+        let (head, body) = get(&self.address, path, LIMIT)?;
+        let value: Value = serde_json::from_str(&body).ok()?;
+        assert!(value["status"] == "success", "{path}: {head}\n{body}");
+        Some(value["data"].clone())
+    }
+
+    /// Finite values that a query gives now.
+    fn query(&self, query: &str) -> Vec<f64> {
+        let answer = self.get(&format!("/api/v1/query?query={}", escaped(query))).unwrap_or_default();
+        let samples = answer["result"].as_array().cloned().unwrap_or_default();
+        let value = |sample: &Value| sample["value"][1].as_str().and_then(|text| text.parse::<f64>().ok());
+        samples.iter().filter_map(value).filter(|value| value.is_finite()).collect()
+    }
+
+    fn wait_for(&self, query: &str, holds: impl Fn(&[f64]) -> bool) -> Vec<f64> {
+        let begun = Instant::now();
+        loop {
+            let values = self.query(query);
+            if holds(&values) {
+                return values;
+            }
+            assert!(begun.elapsed() < LIMIT, "{query}: {values:?}");
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+#[test]
+fn a_prometheus_scrapes_every_task_and_every_panel_of_the_dashboard_has_data() {
+    let Some(program) = installed("prometheus") else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let running = Running::start(folder.path(), "model");
+    let prometheus = Prometheus::start(&program, folder.path(), &running);
+    let tasks = running.cluster.admin.len() as f64;
+    prometheus.wait_for("sum(up{job=\"trainyard\"})", |up| up == [tasks]);
+    // The steps of all tasks are those of the job.
+    let rate = "sum(rate(trainyard_steps_total[10s]))";
+    let steps = prometheus.wait_for(rate, |rates| rates.iter().any(|rate| *rate > 0.0))[0];
+    let shown = prometheus.wait_for("max(trainyard_global_steps_per_second)", |rates| !rates.is_empty())[0];
+    println!("steps per second: {steps} scraped, {shown} shown by the chief");
+    let queries = queries();
+    assert!(queries.len() > 20, "{} queries", queries.len());
+    for (panel, query) in &queries {
+        let values = prometheus.wait_for(query, |values| !values.is_empty());
+        println!("{panel}: {query}: {values:?}");
+    }
+    // Rules that cannot be evaluated would never warn.
+    let rules = prometheus.get("/api/v1/rules").expect("rules");
+    let rules = rules["groups"][0]["rules"].as_array().cloned().unwrap_or_default();
+    assert!(rules.len() >= 13, "{rules:?}");
+    for rule in rules {
+        assert!(rule["health"] == "ok" || rule["health"] == "unknown", "{rule}");
+        // Rates are over minutes, and this cluster is young: none may find it ill.
+        assert!(rule["state"] != "firing", "{rule}");
+    }
+    running.stop();
+}
+
+#[test]
+fn alerts_are_raised_by_what_they_are_for_and_by_nothing_else() {
+    let Some(promtool) = installed("promtool") else { return };
+    let folder = repository().join("deploy/prometheus");
+    for arguments in [
+        ["check", "config", "prometheus.yml"],
+        ["check", "rules", "alerts.yml"],
+        ["test", "rules", "alerts_test.yml"],
+    ] {
+        let output = Command::new(&promtool).args(arguments).current_dir(&folder).output().expect("it runs");
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn every_alert_is_tried_and_has_a_section_that_says_what_to_do() {
+    let read = |path: &str| std::fs::read_to_string(repository().join(path)).expect("it is there");
+    let rules = read("deploy/prometheus/alerts.yml");
+    let (tried, pages) = (read("deploy/prometheus/alerts_test.yml"), read("docs/operations.md"));
+    let names: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(names.len() >= 13, "{names:?}");
+    for name in names {
+        assert!(tried.contains(&format!("alertname: {name}\n")), "{name} is not tried");
+        assert!(pages.contains(&format!("\n### {name}\n")), "{name} has no section in docs/operations.md");
+        let url = format!("runbook_url: \"docs/operations.md#{}\"", name.to_lowercase());
+        assert!(rules.contains(&url), "{url}");
+    }
+}
