@@ -43,18 +43,18 @@ struct Stage {
 
 impl Stage {
     /// Starts the job, and waits until it trains.
-    fn start(epochs: u64) -> Self {
-        Self::prepare(epochs, None).up()
+    fn start() -> Self {
+        Self::prepare(None).up()
     }
 
     /// The same, of tasks that have certificates.
-    fn start_with_tls(epochs: u64) -> Self {
-        Self::prepare(epochs, Some(Authority::new().expect("random numbers"))).up()
+    fn start_with_tls() -> Self {
+        Self::prepare(Some(Authority::new().expect("random numbers"))).up()
     }
 
-    fn prepare(epochs: u64, authority: Option<Authority>) -> Self {
+    fn prepare(authority: Option<Authority>) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let ledger = Ledger { rows: 5000, epochs, batch_size: 64, lanes: 1, servers: 1 };
+        let ledger = Ledger { rows: 5000, epochs: Ledger::ENDLESS, batch_size: 64, lanes: 1, servers: 1 };
         let job = ledger.write(folder.path());
         let counts = LocalCounts { ps: 1, workers: 1, evaluators: 0 };
         let settings = ["strategy.chief_trains=false".to_owned()];
@@ -128,6 +128,9 @@ impl Stage {
         let (steps, memory, begun) = (self.steps(), memory(process, "VmRSS"), Instant::now());
         let done = attack(self);
         let (time, trained) = (begun.elapsed(), self.steps().saturating_sub(steps));
+        self.tasks.look();
+        let died = format!("{what}: the server has died: {}", self.tasks.last_lines());
+        assert_eq!(self.tasks.id(PS), Some(process), "{died}");
         let peak = memory_peak(process);
         println!(
             "{what}: {:.0} steps/s over {time:.1?}; the server held {} MiB before, {} MiB at most",
@@ -138,25 +141,15 @@ impl Stage {
         assert!(peak < memory + MEMORY_MORE_MAX, "{what}: {memory} bytes before, {peak} at most");
         let reached = self.steps();
         self.wait_until("it trains on", |stage| stage.steps() > reached);
-        assert_eq!(
-            self.tasks.id(PS),
-            Some(process),
-            "{what}: the server has died: {}",
-            self.tasks.last_lines()
-        );
         done
     }
 
-    /// Waits for the end of the job, and returns what it has counted.
+    /// Ends the job, and returns what it has counted.
     fn account(&mut self) -> Account {
-        assert!(self.tasks.runs(WORKER), "the job must outlast what is done to it");
-        assert!(self.tasks.wait_for_end_of(CHIEF, 5 * LIMIT), "it did not end: {}", self.tasks.last_lines());
-        self.tasks.finish(Duration::from_secs(10));
-        let account = Account::of_model_dir(&self.folder.path().join("model"), &self.ledger);
-        account.expect("a last checkpoint")
+        self.ledger.end(&mut self.tasks, LIMIT).expect("it ends")
     }
 
-    /// Waits for the end of the job, and fails unless each update was applied once.
+    /// Ends the job, and fails unless each update was applied once.
     fn end(mut self) {
         let account = self.account();
         assert!(account.is_exact(), "{account}{}", self.tasks.last_lines());

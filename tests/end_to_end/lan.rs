@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
-use trainyard_tests::{Account, Draw, Lan, Ledger, Supervisor, metric};
+use trainyard_tests::{Draw, Lan, Ledger, Supervisor, metric};
 
 use crate::LIMIT;
 
@@ -17,11 +17,11 @@ const LONG: Duration = Duration::from_secs(9);
 
 /// A counting job, each of whose tasks has a host of its own.
 struct Site {
-    folder: tempfile::TempDir,
     ledger: Ledger,
     // Before the hosts: tasks are ended first.
     tasks: Supervisor,
     lan: Lan,
+    _folder: tempfile::TempDir,
 }
 
 /// Steps that a task has trained, in its present life.
@@ -32,9 +32,9 @@ fn steps(tasks: &Supervisor, task: Task) -> u64 {
 impl Site {
     /// Starts a chief that trains too, two servers and two workers, and waits until the workers train. Nothing, and a line that
     /// says so, where hosts cannot be had.
-    fn start(epochs: u64, settings: &[&str]) -> Option<Self> {
+    fn start(settings: &[&str]) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let ledger = Ledger { rows: 5000, epochs, batch_size: 64, lanes: 1, servers: 2 };
+        let ledger = Ledger { rows: 5000, epochs: Ledger::ENDLESS, batch_size: 64, lanes: 1, servers: 2 };
         let job = ledger.write(folder.path());
         let counts = LocalCounts { ps: 2, workers: 2, evaluators: 0 };
         let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
@@ -50,7 +50,7 @@ impl Site {
         tasks.start_all();
         let trains = |tasks: &Supervisor| [WORKER, OTHER].iter().all(|task| steps(tasks, *task) > 0);
         tasks.wait_until("the workers train", LIMIT, trains);
-        Some(Self { folder, ledger, tasks, lan })
+        Some(Self { ledger, tasks, lan, _folder: folder })
     }
 
     fn let_pass(&mut self, time: Duration) {
@@ -66,19 +66,16 @@ impl Site {
         begun.elapsed()
     }
 
-    /// Waits for the end of the job, and fails unless each update was applied once.
+    /// Ends the job, and fails unless each update was applied once.
     fn end(mut self) {
-        assert!(self.tasks.wait_for_end_of(CHIEF, 4 * LIMIT), "the job did not end");
-        self.tasks.finish(Duration::from_secs(10));
-        let account = Account::of_model_dir(&self.folder.path().join("model"), &self.ledger);
-        let account = account.expect("a last checkpoint");
+        let account = self.ledger.end(&mut self.tasks, LIMIT).expect("it ends");
         assert!(account.is_exact(), "{account}");
     }
 }
 
 #[test]
 fn what_is_lost_in_silence_in_one_direction_is_sent_again_and_counts_once() {
-    let Some(mut site) = Site::start(400, &[]) else { return };
+    let Some(mut site) = Site::start(&[]) else { return };
     for (from, to) in [(SERVER, WORKER), (WORKER, SERVER)] {
         site.lan.lose(from, to);
         site.let_pass(LONG);
@@ -94,7 +91,7 @@ fn what_is_lost_in_silence_in_one_direction_is_sent_again_and_counts_once() {
 
 #[test]
 fn a_worker_whose_cable_is_pulled_past_its_lease_comes_back_and_loses_nothing() {
-    let Some(mut site) = Site::start(400, &[]) else { return };
+    let Some(mut site) = Site::start(&[]) else { return };
     site.lan.plug(WORKER, false);
     site.let_pass(LONG);
     site.wait_until_it_trains(OTHER);
@@ -106,7 +103,7 @@ fn a_worker_whose_cable_is_pulled_past_its_lease_comes_back_and_loses_nothing() 
 
 #[test]
 fn a_chief_whose_cable_is_pulled_holds_nobody_up() {
-    let Some(mut site) = Site::start(400, &["strategy.chief_trains=false"]) else { return };
+    let Some(mut site) = Site::start(&["strategy.chief_trains=false"]) else { return };
     // By then the chief knows their pace, and their reserves of data are as large as they get.
     site.let_pass(LONG);
     site.lan.plug(CHIEF, false);
@@ -121,7 +118,7 @@ fn a_chief_whose_cable_is_pulled_holds_nobody_up() {
 
 #[test]
 fn a_server_that_knows_no_way_to_the_others_is_found_again() {
-    let Some(mut site) = Site::start(300, &[]) else { return };
+    let Some(mut site) = Site::start(&[]) else { return };
     site.lan.route(SERVER, false);
     site.let_pass(LONG);
     site.lan.route(SERVER, true);
@@ -135,11 +132,11 @@ fn links_that_fail_at_random_lose_and_repeat_nothing() {
     let seed = u64::from(std::process::id());
     println!("seed {seed}");
     let mut draw = Draw::new(seed);
-    let Some(mut site) = Site::start(600, &["run.save_checkpoints_secs=2"]) else { return };
+    let Some(mut site) = Site::start(&["run.save_checkpoints_secs=2"]) else { return };
     let all = site.tasks.tasks();
     let begun = Instant::now();
     let mut faults = 0;
-    while begun.elapsed() < Duration::from_secs(40) && site.tasks.runs(CHIEF) {
+    while begun.elapsed() < Duration::from_secs(25) {
         let victim = *draw.one_of(&all).expect("there are tasks");
         let rest: Vec<Task> = all.iter().copied().filter(|task| *task != victim).collect();
         let other = *draw.one_of(&rest).expect("there are tasks");
@@ -166,6 +163,5 @@ fn links_that_fail_at_random_lose_and_repeat_nothing() {
         site.let_pass(Duration::from_millis(200));
     }
     println!("{faults} faults in {:?}", begun.elapsed());
-    assert!(faults >= 10, "the job must outlast the faults: {faults}");
     site.end();
 }

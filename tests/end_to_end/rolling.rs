@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
-use trainyard_tests::{Account, Ledger, Supervisor, metric};
+use trainyard_tests::{Ledger, Supervisor, metric};
 
 use crate::LIMIT;
 
@@ -14,8 +14,6 @@ const FIRST: Task = Task { role: Role::Ps, index: 0 };
 /// Time in which the job runs undisturbed, before and between restarts.
 const UNDISTURBED: Duration = Duration::from_secs(3);
 const BETWEEN: Duration = Duration::from_secs(1);
-/// Time that the job must still last at its usual rate when a task is restarted.
-const ENOUGH: Duration = Duration::from_secs(6);
 
 /// Steps applied, as the server or the chief tells that is further.
 fn applied(tasks: &Supervisor) -> u64 {
@@ -64,10 +62,10 @@ impl Roll {
     }
 }
 
-/// Restarts every task of a job of so many epochs in turn. Whether it was long enough for that.
-fn roll(epochs: u64) -> bool {
+#[test]
+fn every_task_is_restarted_in_turn_and_no_update_is_lost_or_repeated() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let ledger = Ledger { rows: 5000, epochs, batch_size: 16, servers: 2, lanes: 1 };
+    let ledger = Ledger { rows: 5000, epochs: Ledger::ENDLESS, batch_size: 16, servers: 2, lanes: 1 };
     let job = ledger.write(folder.path());
     let counts = LocalCounts { ps: 2, workers: 3, evaluators: 0 };
     let tasks = Supervisor::new(Path::new(env!("CARGO_BIN_EXE_nemesis")), folder.path(), &job, counts, &[]);
@@ -79,11 +77,6 @@ fn roll(epochs: u64) -> bool {
     let fault_free = (roll.steps() - first) as f64 / begun.elapsed().as_secs_f64();
     let (begun, first) = (Instant::now(), roll.steps());
     for task in roll.tasks.tasks() {
-        let left = ledger.steps().saturating_sub(roll.steps());
-        if (left as f64) < fault_free * ENOUGH.as_secs_f64() {
-            println!("{epochs} epochs end before {task} is restarted");
-            return false;
-        }
         roll.restart(task);
         roll.let_pass(BETWEEN);
     }
@@ -95,15 +88,6 @@ fn roll(epochs: u64) -> bool {
         goodput * 100.0
     );
     assert!(goodput > 0.0, "the others go on");
-    assert!(roll.tasks.wait_for_end_of(CHIEF, 3 * LIMIT), "the job ends");
-    roll.tasks.finish(Duration::from_secs(10));
-    let account = Account::of_model_dir(&folder.path().join("model"), &ledger).expect("a last checkpoint");
+    let account = ledger.end(&mut roll.tasks, LIMIT).expect("it ends");
     assert!(account.is_exact(), "{account}");
-    true
-}
-
-#[test]
-fn every_task_is_restarted_in_turn_and_no_update_is_lost_or_repeated() {
-    // Machines differ: a job that was too short is tried again as a longer one.
-    assert!([200, 600, 1800].into_iter().any(roll), "a job must outlast the restarts of its tasks");
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
-use trainyard_tests::{Account, Ledger, Supervisor, metric};
+use trainyard_tests::{Ledger, Supervisor, metric};
 
 use crate::LIMIT;
 
@@ -19,23 +19,23 @@ fn version(tasks: &Supervisor) -> f64 {
 
 /// A counting job with two chiefs.
 struct Pair {
-    folder: tempfile::TempDir,
     ledger: Ledger,
     tasks: Supervisor,
     standby: Task,
+    _folder: tempfile::TempDir,
 }
 
 impl Pair {
     fn start() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let ledger = Ledger { rows: 5000, epochs: 150, batch_size: 16, servers: 2, lanes: 1 };
+        let ledger = Ledger { rows: 5000, epochs: Ledger::ENDLESS, batch_size: 16, servers: 2, lanes: 1 };
         let job = ledger.write(folder.path());
         let counts = LocalCounts { ps: 2, workers: 2, evaluators: 0 };
         let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
         let mut tasks = Supervisor::new(program, folder.path(), &job, counts, &[]);
         let standby = tasks.add_standby();
         tasks.start_all();
-        let mut pair = Self { folder, ledger, tasks, standby };
+        let mut pair = Self { ledger, tasks, standby, _folder: folder };
         pair.wait_until("the second stands by", |tasks| !tasks.lines(standby, "standing by").is_empty());
         pair.wait_until("they train", |tasks| version(tasks) > 100.0);
         // Their reserves of data have been renewed by then.
@@ -81,12 +81,9 @@ impl Pair {
         self.wait_until("training goes on", |tasks| version(tasks) > at_takeover + 100.0);
     }
 
-    /// Waits for the end of the job, and checks that every update counted once.
+    /// Ends the job, and checks that every update counted once.
     fn end(mut self) -> Supervisor {
-        assert!(self.tasks.wait_for_end_of(self.standby, 3 * LIMIT), "the job ends");
-        assert_eq!(self.tasks.finish(Duration::from_secs(10)), [], "all tasks end");
-        let model = self.folder.path().join("model");
-        let account = Account::of_model_dir(&model, &self.ledger).expect("a last checkpoint");
+        let account = self.ledger.end(&mut self.tasks, LIMIT).expect("it ends");
         assert!(account.is_exact(), "{account}");
         self.tasks
     }

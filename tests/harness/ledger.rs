@@ -1,6 +1,7 @@
 //! A job that counts: what it leaves behind tells whether each update was applied exactly once on every server.
 
 mod account;
+mod ending;
 mod model;
 
 use std::fmt::Write as _;
@@ -23,7 +24,7 @@ const EXACT_MAX: u64 = 1 << 24;
 pub struct Ledger {
     /// Row ids, at least 1.
     pub rows: u32,
-    /// Passes over the data.
+    /// Passes over the data; [`Ledger::ENDLESS`] for a job that goes on until [`Ledger::end`].
     pub epochs: u64,
     /// Lines of a batch.
     pub batch_size: u32,

@@ -105,6 +105,11 @@ impl Supervisor {
             .expect("the cluster is written");
     }
 
+    /// Returns the folder of the cluster file, the logs and, where it is a counting job, of its `model`.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Returns the address at which the others reach a task.
     ///
     /// # Panics
@@ -229,9 +234,43 @@ impl Supervisor {
         self.starts += 1;
     }
 
-    /// Starts every task.
+    /// Starts every task but those that are lost.
     pub fn start_all(&mut self) {
-        self.tasks().into_iter().for_each(|task| self.start(task));
+        let there = self.tasks().into_iter().filter(|task| !self.is_lost(*task));
+        there.collect::<Vec<_>>().into_iter().for_each(|task| self.start(task));
+    }
+
+    /// Gives tasks that are started from now on another setting, `section.key=value`.
+    pub fn set(&mut self, setting: &str) {
+        self.settings.push(setting.to_owned());
+    }
+
+    /// Tells all tasks of a role to stop, and starts none of them again.
+    ///
+    /// # Errors
+    /// One did not within `limit`, or ended with another code than 0, or than 143 where it had only just been started.
+    pub fn stop(&mut self, role: Role, limit: Duration) -> Result<(), String> {
+        let tasks = self.of_role(role);
+        self.due.retain(|task, _| task.role != role);
+        let runs: Vec<Task> = tasks.into_iter().filter(|task| self.runs(*task)).collect();
+        runs.iter().for_each(|task| self.signal(*task, Signal::TERM));
+        let until = Instant::now() + limit;
+        while runs.iter().any(|task| self.runs(*task)) {
+            if Instant::now() > until {
+                return Err(format!("{role}s did not stop within {limit:?}: {}", self.last_lines()));
+            }
+            self.look();
+            self.due.retain(|task, _| task.role != role);
+            std::thread::sleep(LOOK);
+        }
+        let terminated = Some(128 + Signal::TERM.as_raw());
+        match runs.into_iter().find(|task| ![Some(0), terminated].contains(&self.exit(*task))) {
+            None => Ok(()),
+            Some(task) => {
+                let code = self.exit(task);
+                Err(format!("{task} was told to stop, and ended with {code:?}: {}", self.last_lines()))
+            }
+        }
     }
 
     /// Looks after the tasks: one that has died, or was told to stop and did, is started again when it is time.
@@ -312,6 +351,11 @@ impl Supervisor {
     pub fn lose(&mut self, task: Task) {
         self.lost.insert(task);
         self.signal(task, Signal::KILL);
+    }
+
+    /// Whether a task is never started again.
+    pub fn is_lost(&self, task: Task) -> bool {
+        self.lost.contains(&task)
     }
 
     /// Sends a signal to a task, if it runs.

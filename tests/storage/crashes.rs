@@ -285,3 +285,24 @@ fn a_server_of_a_pair_that_is_lost_for_good_costs_nothing_where_the_model_folder
     let account = account(&server, "m/", folder.path(), &ledger);
     assert!(account.is_exact(), "{account}");
 }
+
+#[test]
+fn a_chief_that_is_lost_is_followed_by_the_one_that_stands_by_where_the_model_folder_is_a_bucket() {
+    let Some(server) = Server::start() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let ledger = Ledger { rows: 1000, epochs: 200, batch_size: 16, lanes: 1, servers: 2 };
+    let mut tasks = cluster(&server, folder.path(), &ledger, 0, "wal");
+    let standby = tasks.add_standby();
+    tasks.start_by(standby, environment(&server.address));
+    tasks.start_all();
+    tasks.wait_until("the second stands by", LIMIT, |tasks| !tasks.lines(standby, "standing by").is_empty());
+    tasks.wait_until("a checkpoint", LIMIT, |tasks| tasks.lines(CHIEF, "checkpoint saved").len() >= 2);
+    tasks.lose(CHIEF);
+    let leads = |tasks: &Supervisor| !tasks.lines(standby, "training is open").is_empty();
+    let led = tasks.wait_until("the second leads", LIMIT, leads);
+    println!("the second leads after {led:?}");
+    assert!(tasks.wait_for_end_of(standby, LIMIT), "{:?}", tasks.failed_for_good());
+    tasks.finish(Duration::from_secs(10));
+    let account = account(&server, "m/", folder.path(), &ledger);
+    assert!(account.is_exact(), "{account}");
+}

@@ -124,7 +124,7 @@ fn crowd(
 
 #[test]
 fn thousands_of_silent_and_slow_connections_are_bounded_and_keep_nobody_out() {
-    let mut stage = Stage::start(700);
+    let mut stage = Stage::start();
     let address = stage.tasks.address(PS).to_owned();
     let texts: [&[u8]; 4] = [b"", PREFACE, b"GET / HTTP/1.1\r\n", &HELLO];
     let most = stage.withstands("silence and slow words", |stage| {
@@ -136,7 +136,7 @@ fn thousands_of_silent_and_slow_connections_are_bounded_and_keep_nobody_out() {
 
 #[test]
 fn slow_tls_handshakes_are_bounded_and_keep_nobody_out() {
-    let mut stage = Stage::start_with_tls(700);
+    let mut stage = Stage::start_with_tls();
     let address = stage.tasks.address(PS).to_owned();
     let most = stage.withstands("slow TLS", |stage| {
         crowd(stage, (PS, &address), &[b"", &HELLO], || {
@@ -149,7 +149,7 @@ fn slow_tls_handshakes_are_bounded_and_keep_nobody_out() {
 
 #[test]
 fn thousands_of_connections_to_an_admin_port_are_bounded_and_the_port_answers() {
-    let mut stage = Stage::start(700);
+    let mut stage = Stage::start();
     let admin = stage.tasks.admin(PS).to_owned();
     let most = stage.withstands("a crowd at the admin port", |stage| {
         let texts: [&[u8]; 2] = [b"", b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n"];

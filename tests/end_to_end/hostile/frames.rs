@@ -177,7 +177,7 @@ fn run(address: &str, attack: Attack, reads: bool) -> (u64, u64) {
 
 #[test]
 fn floods_of_frames_are_cut_or_bounded_and_training_goes_on() {
-    let mut stage = Stage::start(900);
+    let mut stage = Stage::start();
     let address = stage.tasks.address(PS).to_owned();
     let attacks: [(&str, Attack, bool, bool); 10] = [
         ("rapid reset", rapid_reset, true, true),

@@ -57,7 +57,7 @@ fn call(stage: &Stage, runtime: &Runtime, path: &str, body: Body) -> (Code, Dura
 
 #[test]
 fn messages_that_announce_too_much_or_are_compressed_are_refused_at_once() {
-    let mut stage = Stage::start(300);
+    let mut stage = Stage::start();
     let runtime = Runtime::new().expect("a runtime");
     stage.withstands("4 GiB announced, and compressed messages", |stage| {
         for _ in 0..16 {
@@ -77,7 +77,7 @@ fn messages_that_announce_too_much_or_are_compressed_are_refused_at_once() {
 
 #[test]
 fn messages_that_never_come_do_not_keep_the_room_of_others() {
-    let mut stage = Stage::start(500);
+    let mut stage = Stage::start();
     let runtime = Runtime::new().expect("a runtime");
     // Each asks for a quarter of all that steps may take together.
     let times = stage.withstands("large messages that do not come", |stage| {

@@ -24,7 +24,7 @@ fn session(stage: &Stage) -> u64 {
 
 #[test]
 fn pushes_that_come_again_or_in_disorder_or_of_no_session_change_nothing() {
-    let mut stage = Stage::start(300);
+    let mut stage = Stage::start();
     let mut client = Client::new(&stage, STRANGER);
     let real = v1::Identity {
         task: Some(convert::task_to_wire(WORKER)),
@@ -82,7 +82,7 @@ fn pushes_that_come_again_or_in_disorder_or_of_no_session_change_nothing() {
 
 #[test]
 fn a_worker_with_a_certificate_pushes_under_no_other_name() {
-    let mut stage = Stage::start_with_tls(300);
+    let mut stage = Stage::start_with_tls();
     let mut client = Client::new(&stage, STRANGER);
     let own = client.identity.clone();
     let task = |task| Some(convert::task_to_wire(task));

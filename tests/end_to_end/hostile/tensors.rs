@@ -91,7 +91,7 @@ fn undescribed() -> Vec<(&'static str, Vec<v1::Variable>)> {
 
 #[test]
 fn tensors_that_are_not_what_they_say_are_refused_and_change_nothing() {
-    let mut stage = Stage::start(300);
+    let mut stage = Stage::start();
     let mut client = Client::new(&stage, STRANGER);
     client.open_session().expect("a server takes whoever comes with the cluster's id");
     // Nobody else changes anything meanwhile: what is read before and after must be the same.

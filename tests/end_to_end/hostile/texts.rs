@@ -46,7 +46,7 @@ fn wrong(log: &str, most: usize) -> Vec<String> {
 
 #[test]
 fn texts_of_peers_are_escaped_and_cut_in_every_log() {
-    let mut stage = Stage::start(300);
+    let mut stage = Stage::start();
     let (cluster, mut client) = (stage.cluster(), Client::new(&stage, STRANGER));
     let long = evil(900_000);
     let task = || Some(convert::task_to_wire(STRANGER));
