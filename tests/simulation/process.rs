@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{Arguments, CancellationToken, Context, LogFormat};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model::{AnyModel, Build};
 use trainyard_runtime::Network;
 use trainyard_tests::Counting;
 
@@ -58,7 +59,8 @@ impl Process {
         let of = [self.seed, self.task.role as u64, self.task.index as u64, start];
         context.incarnation =
             of.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| (hash ^ part).wrapping_mul(0x0100_0000_01b3));
-        let (task, build) = (self.task, Counting::from_job);
+        let task = self.task;
+        let build: Build = &|job| Counting::from_job(job).map(AnyModel::new);
         let drained = async {
             stop.cancelled().await;
             tokio::time::sleep(Duration::from_secs(DRAIN_SECS)).await;

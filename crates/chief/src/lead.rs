@@ -8,6 +8,7 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -17,7 +18,7 @@ use trainyard_cluster_client::{Plan, Shard, retry};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::{CancellationToken, Pulse};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::Model;
+use trainyard_model::AnyModel;
 use trainyard_parameter_store::Identity;
 use trainyard_run_config::Job;
 use trainyard_runtime::{apart, blocking};
@@ -45,11 +46,11 @@ pub enum Ending {
 }
 
 /// What a chief leads with.
-pub struct Lead<M: Model> {
+pub struct Lead {
     /// The job.
     pub job: Arc<Job>,
     /// The model.
-    pub model: Arc<M>,
+    pub model: Arc<AnyModel>,
     /// Every parameter server.
     pub shards: Vec<Shard>,
     /// What they are to hold.
@@ -125,19 +126,22 @@ struct Run {
 ///
 /// # Errors
 /// The job cannot begin or go on: checkpoints that do not fit, servers that are not there, input that cannot be read.
-pub async fn lead<M: Model>(
-    mut lead: Lead<M>,
+pub fn lead(
+    mut lead: Lead,
     stop: CancellationToken,
-) -> Result<(Ending, Report), Diagnostic> {
-    let events = Events::start(&lead.job, lead.observation.clock);
-    lead.events = Some(Arc::clone(&events));
-    let led = from_beginning_to_end(lead, stop).await;
-    events.end().await;
-    led
+) -> BoxFuture<'static, Result<(Ending, Report), Diagnostic>> {
+    // Boxed, so that it is compiled here and not once more in each program that is the chief.
+    Box::pin(async move {
+        let events = Events::start(&lead.job, lead.observation.clock);
+        lead.events = Some(Arc::clone(&events));
+        let led = from_beginning_to_end(lead, stop).await;
+        events.end().await;
+        led
+    })
 }
 
-async fn from_beginning_to_end<M: Model>(
-    mut lead: Lead<M>,
+async fn from_beginning_to_end(
+    mut lead: Lead,
     stop: CancellationToken,
 ) -> Result<(Ending, Report), Diagnostic> {
     let mut run = Run {
@@ -231,7 +235,7 @@ fn value_bytes(plan: &Plan) -> u64 {
 }
 
 /// What the positions in the data mean: another value, another division.
-fn input_fingerprint<M: Model>(lead: &Lead<M>) -> String {
+fn input_fingerprint(lead: &Lead) -> String {
     let (input, seed) = (&lead.job.input.train, lead.job.run.seed);
     let (batch, shuffle, files) = (input.batch_size, input.shuffle_rows, &input.files);
     match lead.coordinator.data() {
@@ -251,7 +255,7 @@ fn input_fingerprint<M: Model>(lead: &Lead<M>) -> String {
     }
 }
 
-impl<M: Model> Lead<M> {
+impl Lead {
     /// The identity of the chief's control calls.
     fn identity(&self, run: &Run) -> Identity {
         Identity {

@@ -29,6 +29,11 @@ mod standby;
 mod telemetry;
 mod vigil;
 
+use std::process::ExitCode;
+
+use trainyard_cluster_spec::Role;
+use trainyard_model::AnyModel;
+
 pub use coordinator::LocalCoordinator;
 pub use data::Data;
 pub use keeper::Pairs;
@@ -38,3 +43,8 @@ pub use report::Report;
 pub use roster::{Admission, Attendance, Roster, RosterConfig, WORKERS_MAX};
 pub use run::run;
 pub use shard_map::{ShardEntry, ShardMap};
+
+/// Is the daemon `trainyard-chief`, for the premade estimators. Returns its exit code.
+pub fn main() -> ExitCode {
+    trainyard_daemon::launch(Role::Chief, |context, stop| run(context, AnyModel::PREMADE, stop))
+}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tonic::service::Routes;
 use trainyard_checkpoint::cluster_id;
@@ -10,7 +11,7 @@ use trainyard_cluster_client::{RemoteShard, Shard};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{Error, Model};
+use trainyard_model::{AnyModel, Build};
 use trainyard_protocol::limits;
 use trainyard_protocol::v1::session_service_server::SessionServiceServer;
 use trainyard_run_config::{Job, Sharding, UpdateConfig};
@@ -32,14 +33,14 @@ const RETURN_WITHIN: Duration = Duration::from_millis(500);
 /// Silence after which another process may take a task over.
 const TAKEOVER: Duration = Duration::from_millis(1000);
 
-impl<M: Model> Lead<M> {
+impl Lead {
     /// Puts together what a chief leads with: model, layout, servers and roster.
     ///
     /// # Errors
     /// The model cannot be built, or the model folder not be used.
     pub fn new(
         context: &Context,
-        model: M,
+        model: AnyModel,
         shards: Vec<Shard>,
         standing: OnStanding,
         progress: OnStep,
@@ -153,11 +154,16 @@ fn lanes(job: &Job, tasks: usize) -> Result<usize, Diagnostic> {
 ///
 /// # Errors
 /// The job cannot begin or go on.
-pub async fn run<M: Model>(
+pub fn run(
     context: Context,
-    build: impl FnOnce(&Job) -> Result<M, Error>,
+    build: Build,
     stop: CancellationToken,
-) -> Result<(), Diagnostic> {
+) -> BoxFuture<'static, Result<(), Diagnostic>> {
+    // Boxed, so that it is compiled here and not once more in each program that is the chief.
+    Box::pin(turn_and_lead(context, build, stop))
+}
+
+async fn turn_and_lead(context: Context, build: Build, stop: CancellationToken) -> Result<(), Diagnostic> {
     let model = build(&context.job)?;
     let servers: Vec<(Task, String)> =
         context.cluster.of_role(Role::Ps).map(|(task, address)| (task, address.to_owned())).collect();

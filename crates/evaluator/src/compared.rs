@@ -1,7 +1,7 @@
 //! Whether the metrics that exporters compare are among those that the model reports.
 
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
-use trainyard_model::Model;
+use trainyard_model::{AnyModel, Model};
 use trainyard_run_config::{ExporterKind, Job};
 
 /// Metrics that a model reports only where the data has both classes, or groups.
@@ -11,7 +11,7 @@ const CONDITIONAL: [&str; 2] = ["auc_exact", "auc_group"];
 ///
 /// # Errors
 /// An exporter compares a metric that the model does not report.
-pub fn check_exporters<M: Model>(job: &Job, model: &M) -> Result<(), Diagnostic> {
+pub fn check_exporters(job: &Job, model: &AnyModel) -> Result<(), Diagnostic> {
     let scores = model.scores(&model.metrics());
     let known: Vec<&str> = scores.keys().map(String::as_str).collect();
     let compared = job.exporters.iter().filter(|exporter| exporter.kind == ExporterKind::Best);

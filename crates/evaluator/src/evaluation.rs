@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use trainyard_checkpoint::{Checkpoint, misfit};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{Dataset, Options};
-use trainyard_model::{Model, Prediction, Scores};
+use trainyard_model::{AnyModel, Model, Prediction, Scores};
 
 use crate::CheckpointParameters;
 
@@ -13,8 +13,8 @@ use crate::CheckpointParameters;
 ///
 /// # Errors
 /// The checkpoint does not fit the model, or the input cannot be read.
-pub fn evaluate_checkpoint<M: Model>(
-    model: &M,
+pub fn evaluate_checkpoint(
+    model: &AnyModel,
     checkpoint: &Checkpoint,
     input: Options,
     steps: Option<u64>,
@@ -22,7 +22,7 @@ pub fn evaluate_checkpoint<M: Model>(
 ) -> Result<Scores, Diagnostic> {
     let parameters = open(model, checkpoint)?;
     let dataset = Dataset::open(input, model.schema().clone())?;
-    let (mut metrics, mut scratch, mut values) = (model.metrics(), M::Scratch::default(), Vec::new());
+    let (mut metrics, mut scratch, mut values) = (model.metrics(), None, Vec::new());
     for batch in dataset.take(steps.map_or(usize::MAX, |steps| steps as usize)) {
         let features = model.features(&batch?)?;
         parameters.gather(&model.reads(&features), &mut values);
@@ -36,15 +36,15 @@ pub fn evaluate_checkpoint<M: Model>(
 ///
 /// # Errors
 /// The checkpoint does not fit the model, the input cannot be read, or the sink refuses.
-pub fn predict<M: Model>(
-    model: &M,
+pub fn predict(
+    model: &AnyModel,
     checkpoint: &Checkpoint,
     input: Options,
     mut sink: impl FnMut(BTreeMap<String, Prediction>) -> Result<(), Diagnostic>,
 ) -> Result<u64, Diagnostic> {
     let parameters = open(model, checkpoint)?;
     let dataset = Dataset::open(input, model.serving_schema().clone())?;
-    let (mut scratch, mut values, mut rows) = (M::Scratch::default(), Vec::new(), 0);
+    let (mut scratch, mut values, mut rows) = (None, Vec::new(), 0);
     for batch in dataset {
         let features = model.features(&batch?)?;
         parameters.gather(&model.reads(&features), &mut values);
@@ -56,7 +56,7 @@ pub fn predict<M: Model>(
     Ok(rows)
 }
 
-fn open<M: Model>(model: &M, checkpoint: &Checkpoint) -> Result<CheckpointParameters, Diagnostic> {
+fn open(model: &AnyModel, checkpoint: &Checkpoint) -> Result<CheckpointParameters, Diagnostic> {
     match misfit(checkpoint.manifest(), model.variables(), &model.optimizers()) {
         Some(problem) => Err(problem),
         None => Ok(CheckpointParameters::read(checkpoint, model.variables())?),

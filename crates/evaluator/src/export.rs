@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, names, send, write_atomically};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{HashedColumns, Model, Scores};
+use trainyard_model::{AnyModel, HashedColumns, Model, Scores};
 use trainyard_run_config::{ExportForm, ExportFormat};
 use trainyard_storage::is_remote;
 use trainyard_variable::Values;
@@ -27,8 +27,8 @@ fn failed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
 ///
 /// # Errors
 /// The checkpoint cannot be read, the folder not be written, or the model not be said in a format.
-pub fn export<M: Model>(
-    model: &M,
+pub fn export(
+    model: &AnyModel,
     checkpoint: &Checkpoint,
     scores: &Scores,
     form: &ExportForm,
@@ -53,8 +53,8 @@ pub fn export<M: Model>(
 }
 
 /// The same in a bucket: it is written here, and sent from here. The description is sent last: an export without it is not whole.
-fn export_remotely<M: Model>(
-    model: &M,
+fn export_remotely(
+    model: &AnyModel,
     checkpoint: &Checkpoint,
     scores: &Scores,
     form: &ExportForm,
@@ -76,8 +76,8 @@ fn export_remotely<M: Model>(
     Ok(target)
 }
 
-fn write<M: Model>(
-    model: &M,
+fn write(
+    model: &AnyModel,
     checkpoint: &Checkpoint,
     scores: &Scores,
     form: &ExportForm,

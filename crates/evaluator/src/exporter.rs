@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tracing::info;
 use trainyard_checkpoint::{Checkpoint, names, read, remove, write_atomically};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{Model, Scores};
+use trainyard_model::{AnyModel, Scores};
 use trainyard_run_config::{ExporterConfig, ExporterKind};
 
 use crate::export::export;
@@ -29,9 +29,9 @@ fn better(config: &ExporterConfig, best: Option<&Best>, value: f64) -> bool {
 }
 
 /// Runs one exporter after an evaluation. Returns the path of what it wrote.
-pub(crate) fn run<M: Model>(
+pub(crate) fn run(
     config: &ExporterConfig,
-    model: &M,
+    model: &AnyModel,
     checkpoint: &Checkpoint,
     scores: &Scores,
     model_dir: &Path,

@@ -13,8 +13,20 @@ mod parameters;
 mod run;
 mod telemetry;
 
+use std::process::ExitCode;
+
+use trainyard_cluster_spec::Role;
+use trainyard_model::AnyModel;
+
 pub use compared::check_exporters;
 pub use evaluation::{evaluate_checkpoint, predict};
 pub use export::export;
 pub use parameters::CheckpointParameters;
 pub use run::{Config, Report, run};
+
+/// Is the daemon `trainyard-evaluator`, for the premade estimators. Returns its exit code.
+pub fn main() -> ExitCode {
+    trainyard_daemon::launch(Role::Evaluator, async |context, stop| {
+        run(Config::of(&context), AnyModel::PREMADE, stop).await.map(drop)
+    })
+}

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use futures_util::future::BoxFuture;
 use serde_json::json;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
@@ -12,7 +13,7 @@ use trainyard_checkpoint::{
 };
 use trainyard_daemon::{CancellationToken, Context, Heart, Pulse};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{Error, Model, Part, Scores, Shard, input_options};
+use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options};
 use trainyard_run_config::Job;
 use trainyard_storage::is_remote;
 
@@ -87,11 +88,16 @@ impl Config {
 ///
 /// # Errors
 /// The job has no evaluation input, it cannot be read, or a checkpoint does not fit the model.
-pub async fn run<M: Model>(
+pub fn run(
     config: Config,
-    build: impl FnOnce(&Job) -> Result<M, Error>,
+    build: Build,
     stop: CancellationToken,
-) -> Result<Report, Diagnostic> {
+) -> BoxFuture<'static, Result<Report, Diagnostic>> {
+    // Boxed, so that it is compiled here and not once more in each program that is the evaluator.
+    Box::pin(watch(config, build, stop))
+}
+
+async fn watch(config: Config, build: Build, stop: CancellationToken) -> Result<Report, Diagnostic> {
     let model = Arc::new(build(&config.job)?);
     // Read once, to fail before waiting for hours where the input is not there.
     input_options(&config.job, Part::Eval, Shard::WHOLE, None)?;
@@ -161,9 +167,9 @@ fn newest_result(model_dir: &Path) -> Option<(u64, u64)> {
     Some((result["cluster_epoch"].as_u64()?, result["global_step"].as_u64()?))
 }
 
-async fn evaluate_blocking<M: Model>(
+async fn evaluate_blocking(
     config: &Config,
-    model: &Arc<M>,
+    model: &Arc<AnyModel>,
     found: &Found,
     last: bool,
     telemetry: &Telemetry,
@@ -186,9 +192,9 @@ async fn evaluate_blocking<M: Model>(
 }
 
 /// Evaluates one checkpoint, writes the results and exports. Nothing where it went away before it was pinned.
-fn evaluate<M: Model>(
+fn evaluate(
     job: &Job,
-    model: &M,
+    model: &AnyModel,
     path: &Path,
     last: bool,
     events: &Events,

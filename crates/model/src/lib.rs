@@ -5,6 +5,7 @@
 //! [`LinearModel`], [`Head`] and the metrics, serve a model of the user's own as well.
 
 mod activation;
+mod any;
 mod batch_norm;
 mod canned;
 mod cross_layer;
@@ -20,6 +21,7 @@ mod onnx;
 mod table;
 mod tower;
 
+pub use any::{AnyModel, Build};
 pub use canned::{Canned, Example, Scratch, custom_optimizer};
 pub use error::Error;
 pub use head::{Head, HeadMetrics};

@@ -31,7 +31,7 @@ use tracing::{info, warn};
 use trainyard_cluster_client::{Error, LocalShard, Shard};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_diagnostic::Diagnostic;
-use trainyard_model::Model;
+use trainyard_model::{AnyModel, Model};
 use trainyard_protocol::Reason;
 use trainyard_run_config::{Job, Sharding, UpdateConfig};
 
@@ -101,9 +101,9 @@ pub struct Mirror {
 ///
 /// # Errors
 /// The input, the model or a wait has failed for good.
-pub async fn run<M: Model, C: Coordinator>(
+pub async fn run<C: Coordinator>(
     config: Config,
-    model: Arc<M>,
+    model: Arc<AnyModel>,
     coordinator: C,
     shards: Vec<Shard>,
     stop: CancellationToken,

@@ -14,16 +14,12 @@ mod train;
 mod usage;
 
 use trainyard_diagnostic::Diagnostic;
-use trainyard_model::{Error, Model};
-use trainyard_run_config::Job;
+use trainyard_model::Build;
 
 use crate::command::{Bench, BenchLoad};
 
 /// Runs one benchmark and prints its figures.
-pub(crate) fn bench<M: Model>(
-    arguments: &Bench,
-    build: fn(&Job) -> Result<M, Error>,
-) -> Result<(), Vec<Diagnostic>> {
+pub(crate) fn bench(arguments: &Bench, build: Build) -> Result<(), Vec<Diagnostic>> {
     match arguments {
         Bench::Ps(arguments) => plane::bench(arguments).map_err(|problem| vec![problem]),
         Bench::Input(arguments) => local::input(arguments, build),

@@ -4,7 +4,7 @@ use serde_json::json;
 use trainyard_checkpoint::list;
 use trainyard_cluster_spec::{ClusterSpec, Role, TfConfig};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{Error, Model, Part, Shard, input_options};
+use trainyard_model::{AnyModel, Build, Model, Part, Shard, input_options};
 use trainyard_run_config::Job;
 use trainyard_storage::is_remote;
 
@@ -15,10 +15,7 @@ use crate::output::print;
 const ROWS: usize = 1000;
 
 /// Checks a job, and a cluster if one is given, and prints what was found.
-pub(crate) fn check<M: Model>(
-    arguments: &Check,
-    build: fn(&Job) -> Result<M, Error>,
-) -> Result<(), Vec<Diagnostic>> {
+pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnostic>> {
     let mut problems = Vec::new();
     let job = arguments.job.load().map_err(|found| problems.extend(found)).ok();
     let tf_config = std::env::var("TF_CONFIG").ok().filter(|_| arguments.cluster.is_none());
@@ -72,9 +69,9 @@ pub(crate) fn check<M: Model>(
     printed.map_err(|problem| vec![problem])
 }
 
-fn check_inputs<M: Model>(
+fn check_inputs(
     job: &Job,
-    model: &M,
+    model: &AnyModel,
     lines: &mut Vec<(String, String)>,
     problems: &mut Vec<Diagnostic>,
 ) {
@@ -98,9 +95,9 @@ fn check_inputs<M: Model>(
 }
 
 /// Two checkpoints with their slots must fit.
-fn check_space<M: Model>(
+fn check_space(
     job: &Job,
-    model: &M,
+    model: &AnyModel,
     lines: &mut Vec<(String, String)>,
     problems: &mut Vec<Diagnostic>,
 ) {

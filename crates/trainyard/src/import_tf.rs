@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
-use trainyard_model::{Error, Model};
+use trainyard_model::{AnyModel, Build, Model};
 use trainyard_run_config::Job;
 use trainyard_tensor_bundle::{Bundle, Values};
 use trainyard_variable::VariableSpec;
@@ -36,10 +36,7 @@ enum Found {
 }
 
 /// Lists the tensors, or matches them to the variables of a job and writes a checkpoint of ours.
-pub(crate) fn import_tf<M: Model>(
-    arguments: &ImportTf,
-    build: fn(&Job) -> Result<M, Error>,
-) -> Result<(), Vec<Diagnostic>> {
+pub(crate) fn import_tf(arguments: &ImportTf, build: Build) -> Result<(), Vec<Diagnostic>> {
     let one = |problem: Diagnostic| vec![problem];
     let bundle = Bundle::open(&arguments.checkpoint).map_err(|error| one(error.into()))?;
     let Some(path) = &arguments.job else {
@@ -83,7 +80,7 @@ fn list(bundle: &Bundle, format: Format) -> Result<(), Diagnostic> {
 }
 
 /// Finds every variable of the model and every slot of its optimizer.
-fn matches<M: Model>(bundle: &Bundle, model: &M, rename: &[(String, String)]) -> Vec<Match> {
+fn matches(bundle: &Bundle, model: &AnyModel, rename: &[(String, String)]) -> Vec<Match> {
     let rules = model.optimizers();
     let mut out = Vec::new();
     // TensorFlow has no dynamic tables: they start without rows.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use trainyard_checkpoint::{Checkpoint, latest_good, list};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_evaluator::{evaluate_checkpoint, export as write_export};
-use trainyard_model::{Error, Model, Part, Prediction, Scores, Shard, input_options};
+use trainyard_model::{Build, Model, Part, Prediction, Scores, Shard, input_options};
 use trainyard_run_config::{ExportForm, ExportFormat, Job};
 
 use crate::command::{Export, FileFormat, Format, Lines, OneShot, Predict};
@@ -39,10 +39,7 @@ fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnostic> {
 }
 
 /// Scores a checkpoint on the job's evaluation input.
-pub(crate) fn evaluate<M: Model>(
-    arguments: &OneShot,
-    build: fn(&Job) -> Result<M, Error>,
-) -> Result<(), Vec<Diagnostic>> {
+pub(crate) fn evaluate(arguments: &OneShot, build: Build) -> Result<(), Vec<Diagnostic>> {
     let job = arguments.job.load()?;
     let work = || {
         let model = build(&job)?;
@@ -59,10 +56,7 @@ pub(crate) fn evaluate<M: Model>(
 }
 
 /// Writes the predictions of a checkpoint.
-pub(crate) fn predict<M: Model>(
-    arguments: &Predict,
-    build: fn(&Job) -> Result<M, Error>,
-) -> Result<(), Vec<Diagnostic>> {
+pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagnostic>> {
     let mut job = arguments.job.load()?;
     read_files(&mut job, &arguments.input);
     let work = || {
@@ -120,10 +114,7 @@ fn csv(prediction: &BTreeMap<String, Prediction>, header: bool) -> String {
 }
 
 /// Writes a checkpoint for other programs.
-pub(crate) fn export<M: Model>(
-    arguments: &Export,
-    build: fn(&Job) -> Result<M, Error>,
-) -> Result<(), Vec<Diagnostic>> {
+pub(crate) fn export(arguments: &Export, build: Build) -> Result<(), Vec<Diagnostic>> {
     let job = arguments.job.load()?;
     let work = || {
         let model = build(&job)?;

@@ -4,14 +4,13 @@ use std::process::ExitCode;
 
 use trainyard_cluster_spec::{Role, TfConfig};
 use trainyard_daemon::{Context, finish, start_logging, supervise};
-use trainyard_model::{Error, Model};
-use trainyard_run_config::Job;
+use trainyard_model::Build;
 
 use crate::command::{JobArguments, RoleName, Run, Train};
 use crate::train::train;
 
 /// Runs a task to its end.
-pub(crate) fn run<M: Model>(run: &Run, build: fn(&Job) -> Result<M, Error>) -> ExitCode {
+pub(crate) fn run(run: &Run, build: Build) -> ExitCode {
     let arguments = &run.arguments;
     if let Err(problem) = start_logging(arguments.log_format, &arguments.log_level) {
         return finish(Err(vec![problem]), arguments.log_format);

@@ -8,7 +8,7 @@ use trainyard_cluster_client::{LocalShard, Shard};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_daemon::{CancellationToken, Context, supervise};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{Error, Model};
+use trainyard_model::Build;
 use trainyard_run_config::{Job, StrategyKind};
 use trainyard_trainer::{LocalMeeting, Meeting, Mirror};
 
@@ -21,11 +21,7 @@ use crate::up::share_of_cores;
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Trains a job to its end.
-pub(crate) fn train<M: Model>(
-    arguments: &Train,
-    build: fn(&Job) -> Result<M, Error>,
-    terminal: bool,
-) -> Result<(), Vec<Diagnostic>> {
+pub(crate) fn train(arguments: &Train, build: Build, terminal: bool) -> Result<(), Vec<Diagnostic>> {
     let mut job = arguments.job.load()?;
     if arguments.no_evaluation {
         job.input.eval = None;
@@ -56,9 +52,9 @@ fn replicas(job: &mut Job) -> usize {
     replicas
 }
 
-async fn alone<M: Model>(
+async fn alone(
     context: Context,
-    build: fn(&Job) -> Result<M, Error>,
+    build: Build,
     terminal: bool,
     stop: CancellationToken,
 ) -> Result<(), Diagnostic> {

@@ -3,17 +3,13 @@
 use serde_json::Value;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::Dataset;
-use trainyard_model::{Error, Model, Part, Shard, input_options};
-use trainyard_run_config::Job;
+use trainyard_model::{Build, Model, Part, Shard, input_options};
 
 use crate::command::Transform;
 use crate::output::{Sink, read_files};
 
 /// Writes a JSON object for each record: lists of values by name of input.
-pub(crate) fn transform<M: Model>(
-    arguments: &Transform,
-    build: fn(&Job) -> Result<M, Error>,
-) -> Result<(), Vec<Diagnostic>> {
+pub(crate) fn transform(arguments: &Transform, build: Build) -> Result<(), Vec<Diagnostic>> {
     let mut job = arguments.job.load()?;
     read_files(&mut job, &arguments.input);
     let work = || {

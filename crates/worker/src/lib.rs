@@ -3,29 +3,40 @@
 //! It is a training loop with a chief and parameter servers at the other end of a network; all that a loop does is
 //! in `trainyard-trainer`.
 
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tonic::service::Routes;
 use trainyard_cluster_client::{RemoteShard, Shard, channel_in_turn};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{Error, Model};
-use trainyard_run_config::Job;
+use trainyard_model::{AnyModel, Build};
 use trainyard_runtime::apart;
 use trainyard_trainer::{Mirror, RemoteCoordinator, check_cluster};
+
+/// Is the daemon `trainyard-worker`, for the premade estimators. Returns its exit code.
+pub fn main() -> ExitCode {
+    trainyard_daemon::launch(Role::Worker, |context, stop| run(context, AnyModel::PREMADE, stop))
+}
 
 /// Trains until the job ends, its input does, or the token says stop.
 ///
 /// # Errors
 /// The model cannot be built, the input not be read, or the cluster was not there in time.
-pub async fn run<M: Model>(
+pub fn run(
     context: Context,
-    build: impl FnOnce(&Job) -> Result<M, Error>,
+    build: Build,
     stop: CancellationToken,
-) -> Result<(), Diagnostic> {
+) -> BoxFuture<'static, Result<(), Diagnostic>> {
+    // Boxed, so that it is compiled here and not once more in each program that is the worker.
+    Box::pin(work(context, build, stop))
+}
+
+async fn work(context: Context, build: Build, stop: CancellationToken) -> Result<(), Diagnostic> {
     let model = Arc::new(build(&context.job)?);
     let chief = Task { role: Role::Chief, index: 0 };
     let addresses = context.cluster.chiefs();

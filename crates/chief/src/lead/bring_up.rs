@@ -14,7 +14,6 @@ use trainyard_checkpoint::{
 use trainyard_cluster_client::{Error, Plan, Shard, ShardStatus, retry};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::Diagnostic;
-use trainyard_model::Model;
 use trainyard_parameter_store::{State, Update};
 use trainyard_run_config::{WarmStartConfig, resolve_path};
 use trainyard_storage::is_remote;
@@ -28,8 +27,8 @@ use super::{Lead, Run};
 const FIRST_SAVE_BYTES: u64 = 16 << 20;
 
 /// Brings the cluster to where it trains. `false` where the token said stop.
-pub(super) async fn bring_up<M: Model>(
-    lead: &mut Lead<M>,
+pub(super) async fn bring_up(
+    lead: &mut Lead,
     run: &mut Run,
     stop: &CancellationToken,
 ) -> Result<bool, Diagnostic> {
@@ -39,7 +38,7 @@ pub(super) async fn bring_up<M: Model>(
     }
 }
 
-async fn work<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnostic> {
+async fn work(lead: &mut Lead, run: &mut Run) -> Result<(), Diagnostic> {
     let first = run.epoch == 0;
     loop {
         let servers = claim_all(lead, run).await?;
@@ -69,7 +68,7 @@ async fn forgetful(shards: &[Shard], epoch: u64) -> String {
 }
 
 /// Claims every server for a new epoch.
-async fn claim_all<M: Model>(lead: &Lead<M>, run: &mut Run) -> Result<Vec<ShardStatus>, Diagnostic> {
+async fn claim_all(lead: &Lead, run: &mut Run) -> Result<Vec<ShardStatus>, Diagnostic> {
     fail::fail_point!("chief.epoch.before_claim");
     run.epoch = lead.claim_epoch()?;
     if is_remote(&lead.job.model_dir) {
@@ -90,8 +89,8 @@ async fn claim_all<M: Model>(lead: &Lead<M>, run: &mut Run) -> Result<Vec<ShardS
 }
 
 /// Brings servers that were claimed to where they train.
-async fn open<M: Model>(
-    lead: &mut Lead<M>,
+async fn open(
+    lead: &mut Lead,
     run: &mut Run,
     first: bool,
     servers: &[ShardStatus],
@@ -185,7 +184,7 @@ fn settings(plan: &Plan, input: &str) -> u64 {
 }
 
 /// Finds the variables that start from another run's checkpoint.
-fn warm_start<M: Model>(lead: &Lead<M>, start: &WarmStartConfig) -> Result<WarmStart, Diagnostic> {
+fn warm_start(lead: &Lead, start: &WarmStartConfig) -> Result<WarmStart, Diagnostic> {
     let path = resolve_path(&lead.job, &start.from);
     let path = absolute(&path);
     let origin = Origin::open(&path)?;
@@ -200,7 +199,7 @@ fn warm_start<M: Model>(lead: &Lead<M>, start: &WarmStartConfig) -> Result<WarmS
 }
 
 /// Claims every server for the epoch, each until it answers.
-async fn claim<M: Model>(lead: &Lead<M>, run: &Run) -> Result<Vec<ShardStatus>, Diagnostic> {
+async fn claim(lead: &Lead, run: &Run) -> Result<Vec<ShardStatus>, Diagnostic> {
     let identity = lead.identity(run);
     let folder = absolute(&lead.job.model_dir);
     let (fingerprint, deadline) = (lead.servers.fingerprint(), lead.connect_deadline);
@@ -219,7 +218,7 @@ async fn claim<M: Model>(lead: &Lead<M>, run: &Run) -> Result<Vec<ShardStatus>, 
 }
 
 /// Returns the version that each server has once it is restored.
-fn versions_of<M: Model>(manifest: &Manifest, lead: &Lead<M>) -> Vec<u64> {
+fn versions_of(manifest: &Manifest, lead: &Lead) -> Vec<u64> {
     let most = manifest.shards.iter().map(|shard| shard.version).max().unwrap_or(0);
     let same = manifest.num_ps == lead.shards.len() && lead.plan.update != Update::Sync;
     let own = |place| manifest.shards.iter().find(|shard| same && shard.ps == place);
@@ -227,7 +226,7 @@ fn versions_of<M: Model>(manifest: &Manifest, lead: &Lead<M>) -> Vec<u64> {
 }
 
 /// Creates the variables, or restores them from the latest good checkpoint.
-async fn prepare<M: Model>(lead: &mut Lead<M>, run: &mut Run) -> Result<(), Diagnostic> {
+async fn prepare(lead: &mut Lead, run: &mut Run) -> Result<(), Diagnostic> {
     let folder = &lead.job.model_dir;
     let checkpoint = latest_good(folder, &mut |warning| warn!("{}", warning.render()))?;
     if let Some(problem) = checkpoint

@@ -7,7 +7,6 @@ use tracing::{debug, info};
 use trainyard_checkpoint::{Checkpoint, JobPhase, JobState as Marker, absolute, list, misfit};
 use trainyard_cluster_client::{Shard, retry};
 use trainyard_diagnostic::Diagnostic;
-use trainyard_model::Model;
 use trainyard_run_config::Job;
 use trainyard_trainer::JobState;
 
@@ -44,7 +43,7 @@ fn decide(marker: &Marker, step: u64, same_input: bool, job: &Job) -> Option<Rea
 ///
 /// # Errors
 /// The checkpoint is another model's.
-pub(super) fn look<M: Model>(lead: &Lead<M>, run: &Run) -> Result<Option<u64>, Diagnostic> {
+pub(super) fn look(lead: &Lead, run: &Run) -> Result<Option<u64>, Diagnostic> {
     if !lead.shards.iter().any(|shard| matches!(shard, Shard::Remote(_))) {
         return Ok(None);
     }
@@ -79,7 +78,7 @@ pub(super) fn look<M: Model>(lead: &Lead<M>, run: &Run) -> Result<Option<u64>, D
 ///
 /// # Errors
 /// The epoch cannot be raised.
-pub(super) async fn tell<M: Model>(lead: &Lead<M>, run: &mut Run) -> Result<(), Diagnostic> {
+pub(super) async fn tell(lead: &Lead, run: &mut Run) -> Result<(), Diagnostic> {
     run.epoch = lead.claim_epoch()?;
     lead.coordinator.with(|roster, _| roster.end(JobState::Done));
     if let Some(pairs) = &lead.pairs {

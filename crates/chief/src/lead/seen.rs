@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use trainyard_checkpoint::{Checkpoint, list};
 use trainyard_cluster_client::{Error, ShardStatus};
 use trainyard_diagnostic::Diagnostic;
-use trainyard_model::Model;
 use trainyard_parameter_store::State;
 use trainyard_trainer::JobState;
 
@@ -19,7 +18,7 @@ use crate::save::Written;
 /// Time between points of the curves.
 const LOOK: Duration = Duration::from_secs(1);
 
-impl<M: Model> Lead<M> {
+impl Lead {
     /// Remembers the checkpoints that are there already, and tells what the job asks for.
     pub(super) fn recall(&self, run: &Run) {
         if let Some(secs) = self.job.run.save_checkpoints_secs {

@@ -10,7 +10,6 @@ use trainyard_cluster_client::{Error, Shard, ShardStatus};
 use trainyard_cluster_spec::Task;
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
-use trainyard_model::Model;
 use trainyard_parameter_store::{Rejections, ShardPosition, State, Update};
 use trainyard_trainer::{Outcome, into_diagnostic};
 
@@ -65,8 +64,8 @@ struct Unclosed {
 type Trainer = Option<JoinHandle<Result<Outcome, Diagnostic>>>;
 
 /// Watches until something ends it.
-pub(super) async fn watch<M: Model>(
-    lead: &mut Lead<M>,
+pub(super) async fn watch(
+    lead: &mut Lead,
     run: &mut Run,
     trainer: &mut Trainer,
     outcome: &mut Option<Outcome>,
@@ -155,15 +154,15 @@ async fn look_at_trainer(trainer: &mut Trainer, outcome: &mut Option<Outcome>) -
     }
 }
 
-async fn status<M: Model>(lead: &Lead<M>, ps: usize) -> Result<ShardStatus, Error> {
+async fn status(lead: &Lead, ps: usize) -> Result<ShardStatus, Error> {
     let shard = &lead.shards[ps];
     tokio::time::timeout(STATUS_TIMEOUT, shard.status()).await.unwrap_or_else(|_| {
         Err(Error::Unreachable { peer: shard.name().to_owned(), message: "no answer within 2 s".to_owned() })
     })
 }
 
-fn look_at_server<M: Model>(
-    lead: &Lead<M>,
+fn look_at_server(
+    lead: &Lead,
     run: &mut Run,
     ps: usize,
     status: &ShardStatus,
@@ -216,7 +215,7 @@ fn look_at_server<M: Model>(
 }
 
 /// Lets tasks take part no more whose pushes are refused too often. Their data is given to others, where it is handed out.
-fn quarantine<M: Model>(lead: &Lead<M>, run: &Run, server: &str, rejections: &[Rejections]) {
+fn quarantine(lead: &Lead, run: &Run, server: &str, rejections: &[Rejections]) {
     let most = lead.job.parameter_servers.guard.quarantine_after;
     for Rejections { task, session, recent, latest } in rejections.iter().filter(|_| most > 0) {
         if *recent < most {
@@ -235,8 +234,8 @@ fn quarantine<M: Model>(lead: &Lead<M>, run: &Run, server: &str, rejections: &[R
     }
 }
 
-fn look_at_silence<M: Model>(
-    lead: &Lead<M>,
+fn look_at_silence(
+    lead: &Lead,
     ps: usize,
     error: &Error,
     silence: &mut Option<(Instant, Waiting)>,
@@ -261,7 +260,7 @@ fn look_at_silence<M: Model>(
 
 /// Tells the servers of sessions that have ended, by leave or by silence. A server that does not answer is told when it
 /// does: it comes back with all sessions that it had.
-async fn close_sessions<M: Model>(lead: &mut Lead<M>, run: &Run, unclosed: &mut Vec<Unclosed>) {
+async fn close_sessions(lead: &mut Lead, run: &Run, unclosed: &mut Vec<Unclosed>) {
     let mut ended = lead.coordinator.with(|roster, now| roster.expire(now));
     for (task, session) in &ended {
         if let Some(data) = lead.coordinator.data() {
@@ -296,7 +295,7 @@ async fn close_sessions<M: Model>(lead: &mut Lead<M>, run: &Run, unclosed: &mut 
     }
 }
 
-impl<M: Model> Lead<M> {
+impl Lead {
     /// Asks once more how far the servers have come.
     pub(super) async fn refresh(&self, run: &mut Run) {
         let told = join_all((0..self.shards.len()).map(|ps| status(self, ps))).await;

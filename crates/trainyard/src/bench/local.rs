@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{Batch, Dataset};
-use trainyard_model::{Error, Model, Part, Shard, input_options};
-use trainyard_run_config::Job;
+use trainyard_model::{Build, Model, Part, Shard, input_options};
 use trainyard_trainer::Threads;
 use trainyard_variable::{Access, Read};
 
@@ -17,10 +16,7 @@ use crate::output::print;
 const BATCHES: usize = 16;
 
 /// Reads the training input of a job, with and without making it ready for the model.
-pub(super) fn input<M: Model>(
-    arguments: &BenchJob,
-    build: fn(&Job) -> Result<M, Error>,
-) -> Result<(), Vec<Diagnostic>> {
+pub(super) fn input(arguments: &BenchJob, build: Build) -> Result<(), Vec<Diagnostic>> {
     let job = arguments.job.load()?;
     let work = || {
         let model = build(&job)?;
@@ -55,10 +51,7 @@ pub(super) fn input<M: Model>(
 }
 
 /// Times the forward and backward pass of a job's model on its first batches.
-pub(super) fn model<M: Model>(
-    arguments: &BenchJob,
-    build: fn(&Job) -> Result<M, Error>,
-) -> Result<(), Vec<Diagnostic>> {
+pub(super) fn model(arguments: &BenchJob, build: Build) -> Result<(), Vec<Diagnostic>> {
     let job = arguments.job.load()?;
     let work = || {
         let model = build(&job)?;
@@ -83,13 +76,14 @@ pub(super) fn model<M: Model>(
             ready.push((features, values));
         }
         let threads = Threads::start(job.run.intra_op_parallelism_threads)?;
-        let (mut gradients, mut scratch) = (Vec::new(), M::Scratch::default());
+        let (mut gradients, mut scratch) = (Vec::new(), None);
         let (mut steps, mut examples, mut spent) = (0_u64, 0_u64, Duration::ZERO);
         'timed: loop {
             for (features, values) in &mut ready {
                 let began = Instant::now();
                 let outcome = threads.run(|| {
-                    let features: &mut M::Features = features;
+                    // Whole: what is only sent to another thread need not be seen by two.
+                    let features: &mut _ = features;
                     model.train(features, values, &mut gradients, &mut scratch)
                 })?;
                 spent += began.elapsed();

@@ -7,7 +7,7 @@ use trainyard_checkpoint::{
     list, write_shard,
 };
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::Model;
+use trainyard_model::{AnyModel, Model};
 use trainyard_run_config::Job;
 use trainyard_tensor_bundle::Bundle;
 use trainyard_variable::{DynamicRows, VariableSpec};
@@ -22,10 +22,10 @@ struct Read<'a> {
 }
 
 /// Writes the checkpoint. Slots that were not found start anew.
-pub(super) fn write<M: Model>(
+pub(super) fn write(
     bundle: &Bundle,
     job: &Job,
-    model: &M,
+    model: &AnyModel,
     matches: &[Match],
 ) -> Result<(), Diagnostic> {
     let lacking: Vec<&Match> =
