@@ -17,14 +17,57 @@ impl Job {
         if !is_remote(&self.model_dir) {
             return self.model_dir.clone();
         }
-        let named = || {
-            let plain =
-                |letter: char| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' };
-            let url = self.model_dir.to_string_lossy();
-            let (scheme, rest) = url.split_once("://").unwrap_or(("", &url));
-            let name: String = rest.trim_matches('/').chars().map(plain).collect();
-            Path::new(LOCAL).join(format!("trainyard-{scheme}-{name}"))
-        };
+        let named = || Path::new(LOCAL).join(name_of(&self.model_dir.to_string_lossy()));
         self.local_dir.clone().unwrap_or_else(named)
+    }
+}
+
+/// Returns the name of the folder of a URL: `/` is written as `+`, and what else is no letter, digit, `.`, `-` or `_` by the
+/// hexadecimal digits of its bytes, so that no two places share one.
+fn name_of(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let mut name = format!("trainyard-{scheme}-");
+    for byte in rest.trim_end_matches('/').bytes() {
+        match byte {
+            b'/' => name.push('+'),
+            b'.' | b'-' | b'_' => name.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => name.push(char::from(byte)),
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_places_share_a_folder() {
+        let urls = [
+            "s3://a/b-c",
+            "s3://a-b/c",
+            "s3://a/b/c",
+            "gs://a/b/c",
+            "s3://a/b_c",
+            "s3://a/b+c",
+            "s3://a/b%2Bc",
+            "s3://a/b c",
+            "hdfs://a:8020/b",
+            "hdfs://a/8020/b",
+            "hdfs:///a/b",
+            "hdfs://a/b",
+        ];
+        let names: BTreeSet<String> = urls.map(name_of).into();
+        assert_eq!(names.len(), urls.len(), "{names:?}");
+        assert!(names.iter().all(|name| !name.contains('/')), "{names:?}");
+    }
+
+    #[test]
+    fn the_folder_tells_its_place() {
+        assert_eq!(name_of("s3://bucket/jobs/click-model_2"), "trainyard-s3-bucket+jobs+click-model_2");
+        assert_eq!(name_of("s3://bucket/path/"), name_of("s3://bucket/path"));
     }
 }
