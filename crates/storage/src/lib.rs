@@ -13,6 +13,7 @@ mod error;
 mod executor;
 mod file;
 mod location;
+mod pauses;
 mod read_ahead;
 mod retry;
 mod storage;

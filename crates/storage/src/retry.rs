@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::pauses::Pauses;
 use crate::{Error, Location, Scheme};
 
-/// First pause between attempts; it doubles.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// Longest pause between attempts.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Longest attempt: a request of at most some megabytes.
 const ATTEMPT_MAX: Duration = Duration::from_secs(60);
 /// Where hosts of AWS ask for credentials.
@@ -26,7 +23,8 @@ pub(crate) async fn retry<T, F: Future<Output = object_store::Result<T>>>(
     deadline: Duration,
     mut attempt: impl FnMut() -> F,
 ) -> Result<T, Error> {
-    let (begin, mut pause, mut attempts) = (Instant::now(), PAUSE_MIN, 0);
+    let (begin, mut pauses, mut attempts) = (Instant::now(), Pauses::new(), 0);
+    let mut last = None;
     loop {
         attempts += 1;
         let left = deadline.saturating_sub(begin.elapsed());
@@ -36,15 +34,16 @@ pub(crate) async fn retry<T, F: Future<Output = object_store::Result<T>>>(
                 Some(error) => return Err(error),
                 None => shown(&error),
             },
-            Err(_) => "no answer in time".to_owned(),
+            // What is cut short by the deadline tells less than the attempt before.
+            Err(_) => last.take_if(|_| left < ATTEMPT_MAX).unwrap_or_else(|| "no answer in time".to_owned()),
         };
-        let waited = begin.elapsed();
+        let (waited, pause) = (begin.elapsed(), pauses.draw());
         if waited + pause >= deadline {
             return Err(Error::Unreachable { url: location.url.clone(), waited, attempts, reason });
         }
         tracing::warn!(url = location.url, attempts, reason, "a remote file is tried again");
+        last = Some(reason);
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
