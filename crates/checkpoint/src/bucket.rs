@@ -35,8 +35,10 @@ impl Bucket {
         }
         let location = Location::parse(url)?;
         match location.scheme {
-            Scheme::S3 | Scheme::Gs => Ok(Some(Self { storage: Storage::default(), path: url.into() })),
-            Scheme::Http | Scheme::Hdfs => {
+            Scheme::S3 | Scheme::Gs | Scheme::Hdfs => {
+                Ok(Some(Self { storage: Storage::default(), path: url.into() }))
+            }
+            Scheme::Http => {
                 let scheme = url.split("://").next().unwrap_or_default().to_owned();
                 Err(trainyard_storage::Error::ReadOnly { url: url.to_owned(), scheme }.into())
             }

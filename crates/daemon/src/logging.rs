@@ -7,8 +7,9 @@ use trainyard_diagnostic::{Code, Diagnostic, Place, steers};
 
 use crate::LogFormat;
 
-/// The library of HTTP/2 warns of each connection that it cuts, as often as peers like. Who wants to see it says `h2=` himself.
-const QUIET: &str = "h2=error";
+/// The library of HTTP/2 warns of each connection that it cuts, as often as peers like; that of HDFS of each that it makes anew,
+/// and what fails for good is told with its file. Who wants to see it says `h2=` or `hdfs_native=` himself.
+const QUIET: &str = "h2=error,hdfs_native=error";
 /// Longest line, in bytes. A text of a peer is cut where it is taken in, so that only many of them make a line as long.
 const LINE_BYTES_MAX: usize = 8 << 10;
 

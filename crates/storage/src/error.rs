@@ -155,10 +155,15 @@ impl Error {
             Self::Url { .. } => {
                 "write it as scheme://bucket/path, for example s3://bucket/train/part-*.csv".to_owned()
             }
-            Self::ReadOnly { .. } => "name a folder of this machine, s3://bucket/path or gs://bucket/path".to_owned(),
+            Self::ReadOnly { .. } => "name a folder of this machine, s3://bucket/path, gs://bucket/path or hdfs://host:port/path".to_owned(),
             Self::Unconditional { .. } => {
                 "choose a store that has conditional writes, such as S3 or GCS, or a folder: two chiefs could not be told \
                  apart here"
+                    .to_owned()
+            }
+            Self::Settings { url, .. } if url.starts_with("hdfs:") => {
+                "name host and port of the NameNode (hdfs://host:8020/path), or set HADOOP_CONF_DIR to the folder of the \
+                 core-site.xml and hdfs-site.xml that explain the name"
                     .to_owned()
             }
             Self::Settings { .. } => "correct the environment variable that is named".to_owned(),

@@ -5,13 +5,15 @@
 //! deadline; and what is wrong for good is an [`Error`] that says what to do.
 //!
 //! What is written is an object put whole, or put only where there is none ([`Storage::put_if_absent`]: of several that try,
-//! one succeeds), or a file of this machine that is sent in parts.
+//! one succeeds), or a file of this machine that is sent in parts, to HDFS from front to back.
 //!
 //! Credentials come from where the clients of these stores look for them: environment variables, or the host.
 
 mod error;
 mod executor;
 mod file;
+#[cfg(feature = "hdfs")]
+mod hdfs;
 mod location;
 mod pauses;
 mod read_ahead;

@@ -33,6 +33,12 @@ impl Pauses {
         let part = self.random.hash_one(self.drawn) as f64 / u64::MAX as f64;
         bound.mul_f64(LEAST + (1.0 - LEAST) * part)
     }
+
+    /// Begins anew with short pauses.
+    #[cfg(feature = "hdfs")]
+    pub(crate) fn reset(&mut self) {
+        self.bound = FIRST;
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::pauses::Pauses;
 use crate::{Error, Location, Scheme};
 
 /// Longest attempt: a request of at most some megabytes.
-const ATTEMPT_MAX: Duration = Duration::from_secs(60);
+pub(crate) const ATTEMPT_MAX: Duration = Duration::from_secs(60);
 /// Where hosts of AWS ask for credentials.
 const INSTANCE_METADATA: &str = "169.254.169.254";
 /// Attempts after which a host that gives no credentials has none; it may just be busy before.
@@ -48,7 +48,7 @@ pub(crate) async fn retry<T, F: Future<Output = object_store::Result<T>>>(
 }
 
 /// Returns the error that another attempt would not mend.
-fn fatal(location: &Location, error: &object_store::Error, attempts: u32) -> Option<Error> {
+pub(crate) fn fatal(location: &Location, error: &object_store::Error, attempts: u32) -> Option<Error> {
     use object_store::Error as Store;
     let url = location.url.clone();
     let words = words(error);
@@ -70,9 +70,11 @@ fn fatal(location: &Location, error: &object_store::Error, attempts: u32) -> Opt
         let reason = format!("the server tells no size, or gives no ranges: {}", shown(error));
         return Some(Error::Url { url, reason });
     }
+    let refused = ["AccessControlException", "AuthorizationException", "SASL"];
     let scheme = location.scheme;
     let denied = |error| Some(Error::Denied { url: location.url.clone(), reason: shown(error), scheme });
     match error {
+        _ if scheme == Scheme::Hdfs && says(&refused) => denied(error),
         Store::NotFound { .. } => Some(Error::Missing { url }),
         Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => denied(error),
         Store::Precondition { .. } => Some(Error::Changed { url }),

@@ -216,7 +216,7 @@ impl Storage {
         let store = match open.stores.get(&location.store) {
             Some(store) => store.clone(),
             None => {
-                let made = store::open(location)?;
+                let made = store::open(location, &executor)?;
                 open.stores.insert(location.store.clone(), made.clone());
                 made
             }

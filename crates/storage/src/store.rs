@@ -10,6 +10,9 @@ use object_store::http::HttpBuilder;
 use object_store::multipart::MultipartStore;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
+use crate::executor::Executor;
+#[cfg(feature = "hdfs")]
+use crate::hdfs::Tree;
 use crate::retry::shown;
 use crate::{Error, Location, Scheme};
 
@@ -22,8 +25,18 @@ const REQUEST_TIMEOUT: &str = "60s";
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) objects: Arc<dyn ObjectStore>,
-    /// For objects that are sent in parts; none where the store is only read.
-    pub(crate) parts: Option<Arc<dyn MultipartStore>>,
+    /// Nothing where the store is only read.
+    writing: Option<Writing>,
+}
+
+/// How a store is written.
+#[derive(Clone)]
+pub(crate) enum Writing {
+    /// Large objects are sent in parts, several at once; folders are but the names of objects.
+    Parts(Arc<dyn MultipartStore>),
+    /// It has files and folders: files are written from front to back and then named, folders are removed whole.
+    #[cfg(feature = "hdfs")]
+    Tree(Tree),
 }
 
 impl std::fmt::Debug for Client {
@@ -35,16 +48,32 @@ impl std::fmt::Debug for Client {
 impl Client {
     fn writes(store: impl ObjectStore + MultipartStore) -> Self {
         let store = Arc::new(store);
-        Self { objects: Arc::clone(&store) as Arc<dyn ObjectStore>, parts: Some(store) }
+        Self { objects: Arc::clone(&store) as Arc<dyn ObjectStore>, writing: Some(Writing::Parts(store)) }
     }
 
     fn reads(store: impl ObjectStore) -> Self {
-        Self { objects: Arc::new(store), parts: None }
+        Self { objects: Arc::new(store), writing: None }
+    }
+
+    /// Returns how the store is written.
+    ///
+    /// # Errors
+    /// It is only read.
+    pub(crate) fn writing(&self, location: &Location) -> Result<Writing, Error> {
+        self.writing.clone().ok_or_else(|| {
+            let scheme = location.url.split("://").next().unwrap_or_default().to_owned();
+            Error::ReadOnly { url: location.url.clone(), scheme }
+        })
     }
 }
 
-/// Makes the client of a location's store. Nothing is asked of it yet.
-pub(crate) fn open(location: &Location) -> Result<Client, Error> {
+/// Makes the client of a location's store. Nothing is asked of it yet. What it does beside our requests is done on the
+/// threads of `executor`.
+#[cfg_attr(
+    not(feature = "hdfs"),
+    expect(unused_variables, reason = "the other clients do nothing beside them")
+)]
+pub(crate) fn open(location: &Location, executor: &Executor) -> Result<Client, Error> {
     // Only the first of a process counts, and all are the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let settings = |error| Error::Settings { url: location.url.clone(), reason: shown(&error) };
@@ -79,8 +108,8 @@ pub(crate) fn open(location: &Location) -> Result<Client, Error> {
         }
         #[cfg(feature = "hdfs")]
         Scheme::Hdfs => {
-            let builder = hdfs_native_object_store::HdfsObjectStoreBuilder::new().with_url(&location.store);
-            Client::reads(builder.build().map_err(settings)?)
+            let tree = Tree::open(&location.store, executor).map_err(settings)?;
+            Client { objects: tree.objects(), writing: Some(Writing::Tree(tree)) }
         }
         #[cfg(not(feature = "hdfs"))]
         Scheme::Hdfs => return Err(Error::NotBuilt { url: location.url.clone(), scheme: "hdfs" }),

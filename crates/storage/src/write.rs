@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -13,11 +13,11 @@ use object_store::{ObjectMeta, ObjectStoreExt as _, PutMode, PutPayload};
 
 use crate::executor::Executor;
 use crate::retry::retry;
-use crate::store::Client;
+use crate::store::{Client, Writing};
 use crate::{Error, Location, Storage};
 
 /// Bytes of a part of a large object: stores want 5 MiB at least. A smaller object is put at once.
-const PART_BYTES: u64 = 16 << 20;
+pub(crate) const PART_BYTES: u64 = 16 << 20;
 /// Most parts of an object (S3 and GCS).
 const PARTS_MAX: u64 = 10_000;
 /// Parts that are sent at once: with a file, 64 MiB are in memory.
@@ -68,13 +68,20 @@ impl Storage {
 
     fn put_as(&self, name: &Path, bytes: Bytes, mode: PutMode) -> Result<bool, Error> {
         let Place { location, executor, client, key } = self.place(name)?;
-        parts_of(&client, &location)?;
+        let writing = client.writing(&location)?;
         let (asked, deadline) = (Arc::clone(&location), self.deadline);
         self.wait(&executor, &location, async move {
             let put = || async {
-                let payload = PutPayload::from_bytes(bytes.clone());
-                match client.objects.put_opts(&key, payload, mode.clone().into()).await {
-                    Ok(_) => Ok(true),
+                let put = match &writing {
+                    Writing::Parts(_) => {
+                        let payload = PutPayload::from_bytes(bytes.clone());
+                        client.objects.put_opts(&key, payload, mode.clone().into()).await.map(drop)
+                    }
+                    #[cfg(feature = "hdfs")]
+                    Writing::Tree(tree) => tree.put(&key, bytes.clone(), &mode).await,
+                };
+                match put {
+                    Ok(()) => Ok(true),
                     Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
                     Err(error) => Err(error),
                 }
@@ -91,8 +98,23 @@ impl Storage {
         if bytes <= PART_BYTES {
             return Ok(self.put(name, part(&file, 0, bytes)?)?);
         }
-        let Place { location, executor, client, key } = self.place(name)?;
-        let store = parts_of(&client, &location)?;
+        let to = self.place(name)?;
+        match to.client.writing(&to.location)? {
+            Writing::Parts(store) => self.send_parts(store, file, bytes, to),
+            #[cfg(feature = "hdfs")]
+            Writing::Tree(tree) => self.send_through(tree, file, bytes, to),
+        }
+    }
+
+    /// Sends a file in parts, several at once.
+    fn send_parts(
+        &self,
+        store: Arc<dyn MultipartStore>,
+        file: std::fs::File,
+        bytes: u64,
+        to: Place,
+    ) -> std::io::Result<()> {
+        let Place { location, executor, client, key } = to;
         let part_bytes = PART_BYTES.max(bytes.div_ceil(PARTS_MAX));
         let count = bytes.div_ceil(part_bytes);
         // Each part has a deadline of its own; so have beginning and end.
@@ -136,10 +158,25 @@ impl Storage {
             }
             completed
         });
-        sent.unwrap_or_else(|| {
-            let (url, reason) = (location.url.clone(), "no answer in time".to_owned());
-            Err(Error::Unreachable { url, waited: limit, attempts: 1, reason }.into())
-        })
+        sent.unwrap_or_else(|| Err(late(&location, limit).into()))
+    }
+
+    /// Sends a file from front to back.
+    #[cfg(feature = "hdfs")]
+    fn send_through(
+        &self,
+        tree: crate::hdfs::Tree,
+        file: std::fs::File,
+        bytes: u64,
+        to: Place,
+    ) -> std::io::Result<()> {
+        let Place { location, executor, key, .. } = to;
+        // Every part has a deadline; so have beginning and end.
+        let turns = u32::try_from(bytes.div_ceil(PART_BYTES) + 3).unwrap_or(u32::MAX);
+        let limit = self.deadline.saturating_mul(turns);
+        let (asked, deadline) = (Arc::clone(&location), self.deadline);
+        let sent = executor.wait(limit, async move { tree.send(&file, bytes, &key, &asked, deadline).await });
+        sent.unwrap_or_else(|| Err(late(&location, limit).into()))
     }
 
     /// Reads an object whole, `bytes_max` at most; nothing where there is none.
@@ -195,7 +232,7 @@ impl Storage {
     /// As of [`Storage::put`].
     pub fn remove_all(&self, name: &Path, first: Option<&str>) -> Result<(), Error> {
         let Place { location, executor, client, key } = self.place(name)?;
-        parts_of(&client, &location)?;
+        let writing = client.writing(&location)?;
         let (asked, deadline) = (Arc::clone(&location), self.deadline);
         let first = first.map(|first| key.clone().join(first));
         self.wait(&executor, &location, async move {
@@ -209,6 +246,11 @@ impl Storage {
             if let Some(first) = first {
                 remove(first).await?;
             }
+            match writing {
+                Writing::Parts(_) => {}
+                #[cfg(feature = "hdfs")]
+                Writing::Tree(tree) => return retry(asked, deadline, || tree.remove(&key)).await,
+            }
             let list = || objects.list(Some(&key)).map_ok(|meta| meta.location).try_collect::<Vec<Key>>();
             let mut keys = retry(asked, deadline, list).await?;
             keys.push(key.clone());
@@ -221,15 +263,13 @@ impl Storage {
     }
 }
 
-/// Returns what writes to a store.
-fn parts_of(client: &Client, location: &Location) -> Result<Arc<dyn MultipartStore>, Error> {
-    client.parts.clone().ok_or_else(|| {
-        let scheme = location.url.split("://").next().unwrap_or_default().to_owned();
-        Error::ReadOnly { url: location.url.clone(), scheme }
-    })
+fn late(location: &Location, waited: Duration) -> Error {
+    let (url, reason) = (location.url.clone(), "no answer in time".to_owned());
+    Error::Unreachable { url, waited, attempts: 1, reason }
 }
 
-fn part(file: &std::fs::File, begin: u64, bytes: u64) -> std::io::Result<Bytes> {
+/// Reads a part of a file of this machine.
+pub(crate) fn part(file: &std::fs::File, begin: u64, bytes: u64) -> std::io::Result<Bytes> {
     let mut out = vec![0; bytes as usize];
     file.read_exact_at(&mut out, begin)?;
     Ok(out.into())
