@@ -1,8 +1,10 @@
 //! Input from S3, and model folders in it, as a server process and its faults give it. The server is moto's: `TRAINYARD_MOTO` names its program
-//! `moto_server`, otherwise it is looked for in the search path; without it the tests say `skipped`.
+//! `moto_server`, otherwise it is looked for in the search path; without it the tests say `skipped`. Input from Google Cloud Storage is that of
+//! fake-gcs-server, whose program `TRAINYARD_GCS` names.
 
 mod crashes;
 mod door;
+mod gcs;
 mod model_dir;
 mod server;
 

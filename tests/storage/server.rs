@@ -67,20 +67,28 @@ impl Server {
     }
 
     fn request(&self, method: &str, name: &str, content: &[u8]) -> Vec<u8> {
-        let mut stream = TcpStream::connect(&self.address).expect("the server listens");
-        stream.set_read_timeout(Some(ANSWER_MAX)).expect("the system sets it");
-        let (host, length) = (&self.address, content.len());
-        let head = format!(
-            "{method} /{name} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\nx-amz-acl: public-read\r\nAuthorization: AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request\r\nConnection: close\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).expect("the request is sent");
-        stream.write_all(content).expect("the content is sent");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("the server answers");
-        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("it ends its head");
-        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
-        answer.split_off(end + 4)
+        ask(&self.address, method, name, content)
     }
+}
+
+/// Returns the answer of a store to a request.
+///
+/// # Panics
+/// It is none of success.
+pub(crate) fn ask(address: &str, method: &str, name: &str, content: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(ANSWER_MAX)).expect("the system sets it");
+    let length = content.len();
+    let head = format!(
+        "{method} /{name} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\nx-amz-acl: public-read\r\nAuthorization: AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("the request is sent");
+    stream.write_all(content).expect("the content is sent");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the server answers");
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("it ends its head");
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    answer.split_off(end + 4)
 }
 
 impl Drop for Server {
