@@ -133,6 +133,7 @@ fn what_is_wrong_with_a_bucket_is_told_with_what_to_do() {
     };
     told("s3://nobucket/model", 66, &["bucket `nobucket` does not exist", "AWS_ENDPOINT_URL"]);
     told("http://host/model", 78, &["nothing can be written to `http`", "s3://bucket/path"]);
+    told("hdfs://host:8020/model", 78, &["built without `hdfs`", "--features trainyard-storage/hdfs"]);
     told("s4://data/model", 78, &["`s4` is no scheme", "did you mean `s3://`?"]);
     told("s3://data", 78, &["a bucket alone is no folder"]);
     let behind = |fate: Fate, model_dir: &str| {
