@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{Arguments, CancellationToken, Context, LogFormat};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{AnyModel, Build};
+use trainyard_model::{Build, any};
 use trainyard_runtime::Network;
 use trainyard_tests::Counting;
 
@@ -60,7 +60,7 @@ impl Process {
         context.incarnation =
             of.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| (hash ^ part).wrapping_mul(0x0100_0000_01b3));
         let task = self.task;
-        let build: Build = &|job| Counting::from_job(job).map(AnyModel::new);
+        let build: Build = &|job| Ok(any(Counting::from_job(job)?));
         let drained = async {
             stop.cancelled().await;
             tokio::time::sleep(Duration::from_secs(DRAIN_SECS)).await;

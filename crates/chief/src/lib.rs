@@ -32,7 +32,7 @@ mod vigil;
 use std::process::ExitCode;
 
 use trainyard_cluster_spec::Role;
-use trainyard_model::AnyModel;
+use trainyard_model::PREMADE;
 
 pub use coordinator::LocalCoordinator;
 pub use data::Data;
@@ -46,5 +46,5 @@ pub use shard_map::{ShardEntry, ShardMap};
 
 /// Is the daemon `trainyard-chief`, for the premade estimators. Returns its exit code.
 pub fn main() -> ExitCode {
-    trainyard_daemon::launch(Role::Chief, |context, stop| run(context, AnyModel::PREMADE, stop))
+    trainyard_daemon::launch(Role::Chief, |context, stop| run(context, PREMADE, stop))
 }

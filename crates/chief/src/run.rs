@@ -40,7 +40,7 @@ impl Lead {
     /// The model cannot be built, or the model folder not be used.
     pub fn new(
         context: &Context,
-        model: AnyModel,
+        model: Box<AnyModel>,
         shards: Vec<Shard>,
         standing: OnStanding,
         progress: OnStep,
@@ -48,7 +48,7 @@ impl Lead {
         let job = Arc::clone(&context.job);
         let servers = shards.iter().filter(|shard| matches!(shard, Shard::Remote(_))).count();
         // A store in this process stands for a server.
-        let mut plan = plan(&job, &model, servers.max(1));
+        let mut plan = plan(&job, &*model, servers.max(1));
         let fingerprint = plan.fingerprint;
         let id = cluster_id(&job.model_dir, uuid::Uuid::new_v4().as_u128())?;
         let trains = |task: &Task| match task.role {
@@ -90,7 +90,7 @@ impl Lead {
         let page = RunPage::new(context, coordinator.clone(), observation.clone());
         context.page.show(move |path| page.answer(path));
         Ok(Self {
-            model: Arc::new(model),
+            model: Arc::from(model),
             shards,
             plan,
             // Whichever of the chiefs leads is the first.

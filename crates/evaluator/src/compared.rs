@@ -1,7 +1,7 @@
 //! Whether the metrics that exporters compare are among those that the model reports.
 
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
-use trainyard_model::{AnyModel, Model};
+use trainyard_model::AnyModel;
 use trainyard_run_config::{ExporterKind, Job};
 
 /// Metrics that a model reports only where the data has both classes, or groups.

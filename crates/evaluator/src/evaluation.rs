@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use trainyard_checkpoint::{Checkpoint, misfit};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{Dataset, Options};
-use trainyard_model::{AnyModel, Model, Prediction, Scores};
+use trainyard_model::{AnyModel, Prediction, Scores};
 
 use crate::CheckpointParameters;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, names, send, write_atomically};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{AnyModel, HashedColumns, Model, Scores};
+use trainyard_model::{AnyModel, HashedColumns, Scores};
 use trainyard_run_config::{ExportForm, ExportFormat};
 use trainyard_storage::is_remote;
 use trainyard_variable::Values;

@@ -16,7 +16,7 @@ mod telemetry;
 use std::process::ExitCode;
 
 use trainyard_cluster_spec::Role;
-use trainyard_model::AnyModel;
+use trainyard_model::PREMADE;
 
 pub use compared::check_exporters;
 pub use evaluation::{evaluate_checkpoint, predict};
@@ -27,6 +27,6 @@ pub use run::{Config, Report, run};
 /// Is the daemon `trainyard-evaluator`, for the premade estimators. Returns its exit code.
 pub fn main() -> ExitCode {
     trainyard_daemon::launch(Role::Evaluator, async |context, stop| {
-        run(Config::of(&context), AnyModel::PREMADE, stop).await.map(drop)
+        run(Config::of(&context), PREMADE, stop).await.map(drop)
     })
 }

@@ -98,10 +98,10 @@ pub fn run(
 }
 
 async fn watch(config: Config, build: Build, stop: CancellationToken) -> Result<Report, Diagnostic> {
-    let model = Arc::new(build(&config.job)?);
+    let model: Arc<AnyModel> = Arc::from(build(&config.job)?);
     // Read once, to fail before waiting for hours where the input is not there.
     input_options(&config.job, Part::Eval, Shard::WHOLE, None)?;
-    check_exporters(&config.job, &model)?;
+    check_exporters(&config.job, &*model)?;
     let telemetry = Telemetry::new();
     let events = Arc::new(Events::default());
     let (started, mut last_start, mut told) = (Instant::now(), None::<Instant>, Instant::now());
@@ -179,7 +179,7 @@ async fn evaluate_blocking(
     let started = Instant::now();
     let heart = config.pulse.heart();
     let events = Arc::clone(events);
-    let work = move || evaluate(&job, &model, &path, last, &events, &heart);
+    let work = move || evaluate(&job, &*model, &path, last, &events, &heart);
     let outcome = tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| Diagnostic::error(Code::E9001, format!("the evaluation has failed: {error}")))??;

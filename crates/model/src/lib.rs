@@ -21,7 +21,7 @@ mod onnx;
 mod table;
 mod tower;
 
-pub use any::{AnyModel, Build};
+pub use any::{AnyModel, Build, Own, PREMADE, any, any_of};
 pub use canned::{Canned, Example, Scratch, custom_optimizer};
 pub use error::Error;
 pub use head::{Head, HeadMetrics};

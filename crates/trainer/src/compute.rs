@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use tracing::warn;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Position;
-use trainyard_model::{Model, OnGradient};
+use trainyard_model::{AnyModel, OnGradient, Own};
 use trainyard_optimizer::Clipping;
 use trainyard_parameter_store::{BatchId, Fault, Found, Guard, Look, Nonfinite, Rejection, zero_nonfinite};
 use trainyard_run_config::OptimizerSection;
@@ -34,19 +34,23 @@ impl Sent {
 }
 
 /// What computes the steps of a session.
-pub(crate) struct Computing<'a, M: Model> {
+pub(crate) struct Computing<'a> {
     config: &'a Config,
-    model: &'a M,
+    model: &'a AnyModel,
     threads: &'a Threads,
     clipping: Option<Clipping>,
     guard: Guard,
-    scratch: M::Scratch,
+    scratch: Option<Own>,
 }
 
-impl<'a, M: Model> Computing<'a, M> {
-    pub(crate) fn new(config: &'a Config, model: &'a M, threads: &'a Threads) -> Result<Self, Diagnostic> {
+impl<'a> Computing<'a> {
+    pub(crate) fn new(
+        config: &'a Config,
+        model: &'a AnyModel,
+        threads: &'a Threads,
+    ) -> Result<Self, Diagnostic> {
         let clipping = config.job.train.clip_gradients.as_ref().map(clipping).transpose()?;
-        let (guard, scratch) = (guard(&config.job), M::Scratch::default());
+        let (guard, scratch) = (guard(&config.job), None);
         Ok(Self { config, model, threads, clipping, guard, scratch })
     }
 
@@ -54,7 +58,7 @@ impl<'a, M: Model> Computing<'a, M> {
     /// meanwhile. Those that are final while others are still computed are told of, but for what is clipped together.
     pub(crate) fn step(
         &mut self,
-        prepared: Prepared<M::Features>,
+        prepared: Prepared<Own>,
         values: &Values,
         gradients: &mut Gradients,
         busy: bool,
@@ -166,7 +170,7 @@ fn clipping(section: &OptimizerSection) -> Result<Clipping, Diagnostic> {
 }
 
 /// What a step over this batch reads. One without a good record reads nothing.
-pub(crate) fn reads<M: Model>(model: &M, batch: &Prepared<M::Features>) -> Reads {
+pub(crate) fn reads(model: &AnyModel, batch: &Prepared<Own>) -> Reads {
     match &batch.features {
         Some(features) => model.reads(features),
         None => vec![Read::Nothing; model.variables().len()],

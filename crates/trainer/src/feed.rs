@@ -10,7 +10,7 @@ use tracing::info;
 use trainyard_cluster_client::Error;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Batch, Batches, Dataset, Position, Prefetch, ShardReader};
-use trainyard_model::{Model, Part, Shard, input_options, parcel_options};
+use trainyard_model::{AnyModel, Own, Part, Shard, input_options, parcel_options};
 use trainyard_parameter_store::Contribution;
 use trainyard_run_config::Replication;
 use trainyard_runtime::has_threads;
@@ -32,8 +32,8 @@ pub(crate) struct Prepared<F> {
 
 /// Batches, one after the other.
 #[derive(Debug)]
-pub(crate) struct Feed<M: Model> {
-    queue: Prefetch<Prepared<M::Features>, trainyard_model::Error>,
+pub(crate) struct Feed {
+    queue: Prefetch<Prepared<Own>, trainyard_model::Error>,
     granting: Option<Granting>,
 }
 
@@ -46,9 +46,13 @@ struct Granting {
     floor: Arc<AtomicU64>,
 }
 
-impl<M: Model> Feed<M> {
+impl Feed {
     /// Reads the task's own share of the input, from the session's first batch on.
-    pub(crate) fn fixed(config: &Config, model: &Arc<M>, session: &Session) -> Result<Self, Diagnostic> {
+    pub(crate) fn fixed(
+        config: &Config,
+        model: &Arc<AnyModel>,
+        session: &Session,
+    ) -> Result<Self, Diagnostic> {
         let shard = Shard {
             index: session.joined.data_shard_index,
             count: session.joined.data_shard_count,
@@ -68,7 +72,7 @@ impl<M: Model> Feed<M> {
     /// Reads what the chief hands out; of one lane, where the updates are synchronous.
     pub(crate) fn granted<C: Coordinator>(
         config: &Config,
-        model: &Arc<M>,
+        model: &Arc<AnyModel>,
         session: &Session,
         coordinator: &C,
         lane: Option<u32>,
@@ -109,7 +113,7 @@ impl<M: Model> Feed<M> {
     }
 
     /// Returns the next batch; nothing at the end of the input.
-    pub(crate) async fn next(&mut self) -> Result<Option<Prepared<M::Features>>, Failure> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Prepared<Own>>, Failure> {
         match self.queue.next().await {
             Some(Ok((_, prepared))) => Ok(Some(prepared)),
             Some(Err(error)) => Err(Failure::Local(error.into())),

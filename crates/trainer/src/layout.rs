@@ -2,7 +2,7 @@
 
 use trainyard_cluster_client::Plan;
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::Model;
+use trainyard_model::AnyModel;
 use trainyard_parameter_store::{Guard, Nonfinite, Update};
 use trainyard_run_config::{
     Job, NonfiniteConfig, PartitionerConfig, PlacementConfig, StrategyKind, UpdateConfig,
@@ -31,7 +31,7 @@ pub fn plan_layout(job: &Job, variables: &[VariableSpec], num_ps: usize) -> Layo
 }
 
 /// Returns what the stores of a job hold, without where their values come from.
-pub fn plan<M: Model>(job: &Job, model: &M, num_ps: usize) -> Plan {
+pub fn plan(job: &Job, model: &AnyModel, num_ps: usize) -> Plan {
     let layout = plan_layout(job, model.variables(), num_ps);
     Plan {
         variables: model.variables().to_vec(),

@@ -31,7 +31,7 @@ use tracing::{info, warn};
 use trainyard_cluster_client::{Error, LocalShard, Shard};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_diagnostic::Diagnostic;
-use trainyard_model::{AnyModel, Model};
+use trainyard_model::AnyModel;
 use trainyard_protocol::Reason;
 use trainyard_run_config::{Job, Sharding, UpdateConfig};
 
@@ -183,9 +183,9 @@ pub async fn run<C: Coordinator>(
 }
 
 /// Trains in a session, the way the job has it.
-async fn train<M: Model, C: Coordinator>(
+async fn train<C: Coordinator>(
     config: &Config,
-    model: &Arc<M>,
+    model: &Arc<AnyModel>,
     threads: &Threads,
     session: &mut Session,
     coordinator: &C,

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use trainyard_cluster_client::{Shard, retry};
 use trainyard_collective::Collective;
 use trainyard_diagnostic::{Action, Diagnostic, Waiting};
-use trainyard_model::Model;
+use trainyard_model::AnyModel;
 use trainyard_parameter_store::Identity;
 use trainyard_variable::Layout;
 
@@ -34,9 +34,9 @@ const HANDSHAKE: u64 = 0;
 /// Number of the exchange behind the last step.
 const FAREWELL: u64 = u64::MAX;
 /// What a member is given beside its configuration.
-pub(crate) struct Member<'a, M: Model> {
+pub(crate) struct Member<'a> {
     pub(crate) config: &'a Config,
-    pub(crate) model: &'a Arc<M>,
+    pub(crate) model: &'a Arc<AnyModel>,
     pub(crate) threads: &'a Threads,
     pub(crate) layout: &'a Arc<Layout>,
     pub(crate) fingerprint: u64,
@@ -63,8 +63,8 @@ enum Ended {
 }
 
 /// Trains in groups, one after the other, until there is a reason to leave.
-pub(crate) async fn train<M: Model, C: Coordinator>(
-    member: &Member<'_, M>,
+pub(crate) async fn train<C: Coordinator>(
+    member: &Member<'_>,
     replica: &mut Replica,
     session: &mut Session,
     coordinator: &C,

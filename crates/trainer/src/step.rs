@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trainyard_cluster_client::{Error, Held, PulledStep, Push, Step};
 use trainyard_diagnostic::Diagnostic;
-use trainyard_model::Model;
+use trainyard_model::{AnyModel, Own};
 use trainyard_parameter_store::Ticket;
 
 use crate::compute::{Computing, Sent, reads};
@@ -50,10 +50,10 @@ impl From<Diagnostic> for Failure {
 }
 
 /// Trains until there is a reason to leave.
-pub(crate) async fn train<M: Model>(
+pub(crate) async fn train(
     config: &Config,
-    model: &M,
-    feed: Feed<M>,
+    model: &AnyModel,
+    feed: Feed,
     threads: &Threads,
     session: &mut Session,
     outcome: &mut Outcome,
@@ -125,16 +125,16 @@ struct About<F> {
 }
 
 /// A session's steps: what is read ahead, and what is known of the rest.
-struct Steps<'a, M: Model> {
+struct Steps<'a> {
     tally: Tally<'a>,
     session: &'a mut Session,
-    feed: Feed<M>,
-    pipeline: Pipeline<About<M::Features>>,
+    feed: Feed,
+    pipeline: Pipeline<About<Own>>,
     /// Why no further batch is begun.
     end: Option<LeaveReason>,
 }
 
-impl<M: Model> Steps<'_, M> {
+impl Steps<'_> {
     /// Looks for a reason to begin no further batch.
     fn look_around(&mut self, stop: &CancellationToken) -> Result<(), Failure> {
         if stop.is_cancelled() {
@@ -150,7 +150,7 @@ impl<M: Model> Steps<'_, M> {
     /// where none is begun, it goes alone.
     async fn read_ahead(
         &mut self,
-        model: &M,
+        model: &AnyModel,
         mut computed: Option<Computed>,
         stop: &CancellationToken,
     ) -> Result<(), Failure> {
@@ -184,7 +184,7 @@ impl<M: Model> Steps<'_, M> {
     }
 
     /// Sends a computed step, a pull, or both.
-    fn send(&mut self, computed: Option<Computed>, pull: Option<(Prepared<M::Features>, Step, Held)>) {
+    fn send(&mut self, computed: Option<Computed>, pull: Option<(Prepared<Own>, Step, Held)>) {
         let (push, pushed) = match computed {
             Some(Computed { push, sent }) => (Some(push), Some(sent)),
             None => (None, None),
@@ -199,8 +199,8 @@ impl<M: Model> Steps<'_, M> {
     /// Waits for an answer: takes note of the step that was pushed, and returns the one that was pulled.
     async fn receive(
         &mut self,
-        ahead: Ahead<About<M::Features>>,
-    ) -> Result<Option<(Prepared<M::Features>, PulledStep)>, Failure> {
+        ahead: Ahead<About<Own>>,
+    ) -> Result<Option<(Prepared<Own>, PulledStep)>, Failure> {
         let began = Instant::now();
         let returned = ahead.call.returned().await?;
         self.tally.exchanged(began.elapsed(), &returned.traffic);
@@ -213,12 +213,7 @@ impl<M: Model> Steps<'_, M> {
     }
 
     /// Asks once more for a step that has to wait for others.
-    async fn ask_again(
-        &mut self,
-        prepared: Prepared<M::Features>,
-        pulled: PulledStep,
-        stop: &CancellationToken,
-    ) {
+    async fn ask_again(&mut self, prepared: Prepared<Own>, pulled: PulledStep, stop: &CancellationToken) {
         if self.pipeline.is_empty() {
             tokio::select! {
                 () = tokio::time::sleep(TICKET_POLL) => {}

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trainyard_cluster_client::{Held, PulledStep, Push};
-use trainyard_model::Model;
+use trainyard_model::{AnyModel, Own};
 use trainyard_parameter_store::{Contribution, Ticket};
 use trainyard_variable::{Gradients, Read};
 
@@ -31,11 +31,11 @@ use crate::{Config, Coordinator, LeaveReason, Threads};
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A lane that this task computes.
-struct Lane<M: Model> {
+struct Lane {
     number: u32,
-    feed: Feed<M>,
+    feed: Feed,
     /// The batch that is computed next.
-    next: Option<Part<M::Features>>,
+    next: Option<Part<Own>>,
     /// Version behind the latest step that was computed here.
     reached: u64,
     ended: bool,
@@ -49,9 +49,9 @@ struct Part<F> {
 }
 
 /// Trains until there is a reason to leave.
-pub(crate) async fn train<M: Model, C: Coordinator>(
+pub(crate) async fn train<C: Coordinator>(
     config: &Config,
-    model: &Arc<M>,
+    model: &Arc<AnyModel>,
     threads: &Threads,
     session: &mut Session,
     coordinator: &C,
@@ -137,10 +137,10 @@ pub(crate) async fn train<M: Model, C: Coordinator>(
 }
 
 /// A session's steps.
-struct Steps<'a, M: Model> {
+struct Steps<'a> {
     tally: Tally<'a>,
     session: &'a mut Session,
-    lanes: Vec<Lane<M>>,
+    lanes: Vec<Lane>,
     /// The step that all servers have reached, as far as is known here.
     version: u64,
     held: Held,
@@ -149,12 +149,12 @@ struct Steps<'a, M: Model> {
     computed: Option<Computed>,
 }
 
-impl<M: Model> Steps<'_, M> {
+impl Steps<'_> {
     /// Takes lanes up and lays them down, as the chief says.
     fn settle_lanes<C: Coordinator>(
         &mut self,
         config: &Config,
-        model: &Arc<M>,
+        model: &Arc<AnyModel>,
         coordinator: &C,
     ) -> Result<(), Failure> {
         let wanted = self.session.heartbeat.lanes();

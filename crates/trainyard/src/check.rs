@@ -4,7 +4,7 @@ use serde_json::json;
 use trainyard_checkpoint::list;
 use trainyard_cluster_spec::{ClusterSpec, Role, TfConfig};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{AnyModel, Build, Model, Part, Shard, input_options};
+use trainyard_model::{AnyModel, Build, Part, Shard, input_options};
 use trainyard_run_config::Job;
 use trainyard_storage::is_remote;
 
@@ -45,9 +45,9 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
     if let Some(job) = &job {
         match build(job) {
             Ok(model) => {
-                check_inputs(job, &model, &mut lines, &mut problems);
-                check_space(job, &model, &mut lines, &mut problems);
-                problems.extend(trainyard_evaluator::check_exporters(job, &model).err());
+                check_inputs(job, &*model, &mut lines, &mut problems);
+                check_space(job, &*model, &mut lines, &mut problems);
+                problems.extend(trainyard_evaluator::check_exporters(job, &*model).err());
             }
             Err(error) => problems.push(error.into()),
         }

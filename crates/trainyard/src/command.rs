@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trainyard_daemon::{Arguments, LogFormat, finish, start_logging};
 use trainyard_diagnostic::Diagnostic;
-use trainyard_model::{AnyModel, Build, Error, Model};
+use trainyard_model::{Build, Error, Model, any_of};
 use trainyard_run_config::Job;
 
 pub(crate) use benchmark::{Bench, BenchJob, BenchLoad, BenchPs, BenchScale, BenchTrain};
@@ -421,7 +421,7 @@ pub(crate) enum DataKind {
 ///
 /// `build` makes the model of a job. The exit code is 0, or that of the message printed last.
 pub fn main_with<M: Model>(build: fn(&Job) -> Result<M, Error>) -> ExitCode {
-    run_command(AnyModel::of(build))
+    run_command(any_of(build))
 }
 
 fn run_command(build: Build) -> ExitCode {

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
-use trainyard_model::{AnyModel, Build, Model};
+use trainyard_model::{AnyModel, Build};
 use trainyard_run_config::Job;
 use trainyard_tensor_bundle::{Bundle, Values};
 use trainyard_variable::VariableSpec;
@@ -55,9 +55,9 @@ pub(crate) fn import_tf(arguments: &ImportTf, build: Build) -> Result<(), Vec<Di
         })
     });
     let rename = rename.collect::<Result<Vec<_>, _>>()?;
-    let matches = matches(&bundle, &model, &rename);
+    let matches = matches(&bundle, &*model, &rename);
     if arguments.write {
-        return takeover::write(&bundle, &job, &model, &matches).map_err(one);
+        return takeover::write(&bundle, &job, &*model, &matches).map_err(one);
     }
     show(&bundle, &matches, arguments.format).map_err(one)
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use trainyard_checkpoint::{Checkpoint, latest_good, list};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_evaluator::{evaluate_checkpoint, export as write_export};
-use trainyard_model::{Build, Model, Part, Prediction, Scores, Shard, input_options};
+use trainyard_model::{Build, Part, Prediction, Scores, Shard, input_options};
 use trainyard_run_config::{ExportForm, ExportFormat, Job};
 
 use crate::command::{Export, FileFormat, Format, Lines, OneShot, Predict};
@@ -45,7 +45,7 @@ pub(crate) fn evaluate(arguments: &OneShot, build: Build) -> Result<(), Vec<Diag
         let model = build(&job)?;
         let checkpoint = find(&job, arguments.step)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
-        let scores = evaluate_checkpoint(&model, &checkpoint, input, job.eval.steps, || {})?;
+        let scores = evaluate_checkpoint(&*model, &checkpoint, input, job.eval.steps, || {})?;
         let step = checkpoint.manifest().global_step;
         print(&match arguments.format {
             Format::Text => format!("evaluation at step {step}:\n{}", table(&scores)),
@@ -65,7 +65,7 @@ pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagn
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
         let mut out = Sink::open(arguments.output.as_deref())?;
         let mut first = true;
-        trainyard_evaluator::predict(&model, &checkpoint, input, |prediction| {
+        trainyard_evaluator::predict(&*model, &checkpoint, input, |prediction| {
             let line = match arguments.format {
                 Lines::Jsonl => jsonl(&prediction),
                 Lines::Csv => csv(&prediction, std::mem::take(&mut first)),
@@ -132,7 +132,7 @@ pub(crate) fn export(arguments: &Export, build: Build) -> Result<(), Vec<Diagnos
         };
         let formats = arguments.format.iter().map(format).collect();
         let form = ExportForm { formats, hashed_as_ids: arguments.hashed_as_ids };
-        let path = write_export(&model, &checkpoint, &Scores::new(), &form, &folder, now)?;
+        let path = write_export(&*model, &checkpoint, &Scores::new(), &form, &folder, now)?;
         print(&format!("{}\n", path.display()))
     };
     work().map_err(|problem| vec![problem])

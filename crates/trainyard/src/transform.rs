@@ -3,7 +3,7 @@
 use serde_json::Value;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::Dataset;
-use trainyard_model::{Build, Model, Part, Shard, input_options};
+use trainyard_model::{Build, Part, Shard, input_options};
 
 use crate::command::Transform;
 use crate::output::{Sink, read_files};

@@ -14,13 +14,13 @@ use trainyard_cluster_client::{RemoteShard, Shard, channel_in_turn};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{AnyModel, Build};
+use trainyard_model::{Build, PREMADE};
 use trainyard_runtime::apart;
 use trainyard_trainer::{Mirror, RemoteCoordinator, check_cluster};
 
 /// Is the daemon `trainyard-worker`, for the premade estimators. Returns its exit code.
 pub fn main() -> ExitCode {
-    trainyard_daemon::launch(Role::Worker, |context, stop| run(context, AnyModel::PREMADE, stop))
+    trainyard_daemon::launch(Role::Worker, |context, stop| run(context, PREMADE, stop))
 }
 
 /// Trains until the job ends, its input does, or the token says stop.
@@ -37,7 +37,7 @@ pub fn run(
 }
 
 async fn work(context: Context, build: Build, stop: CancellationToken) -> Result<(), Diagnostic> {
-    let model = Arc::new(build(&context.job)?);
+    let model = Arc::from(build(&context.job)?);
     let chief = Task { role: Role::Chief, index: 0 };
     let addresses = context.cluster.chiefs();
     if addresses.is_empty() {

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use trainyard_cluster_client::{Held, Parameters, Push, Shard};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::Model;
+use trainyard_model::Own;
 use trainyard_parameter_store::{BatchId, Contribution, Identity};
 
 use super::sum::Sum;
@@ -24,15 +24,15 @@ use crate::{Coordinator, LeaveReason};
 const WHOLE_STEP: Contribution = Contribution { slot: 0, of: 1 };
 
 /// A lane that this member computes.
-struct Lane<M: Model> {
+struct Lane {
     number: u32,
-    feed: Feed<M>,
+    feed: Feed,
     /// The next batch, and its step.
-    next: Option<(u64, Prepared<M::Features>)>,
+    next: Option<(u64, Prepared<Own>)>,
     ended: bool,
 }
 
-impl<M: Model> Lane<M> {
+impl Lane {
     /// Gets the batch that comes next; it may be one of a later step.
     async fn fill(&mut self, opened: u64) -> Result<(), Failure> {
         while self.next.is_none() && !self.ended {
@@ -50,8 +50,8 @@ impl<M: Model> Lane<M> {
 }
 
 /// The steps of one group.
-pub(super) async fn steps<M: Model, C: Coordinator>(
-    member: &Member<'_, M>,
+pub(super) async fn steps<C: Coordinator>(
+    member: &Member<'_>,
     replica: &Replica,
     session: &mut Session,
     coordinator: &C,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{Batch, Dataset};
-use trainyard_model::{Build, Model, Part, Shard, input_options};
+use trainyard_model::{Build, Part, Shard, input_options};
 use trainyard_trainer::Threads;
 use trainyard_variable::{Access, Read};
 

@@ -7,7 +7,7 @@ use trainyard_checkpoint::{
     list, write_shard,
 };
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{AnyModel, Model};
+use trainyard_model::AnyModel;
 use trainyard_run_config::Job;
 use trainyard_tensor_bundle::Bundle;
 use trainyard_variable::{DynamicRows, VariableSpec};
