@@ -104,6 +104,8 @@ fn a_worker_whose_cable_is_pulled_past_its_lease_comes_back_and_loses_nothing() 
 #[test]
 fn a_chief_whose_cable_is_pulled_holds_nobody_up() {
     let Some(mut site) = Site::start(&["strategy.chief_trains=false"]) else { return };
+    // Steps as small as these use up the largest reserve of data within seconds, where nothing holds them up.
+    [WORKER, OTHER].iter().for_each(|task| site.lan.bound(*task, Some(10)));
     // By then the chief knows their pace, and their reserves of data are as large as they get.
     site.let_pass(LONG);
     site.lan.plug(CHIEF, false);
