@@ -22,8 +22,6 @@ use crate::up::{Supervisor, free_ports, resolve, tasks, threads};
 const START: Duration = Duration::from_secs(300);
 /// Time between looks at the tasks before the measurement. It bounds how exact the time of a first step is.
 const LOOK: Duration = Duration::from_millis(10);
-/// Time for the last lines of a task that has ended to be shown.
-const LAST_LINES: Duration = Duration::from_millis(200);
 /// A number of steps, epochs or seconds that no measurement reaches.
 const NEVER: u64 = 1_000_000_000_000;
 
@@ -242,8 +240,7 @@ impl Cluster {
     }
 
     async fn all_run(&mut self) -> Result<(), Diagnostic> {
-        let Some((task, code)) = self.supervisor.ended().first().copied() else { return Ok(()) };
-        tokio::time::sleep(LAST_LINES).await;
+        let Some((task, code)) = self.supervisor.ended().await.first().copied() else { return Ok(()) };
         let message = format!("{task} has ended in the benchmark, with exit code {code}");
         Err(Diagnostic::error(Code::E9002, message)
             .help("its own message stands above; `trainyard check` may tell more"))

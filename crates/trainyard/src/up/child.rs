@@ -4,11 +4,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::process::Command;
+use tokio::task::JoinSet;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::LogFormat;
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -25,10 +26,15 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Life after which a process counts as having started well.
 const SETTLED: Duration = Duration::from_secs(10);
 
+/// Longest time for the last lines of a process that has ended: one of its own may still hold its output.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
 /// A running process.
 #[derive(Debug)]
 pub(super) struct Child {
     process: tokio::process::Child,
+    /// What writes its lines, until there are no more.
+    lines: JoinSet<()>,
 }
 
 /// What a worker is told that was added while the job runs.
@@ -177,19 +183,20 @@ impl Launch {
         let soon =
             starts.get(&task).map_or(0, |(last, soon)| if last.elapsed() > SETTLED { 0 } else { soon + 1 });
         starts.insert(task, (begun, soon));
+        let mut lines = JoinSet::new();
         if let Some(output) = process.stdout.take() {
-            tokio::spawn(forward(task, BufReader::new(output)));
+            lines.spawn(forward(task, output));
         }
-        if let Some(output) = process.stderr.take() {
-            tokio::spawn(forward(task, BufReader::new(output)));
+        if let Some(errors) = process.stderr.take() {
+            lines.spawn(forward(task, errors));
         }
-        Ok(Child { process })
+        Ok(Child { process, lines })
     }
 }
 
 /// Writes a task's lines to standard error, each behind the task's name.
-async fn forward<R: tokio::io::AsyncRead + Unpin>(task: Task, output: BufReader<R>) {
-    let mut lines = output.lines();
+async fn forward(task: Task, output: impl AsyncRead + Unpin) {
+    let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         use std::io::Write as _;
         let _ = writeln!(std::io::stderr(), "[{task}] {line}");
@@ -202,20 +209,23 @@ impl Child {
         self.process.id()
     }
 
-    /// Returns the exit code of a process that has ended; 128 + n where signal n ended it.
-    pub(super) fn try_wait(&mut self) -> Option<i32> {
-        use std::os::unix::process::ExitStatusExt as _;
+    /// Returns the exit code of a process that has ended, when its last lines are written; 128 + n where signal n ended it.
+    pub(super) async fn try_wait(&mut self) -> Option<i32> {
         let status = self.process.try_wait().ok()??;
-        Some(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+        self.write_last_lines().await;
+        Some(exit_code(status))
     }
 
-    /// Waits for the end.
+    /// Waits for the end, and until its last lines are written.
     pub(super) async fn wait(&mut self) -> i32 {
-        use std::os::unix::process::ExitStatusExt as _;
-        self.process
-            .wait()
-            .await
-            .map_or(-1, |status| status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+        let status = self.process.wait().await;
+        self.write_last_lines().await;
+        status.map_or(-1, exit_code)
+    }
+
+    async fn write_last_lines(&mut self) {
+        let written = async { while self.lines.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(LAST_LINES, written).await;
     }
 
     /// Asks the process to stop.
@@ -229,5 +239,51 @@ impl Child {
     /// Ends the process.
     pub(super) fn kill(&mut self) {
         let _ = self.process.start_kill();
+    }
+}
+
+fn exit_code(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt as _;
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Starts a shell as a task of a job.
+    fn shell(script: &str) -> Child {
+        let job = JobArguments {
+            job: "job.toml".into(),
+            model_dir: None,
+            set: Vec::new(),
+            log_format: LogFormat::default(),
+            log_level: None,
+        };
+        let launch = Launch::new(&job, None, 1, Path::new("cluster.toml"), Path::new("report.json"));
+        let launch = launch.expect("this program has a path");
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        launch.spawn(Task { role: Role::Chief, index: 0 }, command, Stdio::piped()).expect("there is a shell")
+    }
+
+    #[tokio::test]
+    async fn a_process_has_ended_when_its_last_lines_are_written() {
+        let mut child = shell("echo out; echo why >&2; exit 65");
+        let code = loop {
+            // Nothing but this look lets the lines be written: the thread has no other rest.
+            std::thread::sleep(Duration::from_millis(1));
+            if let Some(code) = child.try_wait().await {
+                break code;
+            }
+        };
+        assert_eq!(code, 65);
+        assert!(child.lines.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_process_whose_output_others_hold_has_ended_all_the_same() {
+        let mut child = shell("sleep 5 & exit 3");
+        assert_eq!(child.wait().await, 3);
     }
 }

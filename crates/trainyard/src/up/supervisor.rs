@@ -100,13 +100,13 @@ impl Supervisor {
         self.launch.started(task)
     }
 
-    /// Takes note of the tasks that have ended since the last look, and returns them with their exit codes.
-    pub(crate) fn ended(&mut self) -> Vec<(Task, i32)> {
-        let ended: Vec<(Task, i32)> = self
-            .children
-            .iter_mut()
-            .filter_map(|(task, child)| child.try_wait().map(|code| (*task, code)))
-            .collect();
+    /// Takes note of the tasks that have ended since the last look, and returns them with their exit codes. All that they
+    /// had to say is written then.
+    pub(crate) async fn ended(&mut self) -> Vec<(Task, i32)> {
+        let mut ended = Vec::new();
+        for (task, child) in &mut self.children {
+            ended.extend(child.try_wait().await.map(|code| (*task, code)));
+        }
         self.children.retain(|task, _| !ended.iter().any(|(gone, _)| gone == task));
         self.exits.extend(ended.iter().copied());
         ended
@@ -125,7 +125,7 @@ impl Supervisor {
                 _ = terminate.recv() => return Ok(self.stop_all().await),
                 _ = interrupt.recv() => return Ok(self.stop_all().await),
             }
-            for (task, code) in self.ended() {
+            for (task, code) in self.ended().await {
                 if task.role == Role::Chief && code == 0 {
                     self.wait_for_the_rest().await;
                     return Ok(0);
@@ -231,7 +231,7 @@ impl Supervisor {
                     self.exits.insert(task, child.wait().await);
                 }
             }
-            self.ended();
+            self.ended().await;
         }
     }
 
@@ -263,7 +263,7 @@ impl Supervisor {
         }
         while self.children.keys().any(|task| roles.contains(&task.role)) && Instant::now() < until {
             tokio::time::sleep(LOOK).await;
-            self.ended();
+            self.ended().await;
         }
     }
 
