@@ -2,13 +2,13 @@
 //! not take is what writes a model folder: objects that are put by name, with a condition, or in parts.
 
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use trainyard_tests::{Blow, Direction, Ended, Program, Proxy};
 
-use crate::server::ask;
-use crate::{LIMIT, gzip, path, records};
+use crate::server::{Process, ask};
+use crate::{LIMIT, gzip, path, records, trained};
 
 /// Longest wait for the server to listen.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ const PORTS: usize = 5;
 
 /// A server with the bucket `data`. It ends when it is dropped.
 struct Server {
-    child: Child,
+    process: Process,
     /// Where it listens, `host:port`.
     address: String,
 }
@@ -43,9 +43,9 @@ impl Server {
         command.args(["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", &port]);
         command.args(["-public-host", "127.0.0.1"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut server = Self { child: command.spawn().ok()?, address };
+        let mut server = Self { process: Process(command.spawn().ok()?), address };
         let until = Instant::now() + START_MAX;
-        while Instant::now() < until && server.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+        while Instant::now() < until && server.process.0.try_wait().is_ok_and(|ended| ended.is_none()) {
             if TcpStream::connect(&server.address).is_ok() {
                 return Some(server);
             }
@@ -62,14 +62,6 @@ impl Server {
             &format!("upload/storage/v1/b/data/o?uploadType=media&name={key}"),
             content,
         );
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -121,11 +113,7 @@ fn a_job_trains_from_google_cloud_storage() {
         path(folder.path(), "model")
     );
     std::fs::write(&job, text).expect("the job is written");
-    let report = path(folder.path(), "report.json");
-    let ended = trainyard(&server.address, &["train", &job, "--report", &report]);
-    assert_eq!(ended.code, 0, "{}", ended.output);
-    let report: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(report).expect("the report")).expect("JSON");
+    let report = trained(folder.path(), &job, |arguments| trainyard(&server.address, arguments));
     assert_eq!(
         (report["global_step"].as_u64(), report["examples"].as_u64()),
         (Some(80), Some(8000)),

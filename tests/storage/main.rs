@@ -46,6 +46,14 @@ fn gzip(text: &str) -> Vec<u8> {
     encoder.finish().expect("memory takes everything")
 }
 
+/// Trains a job by what runs `trainyard`, and returns its report, which lies in a folder then.
+fn trained(folder: &Path, job: &str, run: impl Fn(&[&str]) -> Ended) -> serde_json::Value {
+    let report = path(folder, "report.json");
+    let ended = run(&["train", job, "--report", &report]);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    serde_json::from_slice(&std::fs::read(report).expect("the report")).expect("JSON")
+}
+
 fn path(folder: &Path, name: &str) -> String {
     folder.join(name).display().to_string()
 }
@@ -95,11 +103,7 @@ fn a_job_trains_from_s3_in_data_shards() {
     std::fs::write(&job, text).expect("the job is written");
     let ended = trainyard(&server.address, &["check", &job]);
     assert_eq!(ended.code, 0, "{}", ended.output);
-    let report = path(folder.path(), "report.json");
-    let ended = trainyard(&server.address, &["train", &job, "--report", &report]);
-    assert_eq!(ended.code, 0, "{}", ended.output);
-    let report = std::fs::read_to_string(report).expect("the report");
-    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let report = trained(folder.path(), &job, |arguments| trainyard(&server.address, arguments));
     assert_eq!(
         (report["global_step"].as_u64(), report["examples"].as_u64()),
         (Some(80), Some(8000)),

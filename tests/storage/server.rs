@@ -11,7 +11,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// A server with the bucket `data`. It ends when it is dropped.
 pub(crate) struct Server {
-    child: Child,
+    _process: Process,
     /// Where it listens, `host:port`.
     pub(crate) address: String,
 }
@@ -33,7 +33,8 @@ impl Server {
         });
         // What else it says must go somewhere.
         std::thread::spawn(move || lines.for_each(drop));
-        let server = Self { child, address: address.expect("the server says where it listens") };
+        let server =
+            Self { _process: Process(child), address: address.expect("the server says where it listens") };
         server.request("PUT", "data", b"");
         Some(server)
     }
@@ -91,11 +92,14 @@ pub(crate) fn ask(address: &str, method: &str, name: &str, content: &[u8]) -> Ve
     answer.split_off(end + 4)
 }
 
-impl Drop for Server {
+/// A process that ends when it is dropped.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -39,10 +39,7 @@ pub fn export(
         return export_remotely(model, checkpoint, scores, form, folder, unix_secs);
     }
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-    let mut second = unix_secs;
-    while folder.join(second.to_string()).exists() {
-        second += 1;
-    }
+    let second = free_second(folder, unix_secs)?;
     let (temporary, target) = (folder.join(format!("temp-{second}")), folder.join(second.to_string()));
     let written = write(model, checkpoint, scores, form, &temporary)
         .and_then(|()| std::fs::rename(&temporary, &target).map_err(|error| failed(&target, error)));
@@ -61,12 +58,7 @@ fn export_remotely(
     folder: &Path,
     unix_secs: u64,
 ) -> Result<PathBuf, Diagnostic> {
-    let taken = names(folder)?;
-    let mut second = unix_secs;
-    while taken.contains(&second.to_string()) {
-        second += 1;
-    }
-    let target = folder.join(second.to_string());
+    let target = folder.join(free_second(folder, unix_secs)?.to_string());
     let here = tempfile::tempdir().map_err(|error| failed(&target, error))?;
     write(model, checkpoint, scores, form, here.path())?;
     let files = names(here.path())?.into_iter().filter(|name| name != DESCRIPTION);
@@ -74,6 +66,16 @@ fn export_remotely(
         send(&here.path().join(&name), &target.join(&name))?;
     }
     Ok(target)
+}
+
+/// Returns the first second, from this one on, that no export in a folder has.
+fn free_second(folder: &Path, unix_secs: u64) -> Result<u64, Diagnostic> {
+    let taken = names(folder)?;
+    let mut second = unix_secs;
+    while taken.contains(&second.to_string()) {
+        second += 1;
+    }
+    Ok(second)
 }
 
 fn write(

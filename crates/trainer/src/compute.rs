@@ -58,7 +58,7 @@ impl<'a> Computing<'a> {
     /// meanwhile. Those that are final while others are still computed are told of, but for what is clipped together.
     pub(crate) fn step(
         &mut self,
-        prepared: Prepared<Own>,
+        prepared: Prepared,
         values: &Values,
         gradients: &mut Gradients,
         busy: bool,
@@ -170,7 +170,7 @@ fn clipping(section: &OptimizerSection) -> Result<Clipping, Diagnostic> {
 }
 
 /// What a step over this batch reads. One without a good record reads nothing.
-pub(crate) fn reads(model: &AnyModel, batch: &Prepared<Own>) -> Reads {
+pub(crate) fn reads(model: &AnyModel, batch: &Prepared) -> Reads {
     match &batch.features {
         Some(features) => model.reads(features),
         None => vec![Read::Nothing; model.variables().len()],

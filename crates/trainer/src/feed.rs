@@ -22,18 +22,18 @@ use crate::{Config, Coordinator, GrantedShard};
 
 /// A batch made ready.
 #[derive(Debug)]
-pub(crate) struct Prepared<F> {
+pub(crate) struct Prepared {
     pub(crate) position: Position,
     /// Synchronous step of the data, from its start, and the batch's place in it.
     pub(crate) place: Option<(u64, Contribution)>,
     /// Absent where every record of the batch was bad: its step is an empty one.
-    pub(crate) features: Option<F>,
+    pub(crate) features: Option<Own>,
 }
 
 /// Batches, one after the other.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    queue: Prefetch<Prepared<Own>, trainyard_model::Error>,
+    queue: Prefetch<Prepared, trainyard_model::Error>,
     granting: Option<Granting>,
 }
 
@@ -113,7 +113,7 @@ impl Feed {
     }
 
     /// Returns the next batch; nothing at the end of the input.
-    pub(crate) async fn next(&mut self) -> Result<Option<Prepared<Own>>, Failure> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Prepared>, Failure> {
         match self.queue.next().await {
             Some(Ok((_, prepared))) => Ok(Some(prepared)),
             Some(Err(error)) => Err(Failure::Local(error.into())),

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trainyard_cluster_client::{Error, Held, PulledStep, Push, Step};
 use trainyard_diagnostic::Diagnostic;
-use trainyard_model::{AnyModel, Own};
+use trainyard_model::AnyModel;
 use trainyard_parameter_store::Ticket;
 
 use crate::compute::{Computing, Sent, reads};
@@ -119,8 +119,8 @@ pub(crate) async fn train(
 }
 
 /// What a call pulls and pushes.
-struct About<F> {
-    batch: Option<Prepared<F>>,
+struct About {
+    batch: Option<Prepared>,
     pushed: Option<Sent>,
 }
 
@@ -129,7 +129,7 @@ struct Steps<'a> {
     tally: Tally<'a>,
     session: &'a mut Session,
     feed: Feed,
-    pipeline: Pipeline<About<Own>>,
+    pipeline: Pipeline<About>,
     /// Why no further batch is begun.
     end: Option<LeaveReason>,
 }
@@ -184,7 +184,7 @@ impl Steps<'_> {
     }
 
     /// Sends a computed step, a pull, or both.
-    fn send(&mut self, computed: Option<Computed>, pull: Option<(Prepared<Own>, Step, Held)>) {
+    fn send(&mut self, computed: Option<Computed>, pull: Option<(Prepared, Step, Held)>) {
         let (push, pushed) = match computed {
             Some(Computed { push, sent }) => (Some(push), Some(sent)),
             None => (None, None),
@@ -197,10 +197,7 @@ impl Steps<'_> {
     }
 
     /// Waits for an answer: takes note of the step that was pushed, and returns the one that was pulled.
-    async fn receive(
-        &mut self,
-        ahead: Ahead<About<Own>>,
-    ) -> Result<Option<(Prepared<Own>, PulledStep)>, Failure> {
+    async fn receive(&mut self, ahead: Ahead<About>) -> Result<Option<(Prepared, PulledStep)>, Failure> {
         let began = Instant::now();
         let returned = ahead.call.returned().await?;
         self.tally.exchanged(began.elapsed(), &returned.traffic);
@@ -213,7 +210,7 @@ impl Steps<'_> {
     }
 
     /// Asks once more for a step that has to wait for others.
-    async fn ask_again(&mut self, prepared: Prepared<Own>, pulled: PulledStep, stop: &CancellationToken) {
+    async fn ask_again(&mut self, prepared: Prepared, pulled: PulledStep, stop: &CancellationToken) {
         if self.pipeline.is_empty() {
             tokio::select! {
                 () = tokio::time::sleep(TICKET_POLL) => {}

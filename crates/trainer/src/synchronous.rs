@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trainyard_cluster_client::{Held, PulledStep, Push};
-use trainyard_model::{AnyModel, Own};
+use trainyard_model::AnyModel;
 use trainyard_parameter_store::{Contribution, Ticket};
 use trainyard_variable::{Gradients, Read};
 
@@ -35,17 +35,17 @@ struct Lane {
     number: u32,
     feed: Feed,
     /// The batch that is computed next.
-    next: Option<Part<Own>>,
+    next: Option<Part>,
     /// Version behind the latest step that was computed here.
     reached: u64,
     ended: bool,
 }
 
 /// A batch, and the step that it is part of.
-struct Part<F> {
+struct Part {
     version: u64,
     contribution: Contribution,
-    batch: Prepared<F>,
+    batch: Prepared,
 }
 
 /// Trains until there is a reason to leave.

@@ -30,7 +30,7 @@ impl Ledger {
             }
             let found = latest_good(&model_dir, &mut |_| ()).map_err(|error| error.to_string())?;
             let checkpoint = found.ok_or_else(|| format!("{} holds no checkpoint", model_dir.display()))?;
-            self.epochs = self.passes_begun(&checkpoint) + 1;
+            self.epochs = passes_begun(&checkpoint, self.batches_of_epoch()) + 1;
             tasks.set(&format!("input.train.epochs={}", self.epochs));
             tasks.start_all();
         }
@@ -44,11 +44,12 @@ impl Ledger {
             late => Err(format!("{late:?} did not end within {limit:?}: {}", tasks.last_lines())),
         }
     }
+}
 
-    fn passes_begun(&self, checkpoint: &Checkpoint) -> u64 {
-        let known = checkpoint.manifest().shards.iter().flat_map(|shard| &shard.positions);
-        let known = known.filter(|known| known.shard == DATA_SHARD);
-        let ends = known.map(|known| known.ahead.last().map_or(known.batch, |range| range.end));
-        ends.max().unwrap_or(0).div_ceil(self.batches_of_epoch())
-    }
+/// Returns how many passes of so many batches a server has begun at least, of the data that a chief hands out.
+pub fn passes_begun(checkpoint: &Checkpoint, batches_of_epoch: u64) -> u64 {
+    let known = checkpoint.manifest().shards.iter().flat_map(|shard| &shard.positions);
+    let known = known.filter(|known| known.shard == DATA_SHARD);
+    let ends = known.map(|known| known.ahead.last().map_or(known.batch, |range| range.end));
+    ends.max().unwrap_or(0).div_ceil(batches_of_epoch)
 }

@@ -6,7 +6,6 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use trainyard_cluster_client::{Held, Parameters, Push, Shard};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::Own;
 use trainyard_parameter_store::{BatchId, Contribution, Identity};
 
 use super::sum::Sum;
@@ -28,7 +27,7 @@ struct Lane {
     number: u32,
     feed: Feed,
     /// The next batch, and its step.
-    next: Option<(u64, Prepared<Own>)>,
+    next: Option<(u64, Prepared)>,
     ended: bool,
 }
 
