@@ -1,5 +1,6 @@
 //! Ways to train: whoever dies, pauses or comes back, each batch counts once and each job ends by itself.
 
+mod divided;
 mod durability;
 mod in_graph;
 mod ledger;

@@ -60,6 +60,20 @@ impl<const N: usize> Curve<N> {
         Self { points: Vec::new(), most: most.max(2), stride: 1, open: Mean::new() }
     }
 
+    /// Returns a curve of at most `most` points, 2 or more, that goes on from these.
+    pub(crate) fn resumed(points: Vec<Point<N>>, most: usize) -> Self {
+        // A measurement a second: as many go into each point as seconds lie between most of them.
+        let mut apart: Vec<f64> =
+            points.windows(2).map(|pair| pair[1].unix_secs - pair[0].unix_secs).collect();
+        apart.sort_by(f64::total_cmp);
+        let stride = apart.get(apart.len() / 2).map_or(1, |seconds| seconds.round() as u32).max(1);
+        let mut curve = Self { points, stride, ..Self::new(most) };
+        while curve.points.len() >= curve.most {
+            curve.halve();
+        }
+        curve
+    }
+
     /// Adds a measurement, later than those before.
     pub(crate) fn push(&mut self, point: &Point<N>) {
         self.open.add(point);
@@ -68,14 +82,18 @@ impl<const N: usize> Curve<N> {
         }
         self.points.push(std::mem::replace(&mut self.open, Mean::new()).point());
         if self.points.len() >= self.most {
-            let pair = |pair: &[Point<N>]| {
-                let mut mean = Mean::new();
-                pair.iter().for_each(|point| mean.add(point));
-                mean.point()
-            };
-            self.points = self.points.chunks(2).map(pair).collect();
-            self.stride = self.stride.saturating_mul(2);
+            self.halve();
         }
+    }
+
+    fn halve(&mut self) {
+        let pair = |pair: &[Point<N>]| {
+            let mut mean = Mean::new();
+            pair.iter().for_each(|point| mean.add(point));
+            mean.point()
+        };
+        self.points = self.points.chunks(2).map(pair).collect();
+        self.stride = self.stride.saturating_mul(2);
     }
 
     /// Returns the points, oldest first.
@@ -109,5 +127,22 @@ mod tests {
         }
         assert!(points[0].values[1].is_nan());
         assert_eq!(points[points.len() - 1].values[1], 3.0);
+    }
+
+    #[test]
+    fn a_curve_that_goes_on_keeps_its_pace_and_its_bound() {
+        let point = |second: u64| Point { unix_secs: second as f64, step: second, values: [second as f32] };
+        let mut first = Curve::<1>::new(16);
+        (0..1000).for_each(|second| first.push(&point(second)));
+        // Not there for an hour.
+        let mut second = Curve::resumed(first.points().to_vec(), 16);
+        assert_eq!(second.stride, first.stride);
+        assert_eq!(second.points(), first.points());
+        (4600..104_600).for_each(|time| second.push(&point(time)));
+        assert!(second.points().len() < 16 && second.points()[0].unix_secs < 20_000.0);
+        // Of more than it may have, and of one or none.
+        assert!(Curve::resumed((0..100).map(point).collect(), 16).points().len() < 16);
+        assert_eq!(Curve::resumed(vec![point(5)], 16).stride, 1);
+        assert_eq!(Curve::<1>::resumed(Vec::new(), 16).stride, 1);
     }
 }

@@ -218,6 +218,9 @@ async fn from_beginning_to_end(
     };
     let ending = ending.map_err(|problem| lead.name_successor(&run, problem));
     looking.abort();
+    if ending.is_ok() {
+        lead.keep_curves().await;
+    }
     training.cancel();
     if let Some(handle) = trainer
         && let Ok(Ok(Ok(trained))) = tokio::time::timeout(FAREWELL, handle).await

@@ -13,6 +13,7 @@ mod epoch;
 mod evaluations;
 mod events;
 mod groups;
+mod history;
 mod keeper;
 mod lanes;
 mod lead;

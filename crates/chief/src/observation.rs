@@ -124,6 +124,8 @@ struct State {
     run: Curve<{ RUN_SERIES.len() }>,
     latest: Rates,
     tasks: BTreeMap<Task, TaskRecord>,
+    /// Curves from before this chief, of tasks that it has not seen yet.
+    earlier: BTreeMap<Task, Vec<Point<{ TASK_SERIES.len() }>>>,
     servers: Vec<Server>,
     saved: VecDeque<Saved>,
     failures: u64,
@@ -162,11 +164,19 @@ impl Observation {
             run: Curve::new(POINTS_MAX),
             latest: Rates::NONE,
             tasks: BTreeMap::new(),
+            earlier: BTreeMap::new(),
             servers: servers.into_iter().map(server).collect(),
             saved: VecDeque::new(),
             failures: 0,
         };
         Self { state: Arc::new(Mutex::new(state)), clock }
+    }
+
+    /// Goes on with the curves that an earlier chief has kept.
+    pub(crate) fn resume(&self, (run, tasks): Curves) {
+        let mut state = self.state.lock();
+        state.run = Curve::resumed(run, POINTS_MAX);
+        state.earlier = tasks;
     }
 
     /// Takes note of how a server stands.
@@ -201,7 +211,8 @@ impl Observation {
         for view in views {
             let record = state.tasks.entry(view.task).or_insert_with(|| {
                 curves += 1;
-                let curve = (curves <= TASK_CURVES_MAX).then(|| Curve::new(TASK_POINTS_MAX));
+                let earlier = state.earlier.remove(&view.task).unwrap_or_default();
+                let curve = (curves <= TASK_CURVES_MAX).then(|| Curve::resumed(earlier, TASK_POINTS_MAX));
                 TaskRecord { last: view.clone(), rates: Rates::NONE, curve }
             });
             if let Some(rates) = Rates::between(&record.last, &view) {

@@ -9,9 +9,9 @@ use trainyard_daemon::{Content, Context};
 use trainyard_trainer::JobState;
 
 use crate::LocalCoordinator;
-use crate::curve::Point;
 use crate::evaluations::evaluations;
-use crate::observation::{Observation, Observed, RUN_SERIES, Rates, Saved, Server, TASK_SERIES};
+use crate::history::{self, short};
+use crate::observation::{Observation, Observed, Rates, Saved, Server};
 use crate::roster::View;
 
 /// Media type of the API's answers.
@@ -73,7 +73,7 @@ impl RunPage {
             "/page.css" => file("text/css; charset=utf-8", include_str!("page/page.css")),
             "/page.js" => file("text/javascript; charset=utf-8", include_str!("page/page.js")),
             "/api/v1/run" => json(&self.run()),
-            "/api/v1/history" => json(&self.history()),
+            "/api/v1/history" => json(&history::to_json(&self.observation.curves())),
             "/api/v1/evaluations" => json(&self.evaluations()),
             _ => None,
         }
@@ -156,13 +156,6 @@ impl RunPage {
         trains.chain(servers).chain(standbys).chain(evaluators).collect()
     }
 
-    fn history(&self) -> Value {
-        let (run, tasks) = self.observation.curves();
-        let tasks: Map<String, Value> =
-            tasks.iter().map(|(task, points)| (task.to_string(), columns(points, &TASK_SERIES))).collect();
-        json!({"run": columns(&run, &RUN_SERIES), "tasks": tasks})
-    }
-
     fn evaluations(&self) -> Value {
         let mut out = Map::new();
         for (name, folder) in [("eval", "eval"), ("eval_train", "eval_train")] {
@@ -199,41 +192,8 @@ fn rates(rates: &Rates) -> Value {
     })
 }
 
-/// A curve by columns: the names of what is measured are not repeated.
-fn columns<const N: usize>(points: &[Point<N>], names: &[&str; N]) -> Value {
-    let mut out = Map::new();
-    let secs: Vec<Value> =
-        points.iter().map(|point| json!((point.unix_secs * 10.0).round() / 10.0)).collect();
-    out.insert("unix_secs".to_owned(), secs.into());
-    let steps: Vec<Value> = points.iter().map(|point| json!(point.step)).collect();
-    out.insert("global_step".to_owned(), steps.into());
-    for (place, name) in names.iter().enumerate() {
-        let values: Vec<Value> =
-            points.iter().map(|point| json!(short(f64::from(point.values[place])))).collect();
-        out.insert((*name).to_owned(), values.into());
-    }
-    Value::Object(out)
-}
-
-/// Five digits, which is more than can be seen; nothing where it is no number.
-fn short(value: f64) -> Option<f64> {
-    if !value.is_finite() {
-        return None;
-    }
-    format!("{value:.4e}").parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_short_and_no_number_is_nothing() {
-        assert_eq!(short(0.1 + 0.2), Some(0.3));
-        assert_eq!(short(123_456.0), Some(123_460.0));
-        assert_eq!((short(f64::NAN), short(f64::INFINITY), short(0.0)), (None, None, Some(0.0)));
-    }
-
     #[test]
     fn the_page_loads_nothing_from_elsewhere_and_puts_no_text_in_as_markup() {
         let all =

@@ -362,8 +362,11 @@ impl Roster {
     /// The session is over.
     pub fn heartbeat(&mut self, now: Duration, pulse: &Pulse) -> Result<Beat, Refusal> {
         let member = self.member(pulse)?;
-        member.see(now);
-        member.hear(now, pulse);
+        // One that has left stays until the job is over, and is not counted on.
+        if member.left.is_none() {
+            member.see(now);
+            member.hear(now, pulse);
+        }
         Ok(Beat {
             state: self.state,
             waiting_for: self.waiting_for.clone(),

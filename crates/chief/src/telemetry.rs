@@ -14,6 +14,7 @@ pub(crate) struct Telemetry {
     pub(crate) checkpoint_step: Gauge,
     pub(crate) checkpoint_unix_seconds: Gauge,
     pub(crate) active_tasks: Gauge,
+    pub(crate) expected_tasks: Gauge,
     pub(crate) leases_lost: Counter,
     pub(crate) quarantined: Counter,
     pub(crate) global_step: Gauge,
@@ -35,7 +36,10 @@ impl Telemetry {
             "trainyard_checkpoint_interval_seconds",
             "Seconds between checkpoints that the job asks for; absent where it counts steps."
         );
-        describe_gauge!("trainyard_expected_tasks", "Tasks of the cluster that are to train.");
+        describe_gauge!(
+            "trainyard_expected_tasks",
+            "Tasks of the cluster that are to train, less those that have read all of their input."
+        );
         describe_gauge!("trainyard_active_tasks", "Tasks that train.");
         describe_counter!("trainyard_leases_lost_total", "Tasks that fell silent.");
         describe_counter!(
@@ -55,6 +59,7 @@ impl Telemetry {
             checkpoint_step: gauge!("trainyard_checkpoint_step"),
             checkpoint_unix_seconds: gauge!("trainyard_checkpoint_unix_seconds"),
             active_tasks: gauge!("trainyard_active_tasks"),
+            expected_tasks: gauge!("trainyard_expected_tasks"),
             leases_lost: counter!("trainyard_leases_lost_total"),
             quarantined: counter!("trainyard_quarantined_total"),
             global_step: gauge!("trainyard_global_step"),

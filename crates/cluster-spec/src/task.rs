@@ -53,6 +53,14 @@ pub struct Task {
     pub index: usize,
 }
 
+impl Task {
+    /// Returns the task of a name, as it is displayed.
+    pub fn named(name: &str) -> Option<Self> {
+        let (role, index) = name.split_once(':')?;
+        Some(Self { role: Role::named(role)?, index: index.parse().ok()? })
+    }
+}
+
 impl fmt::Display for Task {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{}", self.role, self.index)

@@ -19,7 +19,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// Time of training for which there is a reserve of data, at the pace of the task.
 const RESERVE: Duration = Duration::from_secs(60);
 /// Most data shards of a reserve.
-pub const RESERVE_SHARDS_MAX: u32 = 2048;
+pub const RESERVE_SHARDS_MAX: u32 = 512;
 /// Those of the first, when the pace is not known.
 const RESERVE_SHARDS: u32 = 64;
 /// Time between renewals.

@@ -97,6 +97,8 @@ pub(crate) struct Heartbeat {
     directive: watch::Receiver<Directive>,
     lanes: watch::Receiver<Vec<u32>>,
     regroup: Arc<AtomicU64>,
+    /// Since when the chief has not answered; nothing where it has.
+    silent: watch::Receiver<Option<Instant>>,
     handle: JoinHandle<()>,
 }
 
@@ -113,9 +115,11 @@ impl Heartbeat {
         let (sender, directive) = watch::channel(Directive::Train);
         let (told, lanes) = watch::channel(lanes);
         let regroup = Arc::<AtomicU64>::default();
-        let tells = Tells { directive: sender, lanes: told, regroup: Arc::clone(&regroup) };
+        let (falls_silent, silent) = watch::channel(None);
+        let tells =
+            Tells { directive: sender, lanes: told, regroup: Arc::clone(&regroup), silent: falls_silent };
         let handle = tokio::spawn(beat(coordinator, pulse, interval, Arc::clone(&counts), tells, ended));
-        Self { counts, directive, lanes, regroup, handle }
+        Self { counts, directive, lanes, regroup, silent, handle }
     }
 
     pub(crate) fn directive(&self) -> Directive {
@@ -124,12 +128,26 @@ impl Heartbeat {
 
     /// Waits until the job is over and the chief has gone, for ever if it does not happen.
     pub(crate) fn gone(&self) -> impl Future<Output = ()> + use<> {
+        self.directs(|directive| directive == Directive::Gone)
+    }
+
+    /// Waits until there is another directive than to go on, for ever if there is none.
+    pub(crate) fn directed(&self) -> impl Future<Output = ()> + use<> {
+        self.directs(|directive| directive != Directive::Train)
+    }
+
+    fn directs(&self, which: fn(Directive) -> bool) -> impl Future<Output = ()> + use<> {
         let mut directive = self.directive.clone();
         async move {
-            if directive.wait_for(|directive| *directive == Directive::Gone).await.is_err() {
+            if directive.wait_for(|directive| which(*directive)).await.is_err() {
                 std::future::pending().await
             }
         }
+    }
+
+    /// Returns since when the chief has not answered; nothing where it has.
+    pub(crate) fn silent_since(&self) -> Option<Instant> {
+        *self.silent.borrow()
     }
 
     /// Returns the generation of the group that somebody waits to join; 0 = nobody.
@@ -154,6 +172,7 @@ struct Tells {
     directive: watch::Sender<Directive>,
     lanes: watch::Sender<Vec<u32>>,
     regroup: Arc<AtomicU64>,
+    silent: watch::Sender<Option<Instant>>,
 }
 
 async fn beat<C: Coordinator>(
@@ -182,6 +201,7 @@ async fn beat<C: Coordinator>(
         match coordinator.heartbeat(counts.told_by(&pulse)).await {
             Ok(beat) => {
                 silent = 0;
+                tells.silent.send_replace(None);
                 tells.regroup.store(beat.regroup, Ordering::Relaxed);
                 tells.lanes.send_if_modified(|known| {
                     let other = *known != beat.lanes;
@@ -212,6 +232,7 @@ async fn beat<C: Coordinator>(
             Err(error) => {
                 // Training goes on without the chief: the parameter servers decide what counts.
                 silent += 1;
+                tells.silent.send_modify(|since| *since = since.or_else(|| Some(Instant::now())));
                 if silent.is_multiple_of(10) || silent == 2 {
                     warn!(%error, "the chief does not answer; training goes on");
                 }

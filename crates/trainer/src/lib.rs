@@ -160,6 +160,20 @@ pub async fn run<C: Coordinator>(
             }
         };
         match trained {
+            Ok(LeaveReason::InputExhausted) => {
+                (config.standing)("done", true, Vec::new());
+                info!(steps = outcome.steps, examples = outcome.examples, "all input has been read here");
+                let stayed = match session.leave(&coordinator, LeaveReason::InputExhausted).await {
+                    true => session.stay(&config, &coordinator.name(), &stop).await,
+                    // It is told in the next session.
+                    false => Err(session::over("the chief has not heard that all input has been read here")),
+                };
+                match stayed {
+                    Ok(()) => return Ok(outcome),
+                    Err(error) if again(&error) => info!(%error, "joining again"),
+                    Err(error) => return Err(into_diagnostic(&error)),
+                }
+            }
             Ok(reason) => {
                 (config.standing)("leaving", false, Vec::new());
                 session.leave(&coordinator, reason.clone()).await;

@@ -25,6 +25,8 @@ use crate::{Coordinator, JobState, Join, Joined, LeaveReason, Pulse, Work};
 const READY_POLL: Duration = Duration::from_millis(20);
 /// Time after which a living process of the same task is believed in.
 const TAKEN_PATIENCE: Duration = Duration::from_secs(4);
+/// Time between looks whether the chief answers, of a task that waits for the end of the job.
+const STAY_LOOK: Duration = Duration::from_millis(500);
 /// Longest time to take leave in.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -111,22 +113,61 @@ impl Session {
         match self.heartbeat.directive() {
             Directive::Train => Ok(None),
             Directive::End | Directive::Gone => Ok(Some(LeaveReason::Finished)),
-            Directive::Rejoin => {
-                let message = "the chief does not know this session any more";
-                let refusal = Refusal::new(Reason::Fenced, message);
-                Err(Error::Refused { peer: "chief:0".to_owned(), refusal })
-            }
+            Directive::Rejoin => Err(over("the chief does not know this session any more")),
         }
     }
 
-    /// Takes leave of the chief, if it listens.
-    pub(crate) async fn leave<C: Coordinator>(&self, coordinator: &C, reason: LeaveReason) {
+    /// Takes leave of the chief. Returns whether it listened.
+    pub(crate) async fn leave<C: Coordinator>(&self, coordinator: &C, reason: LeaveReason) -> bool {
         let pulse = self.heartbeat.counts.told_by(&self.pulse);
         let left = tokio::time::timeout(LEAVE_TIMEOUT, coordinator.leave(pulse, reason)).await;
-        if !matches!(left, Ok(Ok(()))) {
+        let listened = matches!(left, Ok(Ok(())));
+        if !listened {
             warn!("the chief was not there to take leave of");
         }
+        listened
     }
+
+    /// Stays, with nothing to do, until the job is over or the token says stop: where a server or the chief is lost before
+    /// that, what this task has read may have to be read once more, or the next chief to be told that it has been.
+    ///
+    /// # Errors
+    /// The session is over and the job is not; the chief has not answered for the deadline.
+    pub(crate) async fn stay(
+        &self,
+        config: &Config,
+        chief: &str,
+        stop: &CancellationToken,
+    ) -> Result<(), Error> {
+        let mut waiting = None;
+        while self.told()?.is_none() {
+            tokio::select! {
+                () = self.heartbeat.directed() => continue,
+                () = tokio::time::sleep(STAY_LOOK) => {}
+                () = stop.cancelled() => return Ok(()),
+            }
+            let Some(since) = self.heartbeat.silent_since() else {
+                waiting = None;
+                continue;
+            };
+            let waiting = waiting
+                .get_or_insert_with(|| Waiting::new(config.task.to_string(), chief, config.connect_deadline));
+            match waiting.tick(
+                since.elapsed(),
+                "all input is read here, and the chief does not say whether the job is over",
+            ) {
+                Action::Wait => {}
+                Action::Notice(notice) => warn!("{notice}"),
+                Action::GiveUp(diagnostic) => return Err(Error::Deadline(diagnostic)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A session that is over, for this reason, although the job is not.
+pub(crate) fn over(message: &str) -> Error {
+    Error::Refused { peer: "chief:0".to_owned(), refusal: Refusal::new(Reason::Fenced, message) }
 }
 
 /// The number by which the servers know how far the task's data has been applied. What the chief hands out has one number

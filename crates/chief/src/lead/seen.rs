@@ -1,22 +1,28 @@
 //! What the chief sees of a run, told to those who remember and show it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use metrics::gauge;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tracing::debug;
 use trainyard_checkpoint::{Checkpoint, list};
 use trainyard_cluster_client::{Error, ShardStatus};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_parameter_store::State;
+use trainyard_runtime::blocking;
 use trainyard_trainer::JobState;
 
-use super::{Lead, Run};
-use crate::observation::Saved;
+use super::{FAREWELL, Lead, Run};
+use crate::history;
+use crate::observation::{Observation, Saved};
 use crate::save::Written;
 
 /// Time between points of the curves.
 const LOOK: Duration = Duration::from_secs(1);
+/// Time after which the curves are kept for the next chief.
+const KEEP: Duration = Duration::from_secs(30);
 
 impl Lead {
     /// Remembers the checkpoints that are there already, and tells what the job asks for.
@@ -24,7 +30,8 @@ impl Lead {
         if let Some(secs) = self.job.run.save_checkpoints_secs {
             gauge!("trainyard_checkpoint_interval_seconds").set(secs as f64);
         }
-        gauge!("trainyard_expected_tasks").set(self.tasks as f64);
+        run.telemetry.expected_tasks.set(self.tasks as f64);
+        self.observation.resume(history::kept(&self.job.model_dir));
         // Who needs them says so where they cannot be read.
         for found in list(&self.job.model_dir).unwrap_or_default() {
             let Ok(checkpoint) = Checkpoint::open(&found.path) else { continue };
@@ -48,11 +55,17 @@ impl Lead {
     /// watch waits for servers that are silent, and for checkpoints.
     pub(super) fn looks(&self, run: &Run) -> JoinHandle<()> {
         let (coordinator, observation) = (self.coordinator.clone(), self.observation.clone());
+        let model_dir = self.job.model_dir.clone();
         let (server, gauge) = (self.shards.first().cloned(), run.telemetry.global_steps_per_second.clone());
         tokio::spawn(async move {
             let mut before = None::<(Instant, u64)>;
+            let mut kept_at = Instant::now();
             loop {
                 tokio::time::sleep(LOOK).await;
+                if kept_at.elapsed() >= KEEP {
+                    let _ = blocking(keep(&observation, &model_dir)).await;
+                    kept_at = Instant::now();
+                }
                 if coordinator.with(|roster, _| roster.state()) != JobState::Training {
                     before = None;
                     continue;
@@ -71,6 +84,12 @@ impl Lead {
                 observation.look(step, rate, now, views);
             }
         })
+    }
+
+    /// Keeps the curves for the next chief, if the folder takes them soon.
+    pub(super) async fn keep_curves(&self) {
+        let keeping = blocking(keep(&self.observation, &self.job.model_dir));
+        let _ = tokio::time::timeout(FAREWELL, keeping).await;
     }
 
     pub(super) fn observe_server(&self, ps: usize, status: &ShardStatus) {
@@ -100,6 +119,16 @@ impl Lead {
         self.observation.saved(Saved { step: *step, unix_secs, bytes: *bytes, seconds });
         if let Some(events) = &self.events {
             events.checkpoint(*step, path.clone());
+        }
+    }
+}
+
+/// Returns the work of keeping the curves of now.
+fn keep(observation: &Observation, model_dir: &Path) -> impl FnOnce() + Send + 'static {
+    let (curves, model_dir) = (observation.curves(), model_dir.to_owned());
+    move || {
+        if let Err(error) = history::keep(&model_dir, &curves) {
+            debug!(%error, "the curves of the run are not kept");
         }
     }
 }

@@ -119,7 +119,7 @@ pub(super) async fn watch(
             }
         }
         close_sessions(lead, run, &mut unclosed).await;
-        if trainer.is_none() {
+        if !lead.coordinator.with(|roster, _| roster.trains(lead.task)) {
             lead.tell_step(run);
         }
         let due = draining || wanted || lead.save_is_due(run);
@@ -272,7 +272,9 @@ async fn close_sessions(lead: &mut Lead, run: &Run, unclosed: &mut Vec<Unclosed>
     while let Ok(closed) = lead.closed.try_recv() {
         ended.push(closed);
     }
-    run.telemetry.active_tasks.set(lead.coordinator.with(|roster, _| roster.active()) as f64);
+    let (active, done) = lead.coordinator.with(|roster, _| (roster.active(), roster.done()));
+    run.telemetry.active_tasks.set(active as f64);
+    run.telemetry.expected_tasks.set(lead.tasks.saturating_sub(done) as f64);
     let identity = lead.identity(run);
     let fresh = ended.into_iter().flat_map(|(task, session)| {
         (0..lead.shards.len()).map(move |ps| Unclosed { ps, task, session, tried: None })

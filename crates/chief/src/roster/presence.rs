@@ -38,9 +38,19 @@ impl Roster {
         (!useful && !why.is_empty()).then(|| why.join("; "))
     }
 
+    /// Returns whether a task trains.
+    pub fn trains(&self, task: Task) -> bool {
+        self.members.get(&task).is_some_and(Member::trains)
+    }
+
     /// Returns the number of tasks that train.
     pub fn active(&self) -> usize {
         self.members.values().filter(|member| member.trains()).count()
+    }
+
+    /// Returns the number of tasks that have come to the end of their input, or of the steps.
+    pub fn done(&self) -> usize {
+        self.members.values().filter(|member| member.is_done()).count()
     }
 
     /// Returns how the job stands with those who take part.
