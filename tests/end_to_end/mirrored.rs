@@ -6,13 +6,13 @@ use trainyard_tests::{Program, TestCluster};
 
 use crate::LIMIT;
 
-/// 4000 rows in two passes of 250 batches of 16; three tasks train, so that a pass is 84 steps.
-const STEPS: u64 = 2 * 84;
+/// 12,000 rows in two passes of 750 batches of 16; three tasks train, so that a pass is 250 steps.
+const STEPS: u64 = 2 * 250;
 const MIRRORED: [&str; 2] = ["--set", "strategy.kind=\"multi_worker_mirrored\""];
 
 /// A chief, two workers and so many servers, with a job that lasts a moment.
 fn cluster(servers: usize) -> TestCluster {
-    TestCluster::new(servers, 2, 4000, "")
+    TestCluster::new(servers, 2, 12_000, "")
 }
 
 fn start(cluster: &TestCluster, more: &[&str]) -> [Program; 3] {

@@ -254,7 +254,7 @@ fn a_cluster_whose_tasks_die_in_the_middle_of_a_save_counts_every_update_once() 
 fn a_cluster_that_is_lost_with_all_its_disks_goes_on_from_the_bucket() {
     let Some(server) = Server::start() else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let ledger = Ledger { rows: 1000, epochs: 40, batch_size: 16, lanes: 1, servers: 2 };
+    let ledger = Ledger { rows: 1000, epochs: 200, batch_size: 16, lanes: 1, servers: 2 };
     let mut tasks = cluster(&server, folder.path(), &ledger, 1, "wal");
     tasks.start_all();
     tasks.wait_until("two checkpoints", LIMIT, |tasks| tasks.lines(CHIEF, "checkpoint saved").len() >= 2);
@@ -275,7 +275,7 @@ fn a_cluster_that_is_lost_with_all_its_disks_goes_on_from_the_bucket() {
 fn a_server_of_a_pair_that_is_lost_for_good_costs_nothing_where_the_model_folder_is_a_bucket() {
     let Some(server) = Server::start() else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let ledger = Ledger { rows: 1000, epochs: 40, batch_size: 16, lanes: 1, servers: 2 };
+    let ledger = Ledger { rows: 1000, epochs: 200, batch_size: 16, lanes: 1, servers: 2 };
     let mut tasks = cluster(&server, folder.path(), &ledger, 0, "replica");
     tasks.start_all();
     tasks.wait_until("a checkpoint", LIMIT, |tasks| tasks.lines(CHIEF, "checkpoint saved").len() >= 2);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::Trial;
-use super::trial::{Tasks, kill, side_by_side, wait_until_it_trains};
+use super::trial::{ENDLESS, Tasks, kill, side_by_side, wait_until_it_trains};
 use crate::LIMIT;
 
 const BROUGHT_BACK: &str = "memory brought back from the log";
@@ -17,21 +17,20 @@ fn logs(trial: &Trial, ps: usize) -> Vec<PathBuf> {
     found
 }
 
-/// Runs a job while `disturb` does what it does, and returns what was learned.
+/// Runs a job while `disturb` does what it does, and then to an end. Returns its passes, and what was learned.
 fn learned(
-    settings: &[&str],
-    steps: u64,
-    batches: u64,
+    way: &[&str],
+    lanes: u64,
     disturb: impl FnOnce(&Trial, Tasks) -> Tasks,
-) -> BTreeMap<String, Vec<u32>> {
-    let trial = Trial::new(2, 2, 8000, settings);
+) -> (u64, BTreeMap<String, Vec<u32>>) {
+    let trial = Trial::new(2, 2, 8000, &[way, &[ENDLESS]].concat());
     let tasks = disturb(&trial, trial.start_all());
-    let output = tasks.end();
+    let (passes, output) = trial.end(tasks);
     assert!(!output.contains("restoring every parameter server"), "{output}");
-    assert_eq!(trial.global_step(), steps, "{settings:?}");
-    trial.assert_applied(batches);
+    assert_eq!(trial.global_step(), passes * 500_u64.div_ceil(lanes), "{way:?}");
+    trial.assert_applied(passes * 500);
     assert!(logs(&trial, 0).is_empty(), "the log goes when the job is done");
-    trial.bits()
+    (passes, trial.bits())
 }
 
 /// Kills servers again and again, and waits each time until training has gone on.
@@ -51,56 +50,52 @@ fn kill_servers(trial: &Trial, mut tasks: Tasks, times: usize) -> Tasks {
 
 #[test]
 fn servers_killed_again_and_again_lose_nothing_in_every_way_to_train() {
-    let ways: [(&[&str], u64); 4] = [
-        (&["strategy.update=async"], 1),
-        (&["strategy.update=async", "parameter_servers.durability=wal_sync"], 1),
-        (&["strategy.update=ssp", "strategy.staleness_steps_max=2"], 1),
-        (&["strategy.update=async", "strategy.pipeline_depth=2", "strategy.payload=bfloat16"], 1),
+    let ways: [&[&str]; 4] = [
+        &["strategy.update=async"],
+        &["strategy.update=async", "parameter_servers.durability=wal_sync"],
+        &["strategy.update=ssp", "strategy.staleness_steps_max=2"],
+        &["strategy.update=async", "strategy.pipeline_depth=2", "strategy.payload=bfloat16"],
     ];
-    let one = |way: &[&str], lanes: u64| {
-        let settings = [way, &["input.train.epochs=6", "run.save_checkpoints_steps=400"]].concat();
-        learned(&settings, 6 * 500 / lanes, 6 * 500, |trial, tasks| kill_servers(trial, tasks, 5));
+    let one = |way: &[&str]| {
+        let settings = [way, &["run.save_checkpoints_steps=400"]].concat();
+        learned(&settings, 1, |trial, tasks| kill_servers(trial, tasks, 5));
     };
-    let trials = ways.map(|(way, lanes)| move || one(way, lanes));
+    let trials = ways.map(|way| move || one(way));
     let trials: Vec<&(dyn Fn() + Sync)> = trials.iter().map(|trial| trial as _).collect();
     trials.chunks(2).for_each(side_by_side);
 }
 
 #[test]
 fn synchronous_training_has_the_same_bits_when_servers_are_killed() {
-    let settings = ["strategy.update=sync", "input.train.epochs=6", "run.save_checkpoints_steps=150"];
-    let steps = 6 * 500_u64.div_ceil(3);
-    let reference = learned(&settings, steps, 6 * 500, |_, tasks| tasks);
-    let killed = learned(&settings, steps, 6 * 500, |trial, tasks| kill_servers(trial, tasks, 5));
-    assert!(reference == killed, "values and slots");
+    let settings = ["strategy.update=sync", "run.save_checkpoints_steps=150"];
+    let (passes, killed) = learned(&settings, 3, |trial, tasks| kill_servers(trial, tasks, 5));
+    let reference = Trial::new(2, 2, 8000, &[settings[0], &format!("input.train.epochs={passes}")]);
+    reference.start_all().end();
+    assert!(reference.bits() == killed, "values and slots");
 }
 
 #[test]
 fn all_daemons_killed_at_once_come_back_with_everything() {
-    let ways: [(&[&str], u64); 2] =
-        [(&["strategy.update=async"], 6 * 500), (&["strategy.update=sync"], 6 * 167)];
-    let one = |way: &[&str], steps: u64| {
+    let one = |way: &str, lanes: u64| {
         // No checkpoint but the first: everything else is in the logs.
-        let more = ["input.train.epochs=6", "run.save_checkpoints_steps=1000000"];
-        learned(&[way, &more].concat(), steps, 6 * 500, |trial, mut tasks| {
+        learned(&[way, "run.save_checkpoints_steps=1000000000"], lanes, |trial, mut tasks| {
             tasks.workers.iter_mut().for_each(wait_until_it_trains);
             tasks.workers.into_iter().chain([tasks.chief]).chain(tasks.servers).for_each(kill);
             let mut tasks = trial.start_all();
             tasks.servers.iter_mut().for_each(|server| drop(server.wait_for(BROUGHT_BACK, LIMIT)));
             let line = tasks.chief.wait_for("taking over a job that is running", LIMIT);
             assert!(!line.contains(" step=0"), "{line}");
+            wait_until_it_trains(&mut tasks.chief);
             tasks
         });
     };
-    let trials = ways.map(|(way, steps)| move || one(way, steps));
-    let trials: Vec<&(dyn Fn() + Sync)> = trials.iter().map(|trial| trial as _).collect();
-    side_by_side(&trials);
+    side_by_side(&[&|| one("strategy.update=async", 1), &|| one("strategy.update=sync", 3)]);
 }
 
 /// Kills all when they have trained for a while without a checkpoint but the first, changes the log of a server, and
-/// returns the job.
+/// returns the job, which has eight passes.
 fn with_log_of_a_server(change: impl FnOnce(&mut Vec<u8>)) -> Trial {
-    let settings = ["input.train.epochs=2", "run.save_checkpoints_steps=1000000"];
+    let settings = ["input.train.epochs=8", "run.save_checkpoints_steps=1000000"];
     let trial = Trial::new(2, 1, 8000, &settings);
     let mut tasks = trial.start_all();
     tasks.workers.iter_mut().for_each(wait_until_it_trains);
@@ -127,8 +122,8 @@ fn a_log_that_is_damaged_in_its_middle_is_put_aside_and_the_checkpoint_restored(
     assert!(line.contains("crc32c") && line.contains("expected"), "{line}");
     tasks.chief.wait_for("restoring", LIMIT);
     tasks.end();
-    assert_eq!(trial.global_step(), 2 * 500);
-    trial.assert_applied(2 * 500);
+    assert_eq!(trial.global_step(), 8 * 500);
+    trial.assert_applied(8 * 500);
     let aside = trial.cluster.model_dir().join("wal/ps-1.set-aside");
     assert!(aside.read_dir().expect("it is there").count() > 0);
 }
@@ -141,14 +136,14 @@ fn a_log_with_a_torn_end_is_cut_and_goes_on() {
     assert!(line.contains("bytes=100"), "{line}");
     tasks.chief.wait_for("taking over a job that is running", LIMIT);
     tasks.end();
-    assert_eq!(trial.global_step(), 2 * 500);
-    trial.assert_applied(2 * 500);
+    assert_eq!(trial.global_step(), 8 * 500);
+    trial.assert_applied(8 * 500);
 }
 
 #[test]
 fn a_job_whose_file_has_changed_goes_on_from_where_its_logs_end() {
     let trial = with_log_of_a_server(|_| ());
-    let more = ["--set", "input.train.epochs=3"];
+    let more = ["--set", "input.train.epochs=9"];
     let start = |role, index| trial.start_with(role, index, &more);
     let mut tasks = Tasks {
         servers: vec![start("ps", 0), start("ps", 1)],
@@ -157,11 +152,11 @@ fn a_job_whose_file_has_changed_goes_on_from_where_its_logs_end() {
     };
     tasks.chief.wait_for("training is open", LIMIT);
     tasks.end();
-    assert_eq!(trial.global_step(), 3 * 500);
-    trial.assert_applied(3 * 500);
+    assert_eq!(trial.global_step(), 9 * 500);
+    trial.assert_applied(9 * 500);
     // Another number of steps is a setting of the servers.
     let trial = with_log_of_a_server(|_| ());
-    let more = ["--set", "train.max_steps=900"];
+    let more = ["--set", "train.max_steps=3900"];
     let start = |role, index| trial.start_with(role, index, &more);
     let mut tasks = Tasks {
         servers: vec![start("ps", 0), start("ps", 1)],
@@ -172,14 +167,14 @@ fn a_job_whose_file_has_changed_goes_on_from_where_its_logs_end() {
     let line = tasks.chief.wait_for("checkpoint saved", LIMIT);
     assert!(!line.contains("step=0 "), "{line}");
     tasks.end();
-    assert_eq!(trial.global_step(), 900);
+    assert_eq!(trial.global_step(), 3900);
 }
 
 #[test]
 fn a_model_folder_that_was_removed_is_begun_anew_whatever_the_logs_say() {
     let state = tempfile::tempdir().expect("a folder");
     let more = ["--state-dir", state.path().to_str().expect("a name")];
-    let settings = ["input.train.epochs=1", "run.save_checkpoints_steps=1000000"];
+    let settings = ["input.train.epochs=8", "run.save_checkpoints_steps=1000000"];
     let trial = Trial::new(1, 1, 8000, &settings);
     let start = || Tasks {
         servers: vec![trial.start_with("ps", 0, &more)],
@@ -193,12 +188,12 @@ fn a_model_folder_that_was_removed_is_begun_anew_whatever_the_logs_say() {
     let mut tasks = start();
     tasks.servers[0].wait_for("a log was put aside: it is of cluster", LIMIT);
     tasks.end();
-    assert_eq!(trial.global_step(), 500);
+    assert_eq!(trial.global_step(), 8 * 500);
 }
 
 #[test]
 fn a_server_whose_log_cannot_be_written_ends_with_a_reason() {
-    let trial = Trial::new(1, 1, 8000, &["input.train.epochs=100000", "run.save_checkpoints_steps=200"]);
+    let trial = Trial::new(1, 1, 8000, &[ENDLESS, "run.save_checkpoints_steps=200"]);
     let mut tasks = trial.start_all();
     tasks.workers.iter_mut().for_each(wait_until_it_trains);
     // Its next segment, at the next checkpoint, finds no folder.

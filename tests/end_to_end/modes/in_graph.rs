@@ -1,13 +1,13 @@
 //! `strategy.replication = "in_graph"`: the chief reads, the workers compute.
 
 use super::Trial;
-use super::trial::{Tasks, kill, wait_until_it_trains};
+use super::trial::{ENDLESS, Tasks, kill, wait_until_it_trains};
 
 const ABSENT: [&str; 2] = ["--set", "input.train.files=[\"nowhere/absent.csv\"]"];
 
 #[test]
 fn workers_without_files_train_and_what_a_killed_one_had_is_handed_out_again() {
-    let trial = Trial::new(2, 2, 8000, &["strategy.replication=in_graph", "input.train.epochs=3"]);
+    let trial = Trial::new(2, 2, 8000, &["strategy.replication=in_graph", ENDLESS]);
     let mut tasks = Tasks {
         servers: vec![trial.start("ps", 0), trial.start("ps", 1)],
         chief: trial.start("chief", 0),
@@ -15,8 +15,10 @@ fn workers_without_files_train_and_what_a_killed_one_had_is_handed_out_again() {
     };
     tasks.workers.iter_mut().for_each(wait_until_it_trains);
     kill(tasks.workers.remove(0));
-    tasks.workers.push(trial.start_with("worker", 0, &ABSENT));
-    tasks.end();
-    assert_eq!(trial.global_step(), 3 * 500);
-    trial.assert_applied(3 * 500);
+    let mut back = trial.start_with("worker", 0, &ABSENT);
+    wait_until_it_trains(&mut back);
+    tasks.workers.push(back);
+    let (passes, _) = trial.end(tasks);
+    assert_eq!(trial.global_step(), passes * 500);
+    trial.assert_applied(passes * 500);
 }

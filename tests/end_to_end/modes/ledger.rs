@@ -7,7 +7,7 @@ use trainyard_checkpoint::PositionRecord;
 use trainyard_tests::{Draw, passes_begun};
 
 use super::Trial;
-use super::trial::{kill, side_by_side, wait_until_it_trains};
+use super::trial::{ENDLESS, kill, side_by_side, wait_until_it_trains};
 use crate::LIMIT;
 
 #[test]
@@ -56,18 +56,19 @@ fn each_batch_counts_once_while_workers_die_and_come_back_at_any_moment() {
 
 #[test]
 fn the_data_of_a_worker_that_is_gone_for_good_is_read_by_the_others() {
-    let trial = Trial::new(2, 3, 10_000, &["input.train.epochs=3"]);
+    // Long enough for the second worker to be seen to train, on a fast machine too.
+    let trial = Trial::new(2, 3, 10_000, &["input.train.epochs=12"]);
     let mut tasks = trial.start_all();
     wait_until_it_trains(&mut tasks.workers[1]);
     kill(tasks.workers.remove(1));
     tasks.end();
-    assert_eq!(trial.global_step(), 3 * 625);
-    trial.assert_applied(3 * 625);
+    assert_eq!(trial.global_step(), 12 * 625);
+    trial.assert_applied(12 * 625);
 }
 
 #[test]
 fn the_others_take_over_the_data_of_a_worker_that_stands_still_and_it_comes_back() {
-    let trial = Trial::new(2, 2, 8000, &["input.train.epochs=100000000"]);
+    let trial = Trial::new(2, 2, 8000, &[ENDLESS]);
     let mut tasks = trial.start_all();
     tasks.workers.iter_mut().for_each(wait_until_it_trains);
     tasks.workers[0].signal(Signal::STOP);

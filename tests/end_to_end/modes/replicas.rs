@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use trainyard_checkpoint::PositionRecord;
 
 use super::Trial;
-use super::trial::{Tasks, end, kill, wait_until_it_trains};
+use super::trial::{ENDLESS, Tasks, kill, wait_until_it_trains};
 use crate::LIMIT;
 
 const TAKEN_OVER: &str = "the server of this shard is gone: its backup serves it from now on";
@@ -16,10 +16,10 @@ const REPLICA: &str = "parameter_servers.durability=replica";
 /// shard and that nobody went back to a checkpoint. Returns the output of the chief.
 fn exact(disturb: impl FnOnce(&Trial, Tasks) -> Tasks) -> String {
     // No checkpoint is due for a long time: everything is in the logs and the replicas.
-    let settings = [REPLICA, "input.train.epochs=100000000", "run.save_checkpoints_steps=1000000000"];
+    let settings = [REPLICA, ENDLESS, "run.save_checkpoints_steps=1000000000"];
     let trial = Trial::new(2, 2, 8000, &settings);
     let tasks = disturb(&trial, trial.start_all());
-    let output = stop(tasks);
+    let output = tasks.stop();
     assert!(!output.contains("restoring every parameter server"), "{output}");
     let checkpoint = trial.checkpoint();
     let step = checkpoint.manifest().global_step;
@@ -30,16 +30,6 @@ fn exact(disturb: impl FnOnce(&Trial, Tasks) -> Tasks) -> String {
         let applied: u64 = shard.positions.iter().map(|known| known.batch + ahead(known)).sum();
         assert_eq!((applied, shard.version), (step, step), "ps:{}", shard.ps);
     }
-    output
-}
-
-/// Stops the job: its servers last, when the chief has its checkpoint. Returns the output of the chief.
-fn stop(tasks: Tasks) -> String {
-    tasks.workers.iter().chain([&tasks.chief]).for_each(|program| program.signal(Signal::TERM));
-    tasks.workers.into_iter().for_each(|program| drop(end(program)));
-    let output = end(tasks.chief);
-    tasks.servers.iter().for_each(|program| program.signal(Signal::TERM));
-    tasks.servers.into_iter().for_each(|program| drop(end(program)));
     output
 }
 
@@ -107,25 +97,22 @@ fn servers_killed_again_and_again_with_and_without_their_disks_lose_nothing() {
 
 #[test]
 fn synchronous_training_has_the_same_bits_when_backups_take_over() {
-    let run = |disturbed: bool| {
-        let settings = [REPLICA, "strategy.update=sync", "input.train.epochs=4"];
-        let trial = Trial::new(2, 2, 8000, &settings);
-        let mut tasks = trial.start_all();
-        if disturbed {
-            tasks.workers.iter_mut().for_each(wait_until_it_trains);
-            for ps in [0, 1] {
-                kill(tasks.servers.remove(ps));
-                wait_until_gone(&trial, ps);
-                tasks.servers.insert(ps, trial.start("ps", ps));
-                wait_until_paired(&trial);
-            }
-        }
-        let output = tasks.end();
-        assert!(!output.contains("restoring every parameter server"), "{output}");
-        assert_eq!(trial.global_step(), 4 * 500_u64.div_ceil(3));
-        trial.bits()
-    };
-    assert!(run(false) == run(true), "values and slots");
+    let trial = |epochs: &str| Trial::new(2, 2, 8000, &[REPLICA, "strategy.update=sync", epochs]);
+    let disturbed = trial(ENDLESS);
+    let mut tasks = disturbed.start_all();
+    tasks.workers.iter_mut().for_each(wait_until_it_trains);
+    for ps in [0, 1] {
+        kill(tasks.servers.remove(ps));
+        wait_until_gone(&disturbed, ps);
+        tasks.servers.insert(ps, disturbed.start("ps", ps));
+        wait_until_paired(&disturbed);
+    }
+    let (passes, output) = disturbed.end(tasks);
+    assert!(!output.contains("restoring every parameter server"), "{output}");
+    assert_eq!(disturbed.global_step(), passes * 500_u64.div_ceil(3));
+    let reference = trial(&format!("input.train.epochs={passes}"));
+    reference.start_all().end();
+    assert!(reference.bits() == disturbed.bits(), "values and slots");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A chief, and a parameter server, that die in the middle, in every way to train.
 
 use super::Trial;
-use super::trial::{Tasks, kill, side_by_side, wait_until_it_trains};
+use super::trial::{ENDLESS, Tasks, kill, side_by_side, wait_until_it_trains};
 use crate::LIMIT;
 
 const WAYS: [(&[&str], u64); 4] = [
@@ -10,15 +10,15 @@ const WAYS: [(&[&str], u64); 4] = [
     (&["strategy.update=ssp", "strategy.staleness_steps_max=2"], 1),
     (&["strategy.replication=in_graph"], 1),
 ];
-const EPOCHS: u64 = 4;
 
 fn trial(way: &[&str]) -> Trial {
-    Trial::new(2, 2, 8000, &[way, &["input.train.epochs=4", "run.save_checkpoints_steps=100"]].concat())
+    Trial::new(2, 2, 8000, &[way, &[ENDLESS, "run.save_checkpoints_steps=100"]].concat())
 }
 
-fn assert_exact(trial: &Trial, way: &[&str], lanes: u64) {
-    assert_eq!(trial.global_step(), EPOCHS * 500_u64.div_ceil(lanes), "{way:?}");
-    trial.assert_applied(EPOCHS * 500);
+fn end_and_assert_exact(trial: &Trial, tasks: Tasks, way: &[&str], lanes: u64) {
+    let (passes, _) = trial.end(tasks);
+    assert_eq!(trial.global_step(), passes * 500_u64.div_ceil(lanes), "{way:?}");
+    trial.assert_applied(passes * 500);
 }
 
 #[test]
@@ -30,8 +30,8 @@ fn a_chief_that_is_killed_and_comes_back_takes_every_way_to_train_over() {
         kill(tasks.chief);
         tasks.chief = trial.start("chief", 0);
         tasks.chief.wait_for("taking over a job that is running", LIMIT);
-        tasks.end();
-        assert_exact(&trial, way, lanes);
+        tasks.workers[0].wait_for_next("training step=", LIMIT);
+        end_and_assert_exact(&trial, tasks, way, lanes);
     };
     let trials = WAYS.map(|(way, lanes)| move || one(way, lanes));
     let trials: Vec<&(dyn Fn() + Sync)> = trials.iter().map(|trial| trial as _).collect();
@@ -47,8 +47,8 @@ fn a_server_without_a_log_that_is_killed_and_comes_back_is_restored_in_every_way
         kill(tasks.servers.remove(1));
         tasks.servers.push(trial.start("ps", 1));
         tasks.chief.wait_for("restoring every parameter server", LIMIT);
-        tasks.end();
-        assert_exact(&trial, way, lanes);
+        tasks.workers[0].wait_for_next("training step=", LIMIT);
+        end_and_assert_exact(&trial, tasks, way, lanes);
     };
     let trials = WAYS.map(|(way, lanes)| move || one(way, lanes));
     let trials: Vec<&(dyn Fn() + Sync)> = trials.iter().map(|trial| trial as _).collect();
@@ -58,7 +58,7 @@ fn a_server_without_a_log_that_is_killed_and_comes_back_is_restored_in_every_way
 #[test]
 fn an_asynchronous_job_goes_on_synchronously() {
     // Checkpoints of asynchronous training are of another version at each server.
-    let trial = Trial::new(2, 2, 8000, &["input.train.epochs=100000", "run.save_checkpoints_steps=20"]);
+    let trial = Trial::new(2, 2, 8000, &[ENDLESS, "run.save_checkpoints_steps=20"]);
     let mut tasks = trial.start_all();
     tasks.chief.wait_for("checkpoint saved step=1", LIMIT);
     tasks.workers.into_iter().chain([tasks.chief]).chain(tasks.servers).for_each(kill);

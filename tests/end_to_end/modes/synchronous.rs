@@ -5,64 +5,78 @@ use std::collections::BTreeMap;
 use rustix::process::Signal;
 
 use super::Trial;
-use super::trial::{Tasks, kill, side_by_side, wait_until_it_trains};
+use super::trial::{ENDLESS, Tasks, kill, side_by_side, wait_until_it_trains};
 use crate::LIMIT;
 
-const SYNC: [&str; 3] = ["strategy.update=sync", "strategy.replicas_to_aggregate=3", "input.train.epochs=3"];
+const SYNC: [&str; 2] = ["strategy.update=sync", "strategy.replicas_to_aggregate=3"];
 const ROWS: usize = 5000;
-/// Steps of three passes of 313 batches, three batches a step.
-const STEPS: u64 = 3 * 105;
 
-/// Runs a job, and returns what it has learned.
-fn learned(
-    ps: usize,
-    workers: usize,
-    disturb: impl FnOnce(&Trial, Tasks) -> Tasks,
-) -> BTreeMap<String, Vec<u32>> {
-    let trial = Trial::new(ps, workers, ROWS, &SYNC);
-    let tasks = disturb(&trial, trial.start_all());
-    tasks.end();
-    assert_eq!(trial.global_step(), STEPS);
-    trial.assert_applied(3 * 313);
+type Bits = BTreeMap<String, Vec<u32>>;
+
+fn bits(trial: &Trial, passes: u64) -> Bits {
+    // A pass is 313 batches, three a step.
+    assert_eq!(trial.global_step(), passes * 105);
+    trial.assert_applied(passes * 313);
     trial.bits()
+}
+
+/// Runs a job of so many passes, and returns what it has learned.
+fn learned(ps: usize, workers: usize, passes: u64) -> Bits {
+    let trial = Trial::new(ps, workers, ROWS, &[SYNC[0], SYNC[1], &format!("input.train.epochs={passes}")]);
+    trial.start_all().end();
+    bits(&trial, passes)
+}
+
+/// Runs a job while `disturb` does what it does, and then to an end. Returns its passes, and what it has learned.
+fn disturbed(workers: usize, disturb: impl FnOnce(&Trial, Tasks) -> Tasks) -> (u64, Bits) {
+    let trial = Trial::new(2, workers, ROWS, &[SYNC[0], SYNC[1], ENDLESS]);
+    let (passes, _) = trial.end(disturb(&trial, trial.start_all()));
+    (passes, bits(&trial, passes))
+}
+
+fn assert_same(what: &str, reference: &Bits, other: &Bits) {
+    assert!(reference.len() > 8, "values and slots: {:?}", reference.keys());
+    for (name, bits) in reference {
+        assert!(other[name] == *bits, "{what}: {name} differs");
+    }
+    assert_eq!(reference.len(), other.len(), "{what}");
 }
 
 #[test]
 fn synchronous_training_has_the_same_bits_whoever_dies_helps_or_is_missing() {
-    let reference = learned(2, 2, |_, tasks| tasks);
-    assert!(reference.len() > 8, "values and slots: {:?}", reference.keys());
-    let same = |what: &str, other: BTreeMap<String, Vec<u32>>| {
-        for (name, bits) in &reference {
-            assert!(other[name] == *bits, "{what}: {name} differs");
-        }
-        assert_eq!(reference.len(), other.len(), "{what}");
-    };
     side_by_side(&[
         &|| {
-            let back = learned(2, 3, |trial, mut tasks| {
+            let (passes, back) = disturbed(3, |trial, mut tasks| {
                 wait_until_it_trains(&mut tasks.workers[1]);
                 kill(tasks.workers.remove(1));
-                tasks.workers.push(trial.start("worker", 1));
+                let mut back = trial.start("worker", 1);
+                back.wait_for("joined", LIMIT);
+                tasks.chief.wait_for_next("training step=", LIMIT);
+                tasks.workers.push(back);
                 tasks
             });
-            same("a worker was killed and came back", back);
+            assert_same("a worker was killed and came back", &learned(2, 2, passes), &back);
         },
         &|| {
-            let gone = learned(2, 3, |_, mut tasks| {
+            let (passes, gone) = disturbed(3, |_, mut tasks| {
                 wait_until_it_trains(&mut tasks.workers[0]);
                 kill(tasks.workers.remove(0));
+                (0..5).for_each(|_| drop(tasks.chief.wait_for_next("training step=", LIMIT)));
                 tasks
             });
-            same("a worker was killed for good", gone);
+            assert_same("a worker was killed and the others went on", &learned(2, 2, passes), &gone);
         },
-        &|| same("two backup workers", learned(2, 4, |_, tasks| tasks)),
-        &|| same("another number of servers", learned(3, 2, |_, tasks| tasks)),
+        &|| {
+            let reference = learned(2, 2, 3);
+            assert_same("two backup workers", &reference, &learned(2, 4, 3));
+            assert_same("another number of servers", &reference, &learned(3, 2, 3));
+        },
     ]);
 }
 
 #[test]
 fn steps_go_on_while_a_synchronous_worker_stands_still_and_it_comes_back() {
-    let settings = [SYNC[0], SYNC[1], "train.max_steps=100000000", "input.train.epochs=100000000"];
+    let settings = [SYNC[0], SYNC[1], "train.max_steps=100000000", ENDLESS];
     let trial = Trial::new(2, 3, 2000, &settings);
     let mut tasks = trial.start_all();
     tasks.workers.iter_mut().for_each(wait_until_it_trains);

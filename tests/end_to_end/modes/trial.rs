@@ -1,14 +1,20 @@
 //! A job that is tried: its tasks, started with the same settings, and what it leaves behind.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use trainyard_checkpoint::{Checkpoint, latest_good};
-use trainyard_tests::{Program, TestCluster};
+use trainyard_tests::{Program, TestCluster, passes_begun};
 
 use crate::LIMIT;
+
+/// Passes that no test lives to see: how fast a machine is does not matter to a job that lasts until it is told to end.
+pub(super) const ENDLESS: &str = "input.train.epochs=100000000";
+const BATCH_SIZE: u64 = 16;
 
 /// A job on a cluster of its own.
 pub(super) struct Trial {
@@ -16,6 +22,7 @@ pub(super) struct Trial {
     settings: Vec<String>,
     ps: usize,
     workers: usize,
+    rows: u64,
 }
 
 /// The processes of a job.
@@ -29,7 +36,7 @@ impl Trial {
     pub(super) fn new(ps: usize, workers: usize, rows: usize, settings: &[&str]) -> Self {
         let cluster = TestCluster::new(ps, workers, rows, "");
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
-        Self { cluster, settings, ps, workers }
+        Self { cluster, settings, ps, workers, rows: rows as u64 }
     }
 
     pub(super) fn start_with(&self, role: &str, index: usize, more: &[&str]) -> Program {
@@ -85,6 +92,15 @@ impl Trial {
         bits
     }
 
+    /// Brings an endless job to an end: all stop, and train one pass more than any that was begun. Returns how many passes
+    /// that is, and the output of the chiefs.
+    pub(super) fn end(&self, tasks: Tasks) -> (u64, String) {
+        let told = tasks.stop();
+        let passes = passes_begun(&self.checkpoint(), self.rows.div_ceil(BATCH_SIZE)) + 1;
+        let more = self.start_all_with(&["--set", &format!("input.train.epochs={passes}")]).end();
+        (passes, told + &more)
+    }
+
     /// Checks that every server has applied exactly this much of what the chief hands out.
     pub(super) fn assert_applied(&self, batches: u64) {
         let checkpoint = self.checkpoint();
@@ -97,18 +113,21 @@ impl Trial {
 }
 
 impl Tasks {
-    /// Tells all to stop, and waits until they have.
-    pub(super) fn stop(self) {
-        for program in self.workers.iter().chain([&self.chief]).chain(&self.servers) {
-            program.signal(Signal::TERM);
-        }
-        for program in self.workers.into_iter().chain([self.chief]) {
-            end(program);
-        }
+    /// Tells all to stop, and waits until they have. Returns the output of the chief.
+    pub(super) fn stop(mut self) -> String {
+        // One that has only just started does not know yet how to stop.
+        self.workers.iter_mut().for_each(|worker| drop(worker.wait_for("joined", LIMIT)));
+        self.workers.iter().chain([&self.chief]).for_each(|program| program.signal(Signal::TERM));
+        self.workers.into_iter().for_each(|program| drop(end(program)));
+        let output = end(self.chief);
+        self.servers.iter().for_each(|program| program.signal(Signal::TERM));
         for program in self.servers {
             let output = end(program);
-            assert!(output.contains("the latest checkpoint holds every update"), "{output}");
+            // One that is only a backup has nothing that a checkpoint must hold.
+            let holds = output.contains("the latest checkpoint holds every update");
+            assert!(holds || output.contains("backs_up="), "{output}");
         }
+        output
     }
 
     /// Waits until all have ended well, by themselves. Returns the output of the chief.
@@ -141,17 +160,34 @@ pub(super) fn wait_until_it_trains(program: &mut Program) {
     program.wait_for("training step=", LIMIT);
 }
 
-/// Stops a process for a moment, again and again, while it runs.
-pub(super) fn slow_down(mut program: Program, stopped: Duration, going: Duration) -> JoinHandle<Program> {
-    std::thread::spawn(move || {
-        while program.runs() {
+/// A process that is stopped for a moment, again and again.
+pub(super) struct Slowed {
+    let_go: Arc<AtomicBool>,
+    stopping: JoinHandle<Program>,
+}
+
+/// Stops a process for a moment, again and again.
+pub(super) fn slow_down(program: Program, stopped: Duration, going: Duration) -> Slowed {
+    let let_go = Arc::new(AtomicBool::new(false));
+    let until = Arc::clone(&let_go);
+    let stopping = std::thread::spawn(move || {
+        while !until.load(Ordering::Relaxed) {
             program.signal(Signal::STOP);
             std::thread::sleep(stopped);
             program.signal(Signal::CONT);
             std::thread::sleep(going);
         }
         program
-    })
+    });
+    Slowed { let_go, stopping }
+}
+
+impl Slowed {
+    /// Lets it go at its own pace.
+    pub(super) fn let_go(self) -> Program {
+        self.let_go.store(true, Ordering::Relaxed);
+        self.stopping.join().expect("it is only slowed down")
+    }
 }
 
 /// Runs trials side by side: they wait more than they compute.
