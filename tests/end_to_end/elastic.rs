@@ -7,19 +7,22 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use trainyard_tests::{Draw, Program, free_ports, write_job};
+use trainyard_checkpoint::latest_good;
+use trainyard_tests::{Draw, Program, free_ports, passes_begun, write_job};
 
 use crate::LIMIT;
 
 /// Records of the ledger, in batches of [`BATCH`].
 const ROWS: u64 = 1003;
 const BATCH: u64 = 4;
+/// Passes that no test lives to see: how fast a machine is does not matter to a job that lasts until it is told to end.
+const ENDLESS: u64 = 1_000_000;
 /// What each applied batch adds to the bias.
 const QUARTER: f64 = 0.25;
 
 /// Writes a job that counts: far below its label, each batch moves the bias by exactly a quarter, so that the bias tells
 /// how many were applied. Quarters below 4 million are exact in 32 bits.
-fn ledger(folder: &Path, epochs: u64) -> PathBuf {
+fn ledger(folder: &Path) -> PathBuf {
     let mut rows = "x,y\n".to_owned();
     for _ in 0..ROWS {
         rows.push_str("0,1000000\n");
@@ -31,7 +34,7 @@ fn ledger(folder: &Path, epochs: u64) -> PathBuf {
 save_checkpoints_secs = 2
 [input]
 label = {{ column = "y" }}
-train = {{ files = ["rows.csv"], batch_size = {BATCH}, epochs = {epochs}, shuffle_rows = 0 }}
+train = {{ files = ["rows.csv"], batch_size = {BATCH}, epochs = {ENDLESS}, shuffle_rows = 0 }}
 [[feature]]
 column = "x"
 kind = "numeric"
@@ -46,6 +49,20 @@ clip_gradients = {{ kind = "value", clip = {QUARTER} }}
     let path = folder.join("job.toml");
     std::fs::write(&path, job).expect("the job is written");
     path
+}
+
+/// Tells a job to stop, and waits until it has. Returns one pass more than any that was begun, of so many batches.
+fn stop(up: Program, folder: &Path, batches_of_epoch: u64) -> u64 {
+    up.signal(Signal::TERM);
+    let ended = up.wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    passes_to_go(folder, batches_of_epoch)
+}
+
+/// Returns one pass more than any that was begun of a job that has stopped.
+fn passes_to_go(folder: &Path, batches_of_epoch: u64) -> u64 {
+    let found = latest_good(&folder.join("model"), &mut |warning| panic!("{}", warning.render()));
+    passes_begun(&found.expect("the folder can be read").expect("a checkpoint"), batches_of_epoch) + 1
 }
 
 /// Checks that the job ended behind its last batch, that every server has applied all of them, and that none counted
@@ -99,13 +116,14 @@ fn workers_come_and_go_a_hundred_times_and_every_batch_counts_once() {
     /// Workers that may run at once.
     const WORKERS: usize = 6;
     const CHANGES: u64 = 100;
-    const EPOCHS: u64 = 100;
+    /// Steps between two changes, at least.
+    const STEPS: u64 = 50;
     let seed = u64::from(std::process::id()) << 16 | 1;
     println!("seed {seed}");
     let mut draw = Draw::new(seed);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let folder = folder.path();
-    let job = ledger(folder, EPOCHS).to_string_lossy().into_owned();
+    let job = ledger(folder).to_string_lossy().into_owned();
     let ports = free_ports(4 + WORKERS);
     let quoted = |ports: &[u16]| {
         ports.iter().map(|port| format!("\"127.0.0.1:{port}\"")).collect::<Vec<_>>().join(", ")
@@ -122,19 +140,23 @@ fn workers_come_and_go_a_hundred_times_and_every_batch_counts_once() {
         Program::start(&format!("trainyard-{role}"), &arguments, &[])
     };
     let admin = format!("127.0.0.1:{}", ports[3]);
-    let servers = [start("ps", 0, &small, &[]), start("ps", 1, &small, &[])];
-    let mut chief = start("chief", 0, &small, &["--admin-listen", &admin]);
-    chief.wait_for("training is open", LIMIT);
+    let lead = |more: &[&str]| {
+        let servers = [start("ps", 0, &small, more), start("ps", 1, &small, more)];
+        let mut chief = start("chief", 0, &small, &[&["--admin-listen", &admin], more].concat());
+        chief.wait_for("training is open", LIMIT);
+        [chief].into_iter().chain(servers)
+    };
+    let leading = lead(&[]);
     let mut workers: BTreeMap<usize, Program> = BTreeMap::new();
-    let steps = ROWS.div_ceil(BATCH) * EPOCHS;
-    let mut counts = [0_u32; 3];
-    for change in 0..CHANGES {
-        // Spread over the job, whatever the speed of the machine; while nobody trains, there is nothing to wait for.
+    let (mut counts, mut reached) = ([0_u32; 3], 0);
+    for _ in 0..CHANGES {
+        // While nobody trains, there is nothing to wait for.
         let due = Instant::now() + LIMIT;
-        while !workers.is_empty() && global_step(&admin) < change * steps * 8 / (10 * CHANGES) {
+        while !workers.is_empty() && global_step(&admin) < reached + STEPS {
             assert!(Instant::now() < due, "no progress with {:?}, seed {seed}", workers.keys());
             std::thread::sleep(Duration::from_millis(5));
         }
+        reached = global_step(&admin).max(reached);
         let index = draw.below(WORKERS as u64) as usize;
         match workers.remove(&index) {
             None => {
@@ -154,24 +176,28 @@ fn workers_come_and_go_a_hundred_times_and_every_batch_counts_once() {
             }
         }
     }
-    let reached = global_step(&admin);
-    println!(
-        "started {}, killed {}, stopped {} by step {reached} of {steps}",
-        counts[0], counts[1], counts[2]
-    );
-    assert!(reached < steps, "the job must outlast the changes");
-    for index in 0..3 {
-        workers.entry(index).or_insert_with(|| start("worker", index, &large, &[]));
-    }
+    println!("started {}, killed {}, stopped {} by step {reached}", counts[0], counts[1], counts[2]);
     for (index, worker) in workers {
-        let ended = worker.wait(2 * LIMIT);
-        assert_eq!(ended.code, 0, "worker:{index}, seed {seed}: {}", ended.output);
+        worker.signal(Signal::TERM);
+        let ended = worker.wait(LIMIT);
+        assert!([0, 143].contains(&ended.code), "worker:{index}, seed {seed}: {}", ended.output);
     }
-    for program in [chief].into_iter().chain(servers) {
+    // The servers behind the chief, which has their last checkpoint written.
+    for program in leading {
+        program.signal(Signal::TERM);
         let ended = program.wait(LIMIT);
         assert_eq!(ended.code, 0, "seed {seed}: {}", ended.output);
     }
-    check_ledger(folder, EPOCHS);
+    let epochs = passes_to_go(folder, ROWS.div_ceil(BATCH));
+    let set = format!("input.train.epochs={epochs}");
+    let more = ["--set", &set];
+    let leading = lead(&more);
+    let workers = [0, 1, 2].map(|index| start("worker", index, &large, &more));
+    for program in workers.into_iter().chain(leading) {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "seed {seed}: {}", ended.output);
+    }
+    check_ledger(folder, epochs);
 }
 
 /// Runs `trainyard scale`, and returns its exit code and output.
@@ -183,9 +209,8 @@ fn scale(job: &Path, workers: usize) -> (i32, String) {
 
 #[test]
 fn up_is_scaled_up_and_down_and_reports_who_was_there() {
-    const EPOCHS: u64 = 60;
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let job = ledger(folder.path(), EPOCHS);
+    let job = ledger(folder.path());
     let (code, output) = scale(&job, 2);
     assert_eq!(code, 69, "{output}");
     assert!(output.contains("no `trainyard up` runs here"), "{output}");
@@ -209,20 +234,24 @@ fn up_is_scaled_up_and_down_and_reports_who_was_there() {
     }
     let (code, output) = scale(&job, 257);
     assert_eq!(code, 64, "{output}");
-    let ended = up.wait(2 * LIMIT);
-    assert_eq!(ended.code, 0, "{}", ended.output);
-    check_ledger(folder.path(), EPOCHS);
+    let epochs = stop(up, folder.path(), ROWS.div_ceil(BATCH));
     let report: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&report).expect("the report")).expect("the report is JSON");
     let exit = report["exit"].as_object().expect("exit codes");
     assert_eq!(exit.len(), 3 + 4, "chief, servers, and every worker there was: {report}");
     assert!(exit.values().all(|code| code.as_i64() == Some(0)), "{report}");
+    // On another number of servers: each of them goes on behind what all have applied.
+    let set = format!("input.train.epochs={epochs}");
+    let arguments = ["up", &path, "--cluster", "local:ps=3,worker=1", "--set", &set];
+    let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    check_ledger(folder.path(), epochs);
 }
 
 #[test]
 fn a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let job = ledger(folder.path(), 100_000);
+    let job = ledger(folder.path());
     let path = job.to_string_lossy();
     let rows = "input.train.sharding=row";
     let arguments = ["up", &path, "--set", rows, "--cluster", "local:worker=1"];
@@ -256,7 +285,7 @@ fn a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger() {
 #[test]
 fn a_worker_with_other_servers_is_told_which_ones_differ() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let job = ledger(folder.path(), 100_000);
+    let job = ledger(folder.path());
     let path = job.to_string_lossy();
     let mut up = Program::start("trainyard", &["up", &path], &[]);
     up.wait_for("training is open", LIMIT);
@@ -277,30 +306,36 @@ fn a_worker_with_other_servers_is_told_which_ones_differ() {
     assert_eq!(up.wait(LIMIT).code, 0);
 }
 
-/// Trains synchronously, perhaps while workers come and go, and returns what the last checkpoint holds.
-fn synchronous(changes: &[usize]) -> Vec<u8> {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let job = write_job(folder.path(), 1000, "");
-    let path = job.to_string_lossy();
+/// Starts a synchronous job of so many passes.
+fn synchronous(job: &Path, epochs: u64) -> Program {
+    let (path, set) = (job.to_string_lossy(), format!("input.train.epochs={epochs}"));
     let mut arguments = vec!["up", &path, "--cluster", "local:ps=1,worker=1,evaluator=0"];
-    for set in ["input.train.epochs=60", "strategy.update=sync", "strategy.replicas_to_aggregate=2"] {
+    for set in [&set, "strategy.update=sync", "strategy.replicas_to_aggregate=2"] {
         arguments.extend(["--set", set]);
     }
-    let mut up = Program::start("trainyard", &arguments, &[]);
-    up.wait_for("training is open", LIMIT);
-    for to in changes {
-        let (code, output) = scale(&job, *to);
-        assert_eq!(code, 0, "to {to}: {output}");
-    }
-    let ended = up.wait(3 * LIMIT);
+    Program::start("trainyard", &arguments, &[])
+}
+
+/// Lets a synchronous job train to its end, and returns what the last checkpoint holds.
+fn trained(folder: &Path, job: &Path, epochs: u64) -> Vec<u8> {
+    let ended = synchronous(job, epochs).wait(LIMIT);
     assert_eq!(ended.code, 0, "{}", ended.output);
     // 63 batches of 16 a pass, two a step.
-    let checkpoint = folder.path().join("model").join(format!("model.ckpt-{}", 60 * 32));
+    let checkpoint = folder.join("model").join(format!("model.ckpt-{}", epochs * 32));
     std::fs::read(checkpoint.join("shard-0-of-1.safetensors")).expect("the last checkpoint")
 }
 
 #[test]
 fn a_synchronous_job_that_is_scaled_computes_the_same_bits() {
-    let (still, scaled) = (synchronous(&[]), synchronous(&[3, 0, 2, 1]));
-    assert!(still == scaled, "the values differ");
+    let folders = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
+    let [scaled, still] = folders.each_ref().map(|folder| write_job(folder.path(), 1000, ""));
+    let mut up = synchronous(&scaled, ENDLESS);
+    up.wait_for("training is open", LIMIT);
+    for to in [3, 0, 2, 1] {
+        let (code, output) = scale(&scaled, to);
+        assert_eq!(code, 0, "to {to}: {output}");
+    }
+    let epochs = stop(up, folders[0].path(), 63);
+    let of_scaled = trained(folders[0].path(), &scaled, epochs);
+    assert!(of_scaled == trained(folders[1].path(), &still, epochs), "the values differ");
 }

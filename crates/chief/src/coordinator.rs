@@ -5,11 +5,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use trainyard_cluster_client::Error;
 use trainyard_cluster_spec::Task;
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_runtime::blocking;
-use trainyard_trainer::{Ask, Beat, Coordinator, Form, Forming, Grant, Join, Joined, LeaveReason, Pulse};
+use trainyard_trainer::{
+    Ask, Beat, Coordinator, Form, Forming, Grant, JobState, Join, Joined, LeaveReason, Pulse,
+};
 
 use crate::{Data, Roster};
 
@@ -28,6 +31,8 @@ pub struct LocalCoordinator {
     data: Option<Arc<Data>>,
     /// Told when somebody asks to be in a group.
     asked: Arc<Notify>,
+    /// Cancelled when the job is over.
+    over: CancellationToken,
 }
 
 impl LocalCoordinator {
@@ -35,7 +40,9 @@ impl LocalCoordinator {
     pub fn new(roster: Roster, data: Option<Data>) -> (Self, mpsc::Receiver<(Task, u64)>) {
         let (closed, receiver) = mpsc::channel(CLOSED_QUEUE);
         let (roster, data) = (Arc::new(Mutex::new(roster)), data.map(Arc::new));
-        (Self { roster, started: Instant::now(), closed, data, asked: Arc::default() }, receiver)
+        let started = Instant::now();
+        let over = CancellationToken::new();
+        (Self { roster, started, closed, data, asked: Arc::default(), over }, receiver)
     }
 
     /// Looks at the roster, or changes it, at the time it is told.
@@ -54,6 +61,17 @@ impl LocalCoordinator {
 
     pub(crate) fn heartbeat_now(&self, pulse: &Pulse) -> Result<Beat, Refusal> {
         self.with(|roster, now| roster.heartbeat(now, pulse))
+    }
+
+    /// Ends the job, and tells all who are there.
+    pub(crate) fn end(&self, state: JobState) {
+        self.with(|roster, _| roster.end(state));
+        self.over.cancel();
+    }
+
+    /// Waits until the job is over.
+    pub(crate) fn over(&self) -> WaitForCancellationFutureOwned {
+        self.over.clone().cancelled_owned()
     }
 
     pub(crate) fn attend_now(&self, pulse: &Pulse) -> Result<(), Refusal> {

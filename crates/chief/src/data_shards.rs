@@ -307,29 +307,9 @@ impl DataShards {
 
 /// Returns the batches that every server has applied: all below the number, and those of the ranges.
 fn applied(servers: &[Vec<ShardPosition>]) -> (u64, Vec<Range<u64>>) {
-    let mut servers = servers.iter().map(|positions| {
-        let own = positions.iter().find(|position| position.shard == 0);
-        own.map_or((0, Vec::new()), |position| (position.batch, position.ahead.clone()))
-    });
-    let first = servers.next().unwrap_or_default();
-    servers.fold(first, |one, other| both(&one, &other))
-}
-
-/// Returns what two servers have both applied.
-fn both(one: &(u64, Vec<Range<u64>>), other: &(u64, Vec<Range<u64>>)) -> (u64, Vec<Range<u64>>) {
-    let whole = |(floor, ahead): &(u64, Vec<Range<u64>>)| {
-        std::iter::once(0..*floor).chain(ahead.iter().cloned()).collect::<Vec<_>>()
-    };
-    let (one, other) = (whole(one), whole(other));
-    let mut shared: Vec<Range<u64>> = one
-        .iter()
-        .flat_map(|one| other.iter().map(|other| one.start.max(other.start)..one.end.min(other.end)))
-        .filter(|range| !range.is_empty())
-        .collect();
-    shared.sort_by_key(|range| range.start);
-    let floor = shared.first().filter(|first| first.start == 0).map_or(0, |first| first.end);
-    shared.retain(|range| range.start > floor || range.end > floor);
-    (floor, shared)
+    let all = ShardPosition::of_all(servers.iter().map(Vec::as_slice));
+    let own = all.into_iter().find(|position| position.shard == 0);
+    own.map_or((0, Vec::new()), |position| (position.batch, position.ahead))
 }
 
 #[cfg(test)]

@@ -372,7 +372,7 @@ impl Lead {
         };
         self.mark(run, phase, reason);
         if ending == Ending::Done {
-            self.coordinator.with(|roster, _| roster.end(JobState::Done));
+            self.coordinator.end(JobState::Done);
             self.finish_servers(run, "done").await;
             info!(step = run.global_step, "the job is done");
         } else {
@@ -454,7 +454,7 @@ impl Lead {
             return;
         }
         self.mark(run, JobPhase::Failed, &problem.message);
-        self.coordinator.with(|roster, _| roster.end(JobState::Failed));
+        self.coordinator.end(JobState::Failed);
         if run.epoch > 0 && run.opened.is_some() {
             self.finish_servers(run, "failed").await;
         }

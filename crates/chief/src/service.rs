@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::{Request, Response, Status};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::Caller;
@@ -223,7 +224,8 @@ impl SessionService for Service {
     async fn attend(&self, request: Request<v1::HeartbeatRequest>) -> Result<Response<Attendance>, Status> {
         let pulse = pulse(Caller::of(request.extensions()), request.into_inner())?;
         self.coordinator.attend_now(&pulse)?;
-        Ok(Response::new(Attendance { coordinator: self.coordinator.clone(), pulse }))
+        let (coordinator, over) = (self.coordinator.clone(), Box::pin(self.coordinator.over()));
+        Ok(Response::new(Attendance { coordinator, pulse, over }))
     }
 
     type StandByStream = Sign;
@@ -251,18 +253,19 @@ impl SessionService for Service {
     }
 }
 
-/// An answer that never comes: it is dropped when the connection breaks off.
+/// An answer that never comes: it is dropped when the connection breaks off, and ends when the job is over.
 #[derive(Debug)]
 pub(crate) struct Attendance {
     coordinator: LocalCoordinator,
     pulse: Pulse,
+    over: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl futures_util::Stream for Attendance {
     type Item = Result<v1::AttendReply, Status>;
 
-    fn poll_next(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Poll::Pending
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.over.as_mut().poll(context).map(|()| None)
     }
 }
 

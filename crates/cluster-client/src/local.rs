@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use trainyard_checkpoint::{
-    Checkpoint, OnRows, Origin, PositionRecord, ShardState, SliceSource, SliceView, TableView,
+    Checkpoint, OnRows, Origin, PositionRecord, ShardRecord, ShardState, SliceSource, SliceView, TableView,
     known_cluster_id,
 };
 use trainyard_cluster_spec::Task;
@@ -222,23 +222,18 @@ impl LocalShard {
     }
 
     /// What to count on from. Where the number of servers has changed, no server's own position holds for the rows it
-    /// now has: the lowest of all is taken, so that no batch is lost.
+    /// now has: what all of them have applied is, so that no batch is lost, and of a job that was stopped none counts twice.
     fn restore<'a>(&self, checkpoint: &Checkpoint, source: &'a Source<'a>, update: Update) -> Restore<'a> {
         let (manifest, (place, num_ps)) = (checkpoint.manifest(), *self.place.lock());
         let own = manifest.shards.iter().find(|shard| shard.ps == place && manifest.num_ps == num_ps);
-        let mut positions: Vec<ShardPosition> = Vec::new();
-        for shard in own.map_or(manifest.shards.as_slice(), std::slice::from_ref) {
-            for PositionRecord { shard, pass, batch, ahead } in shard.positions.iter().cloned() {
-                // What one server has had of later batches says nothing of the others.
-                let ahead = if own.is_some() { ahead } else { Vec::new() };
-                let position = ShardPosition { shard, pass, batch, ahead };
-                match positions.iter_mut().find(|known| known.shard == shard) {
-                    Some(known) if known.batch <= batch => {}
-                    Some(known) => *known = position,
-                    None => positions.push(position),
-                }
-            }
-        }
+        let of = |shard: &ShardRecord| -> Vec<ShardPosition> {
+            let position =
+                |PositionRecord { shard, pass, batch, ahead }| ShardPosition { shard, pass, batch, ahead };
+            shard.positions.iter().cloned().map(position).collect()
+        };
+        let all: Vec<_> =
+            own.map_or(manifest.shards.as_slice(), std::slice::from_ref).iter().map(of).collect();
+        let positions = ShardPosition::of_all(all.iter().map(Vec::as_slice));
         let most = manifest.shards.iter().map(|shard| shard.version).max().unwrap_or(0);
         // Synchronous steps are those of all servers, which therefore start from one version.
         let own = own.filter(|_| update != Update::Sync);

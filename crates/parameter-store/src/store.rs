@@ -3,6 +3,7 @@
 mod build;
 mod closing;
 mod cut;
+mod position;
 mod previous;
 mod push;
 mod request;
@@ -29,10 +30,11 @@ use crate::turn::Turn;
 use crate::{Change, Error, Guard, Identity, Journal, Reading, Selection, Ticket, Update};
 use build::build_slices;
 pub use cut::SnapshotAt;
+pub use position::ShardPosition;
 use previous::Previous;
 pub use request::{
-    Claim, FirstValues, Opened, Prepare, Pull, Pulled, Push, Pushed, Rejections, Restore, ShardPosition,
-    State, Status, TensorSource,
+    Claim, FirstValues, Opened, Prepare, Pull, Pulled, Push, Pushed, Rejections, Restore, State, Status,
+    TensorSource,
 };
 use tables::Tables;
 

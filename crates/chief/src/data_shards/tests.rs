@@ -173,19 +173,6 @@ proptest! {
         let seen: Vec<u64> = seen.into_keys().collect();
         prop_assert_eq!(seen, (start..2 * per_pass).collect::<Vec<_>>());
     }
-
-    #[test]
-    fn what_two_servers_share_is_in_both(
-        one in prop::collection::btree_set(0_u64..40, 0..30), other in prop::collection::btree_set(0_u64..40, 0..30),
-    ) {
-        let of = |set: &BTreeSet<u64>| {
-            let position = position(set).remove(0);
-            (position.batch, position.ahead)
-        };
-        let (floor, ahead) = both(&of(&one), &of(&other));
-        let given: BTreeSet<u64> = (0..floor).chain(ahead.into_iter().flatten()).collect();
-        prop_assert_eq!(given, one.intersection(&other).copied().collect());
-    }
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub(super) fn look(lead: &Lead, run: &Run) -> Result<Option<u64>, Diagnostic> {
 /// The epoch cannot be raised.
 pub(super) async fn tell(lead: &Lead, run: &mut Run) -> Result<(), Diagnostic> {
     run.epoch = lead.claim_epoch()?;
-    lead.coordinator.with(|roster, _| roster.end(JobState::Done));
+    lead.coordinator.end(JobState::Done);
     if let Some(pairs) = &lead.pairs {
         pairs.lead(run.epoch);
     }

@@ -9,7 +9,9 @@ use trainyard_cluster_spec::Task;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{DynamicRows, Slice, VariableSpec};
 
-use crate::{BatchId, Contribution, DynamicStatus, Guard, Held, Rejection, Selection, Ticket, Update};
+use crate::{
+    BatchId, Contribution, DynamicStatus, Guard, Held, Rejection, Selection, ShardPosition, Ticket, Update,
+};
 
 /// What a parameter server is doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -102,19 +104,6 @@ pub trait TensorSource: Sync {
     /// # Errors
     /// Says what is missing or damaged, and in which file.
     fn read_dynamic(&self, variable: &str, slots: &[&str], ids: Range<u128>) -> Result<DynamicRows, String>;
-}
-
-/// How far the training data of one shard has been applied.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShardPosition {
-    /// Data shard.
-    pub shard: u64,
-    /// Pass of its latest batch.
-    pub pass: u64,
-    /// First batch not applied.
-    pub batch: u64,
-    /// Batches behind it that have been applied, where several were under way at once; ascending.
-    pub ahead: Vec<Range<u64>>,
 }
 
 /// Values and counters to start from.
