@@ -8,15 +8,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use trainyard_checkpoint::latest_good;
-use trainyard_tests::{Draw, Program, free_ports, passes_begun, write_job};
+use trainyard_tests::{Draw, Ledger, Program, free_ports, passes_to_go, write_job};
 
 use crate::LIMIT;
 
 /// Records of the ledger, in batches of [`BATCH`].
 const ROWS: u64 = 1003;
 const BATCH: u64 = 4;
-/// Passes that no test lives to see: how fast a machine is does not matter to a job that lasts until it is told to end.
-const ENDLESS: u64 = 1_000_000;
 /// What each applied batch adds to the bias.
 const QUARTER: f64 = 0.25;
 
@@ -34,7 +32,7 @@ fn ledger(folder: &Path) -> PathBuf {
 save_checkpoints_secs = 2
 [input]
 label = {{ column = "y" }}
-train = {{ files = ["rows.csv"], batch_size = {BATCH}, epochs = {ENDLESS}, shuffle_rows = 0 }}
+train = {{ files = ["rows.csv"], batch_size = {BATCH}, epochs = {endless}, shuffle_rows = 0 }}
 [[feature]]
 column = "x"
 kind = "numeric"
@@ -44,7 +42,8 @@ linear_optimizer = {{ kind = "sgd", learning_rate = 1.0 }}
 [train]
 clip_gradients = {{ kind = "value", clip = {QUARTER} }}
 "#,
-        folder.join("model").display()
+        folder.join("model").display(),
+        endless = Ledger::ENDLESS,
     );
     let path = folder.join("job.toml");
     std::fs::write(&path, job).expect("the job is written");
@@ -56,13 +55,13 @@ fn stop(up: Program, folder: &Path, batches_of_epoch: u64) -> u64 {
     up.signal(Signal::TERM);
     let ended = up.wait(LIMIT);
     assert_eq!(ended.code, 0, "{}", ended.output);
-    passes_to_go(folder, batches_of_epoch)
+    passes_of(folder, batches_of_epoch)
 }
 
 /// Returns one pass more than any that was begun of a job that has stopped.
-fn passes_to_go(folder: &Path, batches_of_epoch: u64) -> u64 {
+fn passes_of(folder: &Path, batches_of_epoch: u64) -> u64 {
     let found = latest_good(&folder.join("model"), &mut |warning| panic!("{}", warning.render()));
-    passes_begun(&found.expect("the folder can be read").expect("a checkpoint"), batches_of_epoch) + 1
+    passes_to_go(&found.expect("the folder can be read").expect("a checkpoint"), batches_of_epoch)
 }
 
 /// Checks that the job ended behind its last batch, that every server has applied all of them, and that none counted
@@ -188,7 +187,7 @@ fn workers_come_and_go_a_hundred_times_and_every_batch_counts_once() {
         let ended = program.wait(LIMIT);
         assert_eq!(ended.code, 0, "seed {seed}: {}", ended.output);
     }
-    let epochs = passes_to_go(folder, ROWS.div_ceil(BATCH));
+    let epochs = passes_of(folder, ROWS.div_ceil(BATCH));
     let set = format!("input.train.epochs={epochs}");
     let more = ["--set", &set];
     let leading = lead(&more);
@@ -329,7 +328,7 @@ fn trained(folder: &Path, job: &Path, epochs: u64) -> Vec<u8> {
 fn a_synchronous_job_that_is_scaled_computes_the_same_bits() {
     let folders = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
     let [scaled, still] = folders.each_ref().map(|folder| write_job(folder.path(), 1000, ""));
-    let mut up = synchronous(&scaled, ENDLESS);
+    let mut up = synchronous(&scaled, Ledger::ENDLESS);
     up.wait_for("training is open", LIMIT);
     for to in [3, 0, 2, 1] {
         let (code, output) = scale(&scaled, to);

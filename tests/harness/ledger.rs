@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 pub use account::{Account, Mismatch};
-pub use ending::passes_begun;
+pub use ending::passes_to_go;
 pub use model::Counting;
 
 /// Cells of the dense counter of each server.

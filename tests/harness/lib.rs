@@ -18,7 +18,7 @@ pub use cluster::{TestCluster, census_rows, free_ports, write_job};
 pub use crash_points::{CrashPoints, Survived, has_strace, save};
 pub use draw::Draw;
 pub use lan::Lan;
-pub use ledger::{Account, Counting, Ledger, Mismatch, passes_begun};
+pub use ledger::{Account, Counting, Ledger, Mismatch, passes_to_go};
 pub use nemesis::{Kind, Nemesis, Periods, Recovery, Report};
 pub use program::{Ended, Program};
 pub use proxy::{Blow, Direction, Link, Proxy};

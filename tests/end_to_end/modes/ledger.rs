@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use trainyard_checkpoint::PositionRecord;
-use trainyard_tests::{Draw, passes_begun};
+use trainyard_tests::{Draw, passes_to_go};
 
 use super::Trial;
 use super::trial::{ENDLESS, kill, side_by_side, wait_until_it_trains};
@@ -87,7 +87,7 @@ fn the_others_take_over_the_data_of_a_worker_that_stands_still_and_it_comes_back
     }
     // A batch that one server had and the other refused, because the session was over between the two, may still wait for
     // its turn: nothing is missing and nothing counts twice when the job has come to an end.
-    let passes = passes_begun(&checkpoint, 500) + 1;
+    let passes = passes_to_go(&checkpoint, 500);
     trial.start_all_with(&["--set", &format!("input.train.epochs={passes}")]).end();
     assert_eq!(trial.global_step(), passes * 500);
     trial.assert_applied(passes * 500);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use trainyard_checkpoint::{Checkpoint, latest_good};
-use trainyard_tests::{Program, TestCluster, passes_begun};
+use trainyard_tests::{Program, TestCluster, passes_to_go};
 
 use crate::LIMIT;
 
@@ -96,7 +96,7 @@ impl Trial {
     /// that is, and the output of the chiefs.
     pub(super) fn end(&self, tasks: Tasks) -> (u64, String) {
         let told = tasks.stop();
-        let passes = passes_begun(&self.checkpoint(), self.rows.div_ceil(BATCH_SIZE)) + 1;
+        let passes = passes_to_go(&self.checkpoint(), self.rows.div_ceil(BATCH_SIZE));
         let more = self.start_all_with(&["--set", &format!("input.train.epochs={passes}")]).end();
         (passes, told + &more)
     }

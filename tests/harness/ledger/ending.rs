@@ -30,7 +30,7 @@ impl Ledger {
             }
             let found = latest_good(&model_dir, &mut |_| ()).map_err(|error| error.to_string())?;
             let checkpoint = found.ok_or_else(|| format!("{} holds no checkpoint", model_dir.display()))?;
-            self.epochs = passes_begun(&checkpoint, self.batches_of_epoch()) + 1;
+            self.epochs = passes_to_go(&checkpoint, self.batches_of_epoch());
             tasks.set(&format!("input.train.epochs={}", self.epochs));
             tasks.start_all();
         }
@@ -46,10 +46,10 @@ impl Ledger {
     }
 }
 
-/// Returns how many passes of so many batches a server has begun at least, of the data that a chief hands out.
-pub fn passes_begun(checkpoint: &Checkpoint, batches_of_epoch: u64) -> u64 {
+/// Returns one pass of so many batches more than any that a server has begun, of the data that a chief hands out.
+pub fn passes_to_go(checkpoint: &Checkpoint, batches_of_epoch: u64) -> u64 {
     let known = checkpoint.manifest().shards.iter().flat_map(|shard| &shard.positions);
     let known = known.filter(|known| known.shard == DATA_SHARD);
     let ends = known.map(|known| known.ahead.last().map_or(known.batch, |range| range.end));
-    ends.max().unwrap_or(0).div_ceil(batches_of_epoch)
+    ends.max().unwrap_or(0).div_ceil(batches_of_epoch) + 1
 }

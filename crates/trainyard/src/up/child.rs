@@ -25,7 +25,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Life after which a process counts as having started well.
 const SETTLED: Duration = Duration::from_secs(10);
-
 /// Longest time for the last lines of a process that has ended: one of its own may still hold its output.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
