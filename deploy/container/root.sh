@@ -7,7 +7,7 @@ set -eu
 
 [ $# -eq 2 ] || { echo "usage: root.sh PROGRAM OUT" >&2; exit 64; }
 program=$1 out=$2
-[ -x "$program" ] || { echo "root.sh: $program is no program; build it with: cargo build --release -p trainyard" >&2; exit 66; }
+[ -x "$program" ] || { echo "root.sh: $program is no program; build it with: cargo build --release --locked -p trainyard --features full" >&2; exit 66; }
 [ ! -e "$out" ] || { echo "root.sh: $out exists; remove it or give another folder" >&2; exit 73; }
 
 mkdir -p "$out/usr/bin" "$out/etc" "$out/etc/trainyard" "$out/run/trainyard" "$out/srv/trainyard" "$out/tmp" "$out/var/lib/trainyard"

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use trainyard_tests::{CrashPoints, as_task, has_strace, save};
+use trainyard_tests::{CrashPoints, Need, as_task, save};
 
 /// Saves a checkpoint again and again, killed at each of its system calls in turn by strace, and checks that the last good
 /// checkpoint is restored and the next one is saved.
@@ -40,8 +40,8 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::parse();
     let mut out = std::io::stdout();
-    if !has_strace() {
-        let _ = writeln!(out, "strace is not installed here");
+    if let Some(reason) = Need::Strace.missing() {
+        let _ = writeln!(out, "{reason}");
         return ExitCode::FAILURE;
     }
     let program = std::env::current_exe().expect("the path of this program");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use trainyard_tests::{Program, write_job};
 
-use crate::{LIMIT, deploy};
+use crate::deployment::{LIMIT, deploy};
 
 const CLUSTER: &str = "[cluster]\nchief = [\"lead.example:2222\", \"spare.example:2222\"]\nworker = [\"w.example:2222\"]\n\
                        ps = [\"p.example:2222\", \"p.example:2223\"]\nevaluator = [\"spare.example:2224\"]\n";
@@ -30,7 +30,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-#[test]
+trial!(each_host_gets_the_same_files_and_starts_its_own_tasks);
 fn each_host_gets_the_same_files_and_starts_its_own_tasks() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), 40, "");
@@ -62,7 +62,7 @@ fn each_host_gets_the_same_files_and_starts_its_own_tasks() {
     assert!(!units("lead.example").join("trainyard-chief.service.d/50-standby.conf").exists());
 }
 
-#[test]
+trial!(what_an_earlier_cluster_asked_for_does_not_stay);
 fn what_an_earlier_cluster_asked_for_does_not_stay() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     assert_eq!(render(folder.path(), &["--host", "w.example"]).0, 0);

@@ -2,56 +2,41 @@
 //! gives the tasks of a TFJob.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use trainyard_tests::{Program, free_ports, write_job};
+use trainyard_tests::{Need, Program, free_ports, program, write_job};
 
-use crate::{LIMIT, deploy, has, programs, said};
+use crate::deployment::{LIMIT, deploy, said};
 
-/// Returns a Python that has the schemas, if there is one.
-fn python() -> Option<PathBuf> {
-    if let Some(given) = std::env::var_os("TRAINYARD_KUBERNETES_PYTHON").filter(|given| !given.is_empty()) {
-        return Some(given.into());
-    }
-    let imports = ["-c", "import kubernetes_validate, kubeflow_trainer_api, yaml"];
-    let found = Command::new("python3").args(imports).output();
-    found.is_ok_and(|output| output.status.success()).then(|| PathBuf::from("python3"))
-}
-
-/// The chart as Helm renders it, where there is Helm.
-fn rendered(folder: &Path) -> Option<PathBuf> {
-    if !has("helm") {
-        println!("skipped: helm is not installed here, the chart is not rendered");
-        return None;
-    }
-    let job = folder.join("job.toml");
+trial!(the_chart_is_rendered_to_what_kubernetes_and_the_program_take, needs Helm KubernetesSchemas);
+fn the_chart_is_rendered_to_what_kubernetes_and_the_program_take() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = folder.path().join("job.toml");
     fs::write(&job, "model_dir = \"/srv/trainyard/model\"\n").expect("a job");
-    let mut command = Command::new("helm");
+    let mut command = Command::new(Need::Helm.program());
     command.args(["template", "census", "--set", "tls.secret=census-tls", "--set-file"]);
     let (fine, text) =
         said(command.arg(format!("job={}", job.display())).arg(deploy().join("kubernetes/chart")));
     assert!(fine, "{text}");
-    let path = folder.join("chart.yaml");
-    fs::write(&path, text).expect("the manifests are written");
-    Some(path)
+    let chart = folder.path().join("chart.yaml");
+    fs::write(&chart, text).expect("the manifests are written");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("deployment/check.py");
+    let mut command = Command::new(Need::KubernetesSchemas.program());
+    let (fine, text) = said(command.arg(&script).arg(program("trainyard")).arg(&chart));
+    assert!(fine, "{text}");
 }
 
-#[test]
+trial!(manifests_are_what_kubernetes_and_the_program_take, needs KubernetesSchemas);
 fn manifests_are_what_kubernetes_and_the_program_take() {
-    let Some(python) = python() else {
-        println!(
-            "skipped: no Python with kubernetes-validate and kubeflow-trainer-api; name one in TRAINYARD_KUBERNETES_PYTHON"
-        );
-        return;
-    };
+    let python = Need::KubernetesSchemas.program();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let files =
         ["jobset.yaml", "trainjob.yaml", "tfjob.yaml"].map(|name| deploy().join("kubernetes").join(name));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("deployment/check.py");
     let mut command = Command::new(&python);
-    command.arg(&script).arg(programs().join("trainyard")).args(&files).args(rendered(folder.path()));
+    command.arg(&script).arg(program("trainyard")).args(&files);
     let (fine, text) = said(&mut command);
     assert!(fine, "{text}");
     // A check that finds nothing finds a mistake that is put there.
@@ -59,7 +44,7 @@ fn manifests_are_what_kubernetes_and_the_program_take() {
     let text = fs::read_to_string(&files[0]).expect("a manifest");
     let text = text.replace("backoffLimit", "backofLimit").replace("--drain-deadline", "--drain-dedline");
     fs::write(&wrong, text.replace("successPolicy", "succesPolicy")).expect("a manifest");
-    let (fine, text) = said(Command::new(&python).arg(&script).arg(programs().join("trainyard")).arg(&wrong));
+    let (fine, text) = said(Command::new(&python).arg(&script).arg(program("trainyard")).arg(&wrong));
     assert!(!fine, "{text}");
     for mistake in ["backofLimit", "--drain-dedline", "JobSet.spec.succesPolicy is no key"] {
         assert!(text.contains(mistake), "{mistake} is found: {text}");
@@ -74,7 +59,7 @@ fn tf_config(addresses: &[String], role: &str, index: usize) -> String {
     json!({"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"}).to_string()
 }
 
-#[test]
+trial!(the_tasks_of_a_tfjob_take_their_roles_from_the_operator_and_end_with_the_job);
 fn the_tasks_of_a_tfjob_take_their_roles_from_the_operator_and_end_with_the_job() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), 400, "[train]\nmax_steps = 100\n");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use trainyard_tests::{Program, TestCluster};
 
-use crate::LIMIT;
+use crate::deployment::LIMIT;
 
 /// Time after which the watchdog takes a daemon for dead.
 const WATCHDOG: Duration = Duration::from_secs(1);
@@ -65,7 +65,7 @@ impl Manager {
     }
 }
 
-#[test]
+trial!(a_server_is_ready_when_it_serves_and_a_worker_when_it_trains);
 fn a_server_is_ready_when_it_serves_and_a_worker_when_it_trains() {
     let cluster = TestCluster::new(1, 1, 400, "[train]\nmax_steps = 1000000\n");
     let (mut of_ps, mut of_worker) =
@@ -92,8 +92,8 @@ fn a_server_is_ready_when_it_serves_and_a_worker_when_it_trains() {
     drop(chief);
 }
 
+trial!(a_worker_that_is_stuck_in_a_step_is_not_answered_for);
 /// The thread that trains is held up in a step; connections and heartbeats go on meanwhile, on others.
-#[test]
 fn a_worker_that_is_stuck_in_a_step_is_not_answered_for() {
     let cluster = TestCluster::new(1, 1, 400, "[train]\nmax_steps = 1000000\n");
     let mut manager = Manager::new(&cluster, "worker.sock");

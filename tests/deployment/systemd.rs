@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{deploy, has, said};
+use crate::deployment::{deploy, said};
 
 /// Instances of the units, one of each role.
 const UNITS: [&str; 4] = [
@@ -48,12 +48,8 @@ fn root(folder: &Path) -> PathBuf {
     units
 }
 
-#[test]
+trial!(systemd_finds_nothing_wrong_with_the_units_and_little_that_is_exposed, needs SystemdAnalyze);
 fn systemd_finds_nothing_wrong_with_the_units_and_little_that_is_exposed() {
-    if !has("systemd-analyze") {
-        println!("skipped: systemd-analyze is not installed here");
-        return;
-    }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let units = root(folder.path());
     for unit in UNITS.into_iter().chain(["trainyard.target"]) {
@@ -72,8 +68,8 @@ fn systemd_finds_nothing_wrong_with_the_units_and_little_that_is_exposed() {
     }
 }
 
+trial!(units_start_a_task_again_unless_its_exit_code_says_that_it_is_no_use);
 /// A code that stays the same however often a task is started must not start it again, and all others must.
-#[test]
 fn units_start_a_task_again_unless_its_exit_code_says_that_it_is_no_use() {
     let lasting: Vec<u8> = vec![64, 65, 66, 73, 76, 77, 78];
     for unit in UNITS {
@@ -90,8 +86,8 @@ fn units_start_a_task_again_unless_its_exit_code_says_that_it_is_no_use() {
     assert!(text.contains("0 | 64 | 65 | 66 | 73 | 76 | 77 | 78)"), "Slurm's tasks end for the same codes");
 }
 
+trial!(a_task_has_longer_to_stop_than_it_takes_for_itself);
 /// A task that is told to stop is killed by systemd only after its own deadline.
-#[test]
 fn a_task_has_longer_to_stop_than_it_takes_for_itself() {
     for unit in UNITS {
         let command = values(unit, "ExecStart").concat();

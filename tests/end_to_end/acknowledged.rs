@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
 use trainyard_tests::{Draw, Ledger, Supervisor};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 const CHIEF: Task = Task { role: Role::Chief, index: 0 };
 const ROUNDS: usize = 6;
@@ -26,11 +26,9 @@ fn openings(tasks: &Supervisor) -> Vec<usize> {
     tasks.lines(CHIEF, "training is open").iter().map(step).collect()
 }
 
-#[test]
+trial!(servers_that_come_back_have_every_step_that_a_worker_was_told_of);
 fn servers_that_come_back_have_every_step_that_a_worker_was_told_of() {
-    let seed = u64::from(std::process::id());
-    println!("seed {seed}");
-    let mut draw = Draw::new(seed);
+    let mut draw = Draw::seeded("servers come back with every step");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let ledger = Ledger { rows: 5000, epochs: Ledger::ENDLESS, batch_size: 64, lanes: 1, servers: 2 };
     let job = ledger.write(folder.path());

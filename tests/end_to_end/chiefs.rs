@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use trainyard_tests::{Program, TestCluster};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 /// Longest life of a chief that has nothing to do: it looks for servers for 2 s.
 const AT_ONCE: Duration = Duration::from_secs(10);
@@ -63,13 +63,13 @@ fn nothing_to_do(cluster: &TestCluster, reason: &str, more: &[&str]) {
     assert!(step > before, "{step:?}, {before:?} before");
 }
 
-#[test]
+trial!(a_chief_of_a_job_that_has_all_its_steps_ends_at_once);
 fn a_chief_of_a_job_that_has_all_its_steps_ends_at_once() {
     let cluster = done("[train]\nmax_steps = 50\n");
     nothing_to_do(&cluster, "train.max_steps = 50", &["--set", "train.max_steps=80"]);
 }
 
-#[test]
+trial!(a_chief_of_a_job_whose_data_has_been_applied_ends_at_once);
 fn a_chief_of_a_job_whose_data_has_been_applied_ends_at_once() {
     let cluster = done("");
     nothing_to_do(&cluster, "input.train.epochs = 2", &["--set", "input.train.epochs=3"]);
@@ -95,7 +95,7 @@ fn two_at_once(cluster: &TestCluster, more: [&[&str]; 2]) -> (Program, String) {
     (winner, loser.output)
 }
 
-#[test]
+trial!(of_two_chiefs_at_one_address_one_has_effect_and_the_other_names_it);
 fn of_two_chiefs_at_one_address_one_has_effect_and_the_other_names_it() {
     let cluster = TestCluster::new(1, 0, 2000, "[train]\nmax_steps = 100000000\n");
     let _server = cluster.start("ps", 0, &[]);
@@ -108,7 +108,7 @@ fn of_two_chiefs_at_one_address_one_has_effect_and_the_other_names_it() {
     }
 }
 
-#[test]
+trial!(of_two_chiefs_at_different_addresses_one_has_effect_and_the_other_names_it);
 fn of_two_chiefs_at_different_addresses_one_has_effect_and_the_other_names_it() {
     let cluster = TestCluster::new(2, 0, 2000, "[train]\nmax_steps = 100000000\n");
     let _servers = [cluster.start("ps", 0, &[]), cluster.start("ps", 1, &[])];
@@ -123,7 +123,7 @@ fn of_two_chiefs_at_different_addresses_one_has_effect_and_the_other_names_it() 
     }
 }
 
-#[test]
+trial!(a_second_process_of_a_server_is_refused_and_the_first_goes_on);
 fn a_second_process_of_a_server_is_refused_and_the_first_goes_on() {
     let cluster = TestCluster::new(1, 0, 2000, "[train]\nmax_steps = 100000000\n");
     let server = cluster.start("ps", 0, &[]);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use trainyard_tests::{Draw, Program};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 /// Rows of a user and a label that the user decides. Few users are seen often, and many once.
 fn write_rows(path: &Path, rows: u64, seed: u64) {
@@ -89,7 +89,7 @@ fn logit_of(job: &str, folder: &Path, user: &str) -> f64 {
     prediction["logits"][0].as_f64().expect("a logit")
 }
 
-#[test]
+trial!(ids_are_learned_in_bounded_memory_and_outlive_a_resume_on_other_servers);
 fn ids_are_learned_in_bounded_memory_and_outlive_a_resume_on_other_servers() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path());
@@ -116,7 +116,7 @@ fn ids_are_learned_in_bounded_memory_and_outlive_a_resume_on_other_servers() {
     assert!(text.contains("linear/linear_model/user/weights/ids"), "ids stand beside the values");
 }
 
-#[test]
+trial!(a_dynamic_table_takes_no_rule_that_moves_all_rows);
 fn a_dynamic_table_takes_no_rule_that_moves_all_rows() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path());

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use trainyard_checkpoint::latest_good;
-use trainyard_tests::{Draw, Ledger, Program, free_ports, passes_to_go, write_job};
+use trainyard_tests::{Draw, Ledger, Program, free_ports, passes_to_go, seed, write_job};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 /// Records of the ledger, in batches of [`BATCH`].
 const ROWS: u64 = 1003;
@@ -110,15 +110,14 @@ fn global_step(admin: &str) -> u64 {
     value.and_then(|value| value.trim().parse::<f64>().ok()).map_or(0, |step| step as u64)
 }
 
-#[test]
+trial!(workers_come_and_go_a_hundred_times_and_every_batch_counts_once);
 fn workers_come_and_go_a_hundred_times_and_every_batch_counts_once() {
     /// Workers that may run at once.
     const WORKERS: usize = 6;
     const CHANGES: u64 = 100;
     /// Steps between two changes, at least.
     const STEPS: u64 = 50;
-    let seed = u64::from(std::process::id()) << 16 | 1;
-    println!("seed {seed}");
+    let seed = seed("workers come and go a hundred times");
     let mut draw = Draw::new(seed);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let folder = folder.path();
@@ -206,7 +205,7 @@ fn scale(job: &Path, workers: usize) -> (i32, String) {
     (ended.code, ended.output)
 }
 
-#[test]
+trial!(up_is_scaled_up_and_down_and_reports_who_was_there);
 fn up_is_scaled_up_and_down_and_reports_who_was_there() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = ledger(folder.path());
@@ -247,7 +246,7 @@ fn up_is_scaled_up_and_down_and_reports_who_was_there() {
     check_ledger(folder.path(), epochs);
 }
 
-#[test]
+trial!(a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger);
 fn a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = ledger(folder.path());
@@ -281,7 +280,7 @@ fn a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger() {
     assert_eq!(up.wait(LIMIT).code, 0);
 }
 
-#[test]
+trial!(a_worker_with_other_servers_is_told_which_ones_differ);
 fn a_worker_with_other_servers_is_told_which_ones_differ() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = ledger(folder.path());
@@ -324,7 +323,7 @@ fn trained(folder: &Path, job: &Path, epochs: u64) -> Vec<u8> {
     std::fs::read(checkpoint.join("shard-0-of-1.safetensors")).expect("the last checkpoint")
 }
 
-#[test]
+trial!(a_synchronous_job_that_is_scaled_computes_the_same_bits);
 fn a_synchronous_job_that_is_scaled_computes_the_same_bits() {
     let folders = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
     let [scaled, still] = folders.each_ref().map(|folder| write_job(folder.path(), 1000, ""));

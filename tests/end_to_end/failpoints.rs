@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
 use trainyard_tests::{Account, Ledger, Supervisor};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 const CHIEF: Task = Task { role: Role::Chief, index: 0 };
 const SERVER: Task = Task { role: Role::Ps, index: 1 };
@@ -68,7 +68,10 @@ fn survives((name, task, before, again): (&str, Task, u32, bool)) -> Result<(), 
     if !tasks.wait_for_end_of(CHIEF, LIMIT) {
         return Err(format!("the job did not end: {:?}", tasks.failed_for_good()));
     }
-    tasks.finish(Duration::from_secs(10));
+    let late = tasks.finish(LIMIT);
+    if !late.is_empty() {
+        return Err(format!("did not end by themselves: {late:?}"));
+    }
     if tasks.lines(task, &format!("failpoint {name} panic")).is_empty() {
         return Err("it was not reached".to_owned());
     }
@@ -76,7 +79,7 @@ fn survives((name, task, before, again): (&str, Task, u32, bool)) -> Result<(), 
     if account.is_exact() { Ok(()) } else { Err(account.to_string()) }
 }
 
-#[test]
+trial!(every_update_counts_once_whichever_point_a_task_dies_at);
 fn every_update_counts_once_whichever_point_a_task_dies_at() {
     let failed = |part: &[(&'static str, Task, u32, bool)]| -> Vec<String> {
         let failed = part.iter().filter_map(|point| {

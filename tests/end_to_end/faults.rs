@@ -7,14 +7,14 @@ use rustix::process::Signal;
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
 use trainyard_tests::{Account, Ledger, Program, Supervisor, TestCluster, metric};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
-#[test]
+trial!(a_killed_worker_comes_back_and_every_batch_still_counts_once);
 fn a_killed_worker_comes_back_and_every_batch_still_counts_once() {
     kill_a_worker(&[]);
 }
 
-#[test]
+trial!(a_killed_worker_that_read_ahead_comes_back_and_every_batch_still_counts_once);
 fn a_killed_worker_that_read_ahead_comes_back_and_every_batch_still_counts_once() {
     kill_a_worker(&["--set", "strategy.pipeline_depth=2"]);
 }
@@ -40,7 +40,7 @@ fn kill_a_worker(more: &[&str]) {
     assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(2 * 3750));
 }
 
-#[test]
+trial!(a_stopped_job_goes_on_from_its_checkpoint);
 fn a_stopped_job_goes_on_from_its_checkpoint() {
     let cluster = TestCluster::new(2, 0, 2000, "[train]\nmax_steps = 100000000\n");
     let start = || [cluster.start("ps", 0, &[]), cluster.start("ps", 1, &[]), cluster.start("chief", 0, &[])];
@@ -63,9 +63,9 @@ fn a_stopped_job_goes_on_from_its_checkpoint() {
     assert!(joined.contains(&format!("next_batch={step}")), "step {step}: {joined}");
 }
 
-#[test]
+trial!(a_killed_server_without_a_log_is_restored_and_training_goes_on);
 fn a_killed_server_without_a_log_is_restored_and_training_goes_on() {
-    let end = "[train]\nmax_steps = 20000\n[parameter_servers]\ndurability = \"none\"\n";
+    let end = "[train]\nmax_steps = 8000\n[parameter_servers]\ndurability = \"none\"\n";
     let cluster = TestCluster::new(2, 1, 2000, end);
     let mut servers = vec![cluster.start("ps", 0, &[]), cluster.start("ps", 1, &[])];
     let more = ["--set", "run.save_checkpoints_steps=500"];
@@ -82,12 +82,12 @@ fn a_killed_server_without_a_log_is_restored_and_training_goes_on() {
         let ended = program.wait(LIMIT);
         assert_eq!(ended.code, 0, "{}", ended.output);
     }
-    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(20_000));
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(8_000));
 }
 
-#[test]
+trial!(a_restarted_chief_takes_the_running_job_over);
 fn a_restarted_chief_takes_the_running_job_over() {
-    let cluster = TestCluster::new(1, 1, 2000, "[train]\nmax_steps = 40000\n");
+    let cluster = TestCluster::new(1, 1, 2000, "[train]\nmax_steps = 12000\n");
     let server = cluster.start("ps", 0, &[]);
     let mut chief = cluster.start("chief", 0, &[]);
     let mut worker = cluster.start("worker", 0, &[]);
@@ -101,10 +101,10 @@ fn a_restarted_chief_takes_the_running_job_over() {
         let ended = program.wait(LIMIT);
         assert_eq!(ended.code, 0, "{}", ended.output);
     }
-    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(40_000));
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(12_000));
 }
 
-#[test]
+trial!(a_second_process_of_a_task_is_refused);
 fn a_second_process_of_a_task_is_refused() {
     let cluster = TestCluster::new(1, 1, 2000, "[train]\nmax_steps = 100000000\n");
     let _server = cluster.start("ps", 0, &[]);
@@ -122,7 +122,7 @@ fn a_second_process_of_a_task_is_refused() {
     worker.wait_for("training step=", Duration::from_secs(10));
 }
 
-#[test]
+trial!(a_worker_that_stood_still_while_the_job_ended_ends_too);
 fn a_worker_that_stood_still_while_the_job_ended_ends_too() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let ledger = Ledger { rows: 5000, epochs: 100, batch_size: 64, lanes: 1, servers: 2 };

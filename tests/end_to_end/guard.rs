@@ -5,18 +5,18 @@ use std::path::Path;
 
 use trainyard_tests::{Ended, Program};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
-/// A row whose gradient is infinite.
-const POISON: &str = "3e38,1000\n";
+/// A row whose gradient is infinite, and one whose gradient is finite while its square is not.
+const POISON: [&str; 2] = ["3e38,1000\n", "100,1e19\n"];
 
 /// Writes rows of a number and its half. Those that `poisoned` names are not.
 fn write_rows(path: &Path, rows: usize, poisoned: impl Fn(usize) -> bool) {
-    let mut text = "x,y\n".to_owned();
+    let (mut text, mut poison) = ("x,y\n".to_owned(), POISON.into_iter().cycle());
     for row in 0..rows {
         let x = row as f64 / rows as f64;
         match poisoned(row) {
-            true => text.push_str(POISON),
+            true => text.extend(poison.next()),
             false => drop(writeln!(text, "{x},{}", x / 2.0)),
         }
     }
@@ -63,7 +63,7 @@ fn result(folder: &Path) -> (u64, f64) {
     (state["global_step"].as_u64().expect("a step"), last["metrics"]["loss"].as_f64().expect("a finite loss"))
 }
 
-#[test]
+trial!(batches_that_would_spoil_the_parameters_are_done_with_and_the_others_count);
 fn batches_that_would_spoil_the_parameters_are_done_with_and_the_others_count() {
     // 40 batches a pass, 2 of them with a row of poison; of synchronous steps they are parts that count as zeros.
     let modes = [
@@ -86,7 +86,7 @@ fn batches_that_would_spoil_the_parameters_are_done_with_and_the_others_count() 
     }
 }
 
-#[test]
+trial!(a_worker_that_sends_nothing_but_poison_is_quarantined_and_the_others_train);
 fn a_worker_that_sends_nothing_but_poison_is_quarantined_and_the_others_train() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_rows(&folder.path().join("a.csv"), 100, |_| false);
@@ -109,7 +109,7 @@ fn a_worker_that_sends_nothing_but_poison_is_quarantined_and_the_others_train() 
     }
 }
 
-#[test]
+trial!(a_job_without_a_good_batch_fails_and_says_why);
 fn a_job_without_a_good_batch_fails_and_says_why() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_rows(&folder.path().join("train.csv"), 2000, |_| true);
@@ -119,7 +119,7 @@ fn a_job_without_a_good_batch_fails_and_says_why() {
     assert!(all.iter().all(|text| ended.output.contains(text)), "{}", ended.output);
 }
 
-#[test]
+trial!(a_job_that_halts_names_task_and_batch);
 fn a_job_that_halts_names_task_and_batch() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_rows(&folder.path().join("train.csv"), 400, |row| row == 57);
@@ -130,7 +130,7 @@ fn a_job_that_halts_names_task_and_batch() {
     assert!(all.iter().all(|text| ended.output.contains(text)), "{}", ended.output);
 }
 
-#[test]
+trial!(a_job_that_does_not_fit_the_memory_of_its_servers_ends_with_figures);
 fn a_job_that_does_not_fit_the_memory_of_its_servers_ends_with_figures() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_rows(&folder.path().join("train.csv"), 400, |_| false);

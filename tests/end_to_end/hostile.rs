@@ -22,8 +22,8 @@ use trainyard_runtime::Network;
 use trainyard_security::{Authority, Caller, Security};
 use trainyard_tests::{Account, Ledger, Supervisor, metric};
 
-use crate::LIMIT;
-use crate::security::{DAY, write_credentials};
+use crate::end_to_end::LIMIT;
+use crate::end_to_end::security::{DAY, write_credentials};
 
 const CHIEF: Task = Task { role: Role::Chief, index: 0 };
 const WORKER: Task = Task { role: Role::Worker, index: 0 };
@@ -100,6 +100,15 @@ impl Stage {
             }
         };
         channel_over(&network, to, self.tasks.address(to)).expect("an address")
+    }
+
+    /// Whether the server answers an honest caller on a connection of its own.
+    fn answers_others(&self) -> bool {
+        let runtime = Runtime::new().expect("a runtime");
+        let _inside = runtime.enter();
+        let mut server = ParameterServiceClient::new(self.channel(PS, STRANGER));
+        let asked = tokio::time::timeout(LIMIT, server.status(v1::StatusRequest::default()));
+        runtime.block_on(asked).is_ok_and(|answer| answer.is_ok())
     }
 
     /// Steps that the worker has applied.

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use trainyard_tests::{Program, TestCluster, write_job};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 /// Evaluations written down, in order: (step, auc).
 fn evaluations(cluster: &TestCluster) -> Vec<(u64, f64)> {
@@ -17,7 +17,7 @@ fn evaluations(cluster: &TestCluster) -> Vec<(u64, f64)> {
     read.collect()
 }
 
-#[test]
+trial!(a_cluster_trains_to_exactly_max_steps_and_every_task_ends);
 fn a_cluster_trains_to_exactly_max_steps_and_every_task_ends() {
     let cluster = TestCluster::new(2, 2, 2000, "[train]\nmax_steps = 301\n");
     // Workers first, servers last: the order of the start does not matter.
@@ -39,7 +39,7 @@ fn a_cluster_trains_to_exactly_max_steps_and_every_task_ends() {
     }
 }
 
-#[test]
+trial!(bounded_input_is_applied_once_whatever_the_number_of_tasks);
 fn bounded_input_is_applied_once_whatever_the_number_of_tasks() {
     // 1000 rows, two passes, three tasks with shards of 334, 333 and 333 rows: 42 batches of 16 each.
     let cluster = TestCluster::new(1, 2, 1000, "");
@@ -54,7 +54,7 @@ fn bounded_input_is_applied_once_whatever_the_number_of_tasks() {
     assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(3 * 42));
 }
 
-#[test]
+trial!(up_runs_a_whole_cluster_and_reports_it);
 fn up_runs_a_whole_cluster_and_reports_it() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), 1000, "[train]\nmax_steps = 200\n");
@@ -69,6 +69,7 @@ fn up_runs_a_whole_cluster_and_reports_it() {
     ];
     let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
     assert_eq!(ended.code, 0, "{}", ended.output);
+    assert!(ended.output.contains("watch this run in a browser: http://127.0.0.1:"), "{}", ended.output);
     let report: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&report).expect("the report")).expect("the report is JSON");
     assert_eq!(report["global_step"].as_u64(), Some(200), "{report}");
@@ -82,7 +83,7 @@ fn up_runs_a_whole_cluster_and_reports_it() {
     assert!(exit.values().all(|code| code.as_i64() == Some(0)), "{report}");
 }
 
-#[test]
+trial!(one_process_trains_predicts_exports_and_inspects);
 fn one_process_trains_predicts_exports_and_inspects() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), 1000, "[train]\nmax_steps = 200\n");
@@ -111,10 +112,13 @@ fn one_process_trains_predicts_exports_and_inspects() {
         "{inspected}"
     );
     let again = run(&["train", &job]);
-    assert!(again.contains("trained to step 200"), "a job at its end trains nothing more: {again}");
+    assert!(
+        again.contains("trained to step 200: this run added no step"),
+        "a job at its end trains nothing more: {again}"
+    );
 }
 
-#[test]
+trial!(an_input_file_that_is_cut_short_is_named_with_what_to_do);
 fn an_input_file_that_is_cut_short_is_named_with_what_to_do() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), 4000, "[train]\nmax_steps = 100_000\n");
@@ -132,7 +136,7 @@ fn an_input_file_that_is_cut_short_is_named_with_what_to_do() {
     }
 }
 
-#[test]
+trial!(clipped_gradients_move_no_weight_further_than_the_bound);
 fn clipped_gradients_move_no_weight_further_than_the_bound() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(folder.path().join("rows.csv"), "x,y\n1,500\n2,900\n").expect("the data is written");
@@ -158,7 +162,7 @@ fn clipped_gradients_move_no_weight_further_than_the_bound() {
     assert_eq!(values, [1.5, 2.25], "{}", predicted.output);
 }
 
-#[test]
+trial!(steps_that_are_read_ahead_count_once_and_stop_at_the_last);
 fn steps_that_are_read_ahead_count_once_and_stop_at_the_last() {
     // Long enough that all tasks are there before it ends.
     for (set, steps) in [("[train]\nmax_steps = 1201\n", 1201), ("", 3 * 500)] {
@@ -174,7 +178,7 @@ fn steps_that_are_read_ahead_count_once_and_stop_at_the_last() {
     }
 }
 
-#[test]
+trial!(values_of_16_bits_on_the_wire_train_as_well);
 fn values_of_16_bits_on_the_wire_train_as_well() {
     for payload in ["bfloat16", "float16"] {
         let cluster = TestCluster::new(2, 1, 2000, "[train]\nmax_steps = 400\n");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
 use trainyard_tests::{Draw, Lan, Ledger, Supervisor, metric};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 const CHIEF: Task = Task { role: Role::Chief, index: 0 };
 const WORKER: Task = Task { role: Role::Worker, index: 0 };
@@ -30,9 +30,8 @@ fn steps(tasks: &Supervisor, task: Task) -> u64 {
 }
 
 impl Site {
-    /// Starts a chief that trains too, two servers and two workers, and waits until the workers train. Nothing, and a line that
-    /// says so, where hosts cannot be had.
-    fn start(settings: &[&str]) -> Option<Self> {
+    /// Starts a chief that trains too, two servers and two workers, and waits until the workers train.
+    fn start(settings: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let ledger = Ledger { rows: 5000, epochs: Ledger::ENDLESS, batch_size: 64, lanes: 1, servers: 2 };
         let job = ledger.write(folder.path());
@@ -40,17 +39,11 @@ impl Site {
         let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
         let mut tasks = Supervisor::new(program, folder.path(), &job, counts, &settings);
-        let lan = match Lan::around(&mut tasks) {
-            Ok(lan) => lan,
-            Err(problem) => {
-                println!("skipped: no network namespaces here: {problem}");
-                return None;
-            }
-        };
+        let lan = Lan::around(&mut tasks).unwrap_or_else(|problem| panic!("hosts cannot be made: {problem}"));
         tasks.start_all();
         let trains = |tasks: &Supervisor| [WORKER, OTHER].iter().all(|task| steps(tasks, *task) > 0);
         tasks.wait_until("the workers train", LIMIT, trains);
-        Some(Self { ledger, tasks, lan, _folder: folder })
+        Self { ledger, tasks, lan, _folder: folder }
     }
 
     fn let_pass(&mut self, time: Duration) {
@@ -73,9 +66,9 @@ impl Site {
     }
 }
 
-#[test]
+trial!(what_is_lost_in_silence_in_one_direction_is_sent_again_and_counts_once, needs Networks);
 fn what_is_lost_in_silence_in_one_direction_is_sent_again_and_counts_once() {
-    let Some(mut site) = Site::start(&[]) else { return };
+    let mut site = Site::start(&[]);
     for (from, to) in [(SERVER, WORKER), (WORKER, SERVER)] {
         site.lan.lose(from, to);
         site.let_pass(LONG);
@@ -89,9 +82,9 @@ fn what_is_lost_in_silence_in_one_direction_is_sent_again_and_counts_once() {
     site.end();
 }
 
-#[test]
+trial!(a_worker_whose_cable_is_pulled_past_its_lease_comes_back_and_loses_nothing, needs Networks);
 fn a_worker_whose_cable_is_pulled_past_its_lease_comes_back_and_loses_nothing() {
-    let Some(mut site) = Site::start(&[]) else { return };
+    let mut site = Site::start(&[]);
     site.lan.plug(WORKER, false);
     site.let_pass(LONG);
     site.wait_until_it_trains(OTHER);
@@ -101,9 +94,9 @@ fn a_worker_whose_cable_is_pulled_past_its_lease_comes_back_and_loses_nothing() 
     site.end();
 }
 
-#[test]
+trial!(a_chief_whose_cable_is_pulled_holds_nobody_up, needs Networks, alone);
 fn a_chief_whose_cable_is_pulled_holds_nobody_up() {
-    let Some(mut site) = Site::start(&["strategy.chief_trains=false"]) else { return };
+    let mut site = Site::start(&["strategy.chief_trains=false"]);
     // Steps as small as these use up the largest reserve of data within seconds, where nothing holds them up.
     [WORKER, OTHER].iter().for_each(|task| site.lan.bound(*task, Some(10)));
     // By then the chief knows their pace, and their reserves of data are as large as they get.
@@ -118,9 +111,9 @@ fn a_chief_whose_cable_is_pulled_holds_nobody_up() {
     site.end();
 }
 
-#[test]
+trial!(a_server_that_knows_no_way_to_the_others_is_found_again, needs Networks);
 fn a_server_that_knows_no_way_to_the_others_is_found_again() {
-    let Some(mut site) = Site::start(&[]) else { return };
+    let mut site = Site::start(&[]);
     site.lan.route(SERVER, false);
     site.let_pass(LONG);
     site.lan.route(SERVER, true);
@@ -129,12 +122,10 @@ fn a_server_that_knows_no_way_to_the_others_is_found_again() {
     site.end();
 }
 
-#[test]
+trial!(links_that_fail_at_random_lose_and_repeat_nothing, needs Networks);
 fn links_that_fail_at_random_lose_and_repeat_nothing() {
-    let seed = u64::from(std::process::id());
-    println!("seed {seed}");
-    let mut draw = Draw::new(seed);
-    let Some(mut site) = Site::start(&["run.save_checkpoints_secs=2"]) else { return };
+    let mut draw = Draw::seeded("links fail at random");
+    let mut site = Site::start(&["run.save_checkpoints_secs=2"]);
     let all = site.tasks.tasks();
     let begun = Instant::now();
     let mut faults = 0;

@@ -2,11 +2,13 @@
 
 mod acknowledged;
 mod chiefs;
+mod commands;
 mod crash_points;
 mod dynamic;
 mod elastic;
 mod failpoints;
 mod faults;
+mod formats;
 mod guard;
 mod hostile;
 mod jobs;
@@ -16,12 +18,14 @@ mod mirrored;
 mod modes;
 mod nemesis;
 mod network;
+mod pki;
+mod restore;
 mod rolling;
 mod security;
+mod shipped;
+mod solo;
 mod standby;
+mod strategies;
 mod takeover;
 
-use std::time::Duration;
-
-/// Longest wait for anything that takes a moment; a slow machine is no failure.
-const LIMIT: Duration = Duration::from_secs(60);
+use trainyard_tests::LIMIT;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trainyard_tests::{Program, TestCluster, write_job};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 /// Runs `trainyard check` on the small job after a change, and returns its code and output.
 fn check(set: &[&str], data: Option<&str>) -> (i32, String) {
@@ -22,7 +22,7 @@ fn check(set: &[&str], data: Option<&str>) -> (i32, String) {
     (ended.code, ended.output)
 }
 
-#[test]
+trial!(a_good_job_passes_its_check);
 fn a_good_job_passes_its_check() {
     let (code, output) = check(&[], None);
     assert_eq!(code, 0, "{output}");
@@ -32,7 +32,7 @@ fn a_good_job_passes_its_check() {
 /// Changes by flag, other training data, exit code, parts of the message.
 type Case = (&'static [&'static str], Option<&'static str>, i32, &'static [&'static str]);
 
-#[test]
+trial!(every_mistake_has_its_code_and_says_what_to_do);
 fn every_mistake_has_its_code_and_says_what_to_do() {
     let table: [Case; 12] = [
         (
@@ -102,7 +102,7 @@ fn every_mistake_has_its_code_and_says_what_to_do() {
     }
 }
 
-#[test]
+trial!(a_label_outside_its_classes_stops_training_with_the_value);
 fn a_label_outside_its_classes_stops_training_with_the_value() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), 40, "[train]\nmax_steps = 500\n");
@@ -127,7 +127,7 @@ fn train_with(feature: &str, data: &str) -> (i32, String) {
     (ended.code, ended.output)
 }
 
-#[test]
+trial!(an_id_out_of_range_stops_training_with_the_value);
 fn an_id_out_of_range_stops_training_with_the_value() {
     let feature = "column = \"i\"\nkind = \"identity\"\nbuckets = 3\nwide = true\n";
     let (code, output) = train_with(feature, "x,z,word,y,i\n1,2,a,1,2\n1,2,a,0,7\n");
@@ -135,7 +135,7 @@ fn an_id_out_of_range_stops_training_with_the_value() {
     assert!(output.contains("column `i`: id must be below 3, given 7"), "{output}");
 }
 
-#[test]
+trial!(a_column_of_missing_values_trains_as_long_as_its_kind_has_a_word_for_them);
 fn a_column_of_missing_values_trains_as_long_as_its_kind_has_a_word_for_them() {
     let data = "x,z,word,y,i\n1,2,a,1,\n-1,2,b,0,\n0.5,1,b,1,\n";
     for kind in ["hashed\"\nbuckets = 3", "identity\"\nbuckets = 3", "vocabulary\"\nvalues = [\"a\"]"] {
@@ -148,7 +148,7 @@ fn a_column_of_missing_values_trains_as_long_as_its_kind_has_a_word_for_them() {
     assert!(output.contains("column `i`") && output.contains("missing and has no default"), "{output}");
 }
 
-#[test]
+trial!(a_taken_port_is_told_with_its_owner);
 fn a_taken_port_is_told_with_its_owner() {
     let cluster = TestCluster::new(1, 0, 40, "[train]\nmax_steps = 5\n");
     let _taken = std::net::TcpListener::bind(&cluster.addresses[1]).expect("the port is free");
@@ -161,7 +161,7 @@ fn a_taken_port_is_told_with_its_owner() {
     );
 }
 
-#[test]
+trial!(a_task_whose_own_name_is_not_known_yet_ends_with_a_code_that_passes);
 fn a_task_whose_own_name_is_not_known_yet_ends_with_a_code_that_passes() {
     let cluster = TestCluster::new(1, 0, 40, "[train]\nmax_steps = 5\n");
     // Longer than a label of a name may be: nobody is asked.
@@ -173,7 +173,7 @@ fn a_task_whose_own_name_is_not_known_yet_ends_with_a_code_that_passes() {
     }
 }
 
-#[test]
+trial!(an_absent_server_is_named_at_2_s_and_ends_the_wait_at_its_deadline);
 fn an_absent_server_is_named_at_2_s_and_ends_the_wait_at_its_deadline() {
     let cluster = TestCluster::new(1, 0, 40, "[train]\nmax_steps = 5\n");
     let mut chief = cluster.start("chief", 0, &["--connect-deadline", "3"]);
@@ -184,7 +184,7 @@ fn an_absent_server_is_named_at_2_s_and_ends_the_wait_at_its_deadline() {
     assert!(ended.output.contains("error[E2003]"), "{}", ended.output);
 }
 
-#[test]
+trial!(a_task_that_does_not_exist_is_answered_with_those_that_do);
 fn a_task_that_does_not_exist_is_answered_with_those_that_do() {
     let cluster = TestCluster::new(2, 0, 40, "[train]\nmax_steps = 5\n");
     let ended = cluster.start("ps", 3, &[]).wait(LIMIT);
@@ -193,7 +193,7 @@ fn a_task_that_does_not_exist_is_answered_with_those_that_do() {
     assert!(ended.output.contains("use index 0 or 1"), "{}", ended.output);
 }
 
-#[test]
+trial!(a_checkpoint_of_another_model_is_refused_with_every_difference);
 fn a_checkpoint_of_another_model_is_refused_with_every_difference() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), 200, "[train]\nmax_steps = 5\n");

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use trainyard_checkpoint::Checkpoint;
 use trainyard_tests::{Program, TestCluster};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 /// 12,000 rows in two passes of 750 batches of 16; three tasks train, so that a pass is 250 steps.
 const STEPS: u64 = 2 * 250;
@@ -61,7 +61,7 @@ fn difference(one: &[(String, Vec<u8>)], other: &[(String, Vec<u8>)]) -> String 
     apart.collect::<Vec<_>>().join(", ")
 }
 
-#[test]
+trial!(workers_that_add_up_their_gradients_end_with_the_bits_that_synchronous_servers_hold);
 fn workers_that_add_up_their_gradients_end_with_the_bits_that_synchronous_servers_hold() {
     let mirrored = cluster(0);
     end(start(&mirrored, &MIRRORED));
@@ -76,7 +76,7 @@ fn workers_that_add_up_their_gradients_end_with_the_bits_that_synchronous_server
     assert!(one == other, "{}", difference(&one, &other));
 }
 
-#[test]
+trial!(a_killed_worker_joins_again_at_a_step_and_no_batch_counts_twice);
 fn a_killed_worker_joins_again_at_a_step_and_no_batch_counts_twice() {
     let cluster = cluster(0);
     let [mut chief, worker, other] = start(&cluster, &MIRRORED);
@@ -94,7 +94,7 @@ fn a_killed_worker_joins_again_at_a_step_and_no_batch_counts_twice() {
     assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(STEPS), "{told}");
 }
 
-#[test]
+trial!(a_killed_chief_takes_over_where_the_workers_are);
 fn a_killed_chief_takes_over_where_the_workers_are() {
     let cluster = cluster(0);
     let [mut chief, worker, other] = start(&cluster, &MIRRORED);
@@ -109,7 +109,7 @@ fn a_killed_chief_takes_over_where_the_workers_are() {
     assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(STEPS));
 }
 
-#[test]
+trial!(workers_that_stay_away_are_made_up_for_to_the_bit);
 fn workers_that_stay_away_are_made_up_for_to_the_bit() {
     let cluster = cluster(0);
     let [mut chief, worker, other] = start(&cluster, &MIRRORED);
@@ -126,7 +126,7 @@ fn workers_that_stay_away_are_made_up_for_to_the_bit() {
     assert!(one == other, "{}", difference(&one, &other));
 }
 
-#[test]
+trial!(tables_on_servers_and_the_rest_in_the_workers_train_together);
 fn tables_on_servers_and_the_rest_in_the_workers_train_together() {
     let cluster = cluster(2);
     let more = ["--set", "strategy.kind=\"hybrid\""];
@@ -136,7 +136,7 @@ fn tables_on_servers_and_the_rest_in_the_workers_train_together() {
     assert!(last_checkpoint(&cluster).iter().any(|(name, _)| name.contains("embedding")));
 }
 
-#[test]
+trial!(a_cluster_that_does_not_fit_the_strategy_is_refused);
 fn a_cluster_that_does_not_fit_the_strategy_is_refused() {
     let with_servers = cluster(1);
     let ended = with_servers.start("chief", 0, &MIRRORED).wait(LIMIT);

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
 use trainyard_tests::{Blow, Direction, Draw, Ledger, Link, Proxy, Supervisor, metric};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 const CHIEF: Task = Task { role: Role::Chief, index: 0 };
 const WORKER: Task = Task { role: Role::Worker, index: 0 };
@@ -81,11 +81,9 @@ impl Net {
     }
 }
 
-#[test]
+trial!(connections_that_break_at_any_byte_lose_and_repeat_nothing);
 fn connections_that_break_at_any_byte_lose_and_repeat_nothing() {
-    let seed = u64::from(std::process::id());
-    println!("seed {seed}");
-    let mut draw = Draw::new(seed);
+    let mut draw = Draw::seeded("connections break at any byte");
     let mut net = Net::start(Ledger::ENDLESS, &["run.save_checkpoints_secs=2"]);
     let (mut struck, mut places) = (BTreeMap::new(), Vec::new());
     for round in 0..60_u64 {
@@ -105,7 +103,7 @@ fn connections_that_break_at_any_byte_lose_and_repeat_nothing() {
     net.end();
 }
 
-#[test]
+trial!(replies_that_are_lost_are_asked_for_again_and_nothing_is_applied_twice);
 fn replies_that_are_lost_are_asked_for_again_and_nothing_is_applied_twice() {
     let mut net = Net::start(Ledger::ENDLESS, &[]);
     let mut duplicates = 0;
@@ -124,7 +122,7 @@ fn replies_that_are_lost_are_asked_for_again_and_nothing_is_applied_twice() {
     net.end();
 }
 
-#[test]
+trial!(a_worker_that_cannot_reach_the_servers_goes_on_when_it_can_and_the_others_never_stop, alone);
 fn a_worker_that_cannot_reach_the_servers_goes_on_when_it_can_and_the_others_never_stop() {
     const CUT: Duration = Duration::from_secs(10);
     let mut net = Net::start(Ledger::ENDLESS, &["strategy.chief_trains=true"]);
@@ -142,7 +140,7 @@ fn a_worker_that_cannot_reach_the_servers_goes_on_when_it_can_and_the_others_nev
     net.end();
 }
 
-#[test]
+trial!(a_server_that_takes_connections_and_answers_nothing_is_noticed_and_named, alone);
 fn a_server_that_takes_connections_and_answers_nothing_is_noticed_and_named() {
     let mut net = Net::start(Ledger::ENDLESS, &[]);
     // As a host that has gone and whose address is somebody else's now.
@@ -167,7 +165,7 @@ fn a_server_that_takes_connections_and_answers_nothing_is_noticed_and_named() {
     net.end();
 }
 
-#[test]
+trial!(on_a_slow_link_nobody_is_taken_for_dead);
 fn on_a_slow_link_nobody_is_taken_for_dead() {
     let link = Link {
         delay: Duration::from_millis(25),
@@ -182,7 +180,7 @@ fn on_a_slow_link_nobody_is_taken_for_dead() {
     net.end();
 }
 
-#[test]
+trial!(tasks_that_stand_still_for_three_seconds_on_a_busy_machine_keep_connections_and_leases, alone);
 fn tasks_that_stand_still_for_three_seconds_on_a_busy_machine_keep_connections_and_leases() {
     let mut net = Net::start(Ledger::ENDLESS, &["run.save_checkpoints_secs=2"]);
     let over = Arc::new(AtomicBool::new(false));
@@ -207,7 +205,7 @@ fn tasks_that_stand_still_for_three_seconds_on_a_busy_machine_keep_connections_a
     net.tasks.kill_all();
 }
 
-#[test]
+trial!(a_worker_that_is_killed_behind_a_cut_does_not_hold_the_job_up);
 fn a_worker_that_is_killed_behind_a_cut_does_not_hold_the_job_up() {
     let mut net = Net::start(100, &[]);
     let process = net.tasks.id(WORKER).expect("it runs");

@@ -7,13 +7,16 @@ use rustix::process::Signal;
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
 use trainyard_tests::{Ledger, Supervisor, metric};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 const CHIEF: Task = Task { role: Role::Chief, index: 0 };
 const FIRST: Task = Task { role: Role::Ps, index: 0 };
 /// Time in which the job runs undisturbed, before and between restarts.
 const UNDISTURBED: Duration = Duration::from_secs(3);
 const BETWEEN: Duration = Duration::from_secs(1);
+/// Steps a second while one task after the other is restarted, divided by those without: a job that stands still while a task
+/// is away has less.
+const GOODPUT_MIN: f64 = 0.2;
 
 /// Steps applied, as the server or the chief tells that is further.
 fn applied(tasks: &Supervisor) -> u64 {
@@ -62,7 +65,7 @@ impl Roll {
     }
 }
 
-#[test]
+trial!(every_task_is_restarted_in_turn_and_no_update_is_lost_or_repeated, alone);
 fn every_task_is_restarted_in_turn_and_no_update_is_lost_or_repeated() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let ledger = Ledger { rows: 5000, epochs: Ledger::ENDLESS, batch_size: 16, servers: 2, lanes: 1 };
@@ -87,7 +90,7 @@ fn every_task_is_restarted_in_turn_and_no_update_is_lost_or_repeated() {
         begun.elapsed(),
         goodput * 100.0
     );
-    assert!(goodput > 0.0, "the others go on");
+    assert!(goodput > GOODPUT_MIN, "the others go on: {goodput}");
     let account = ledger.end(&mut roll.tasks, LIMIT).expect("it ends");
     assert!(account.is_exact(), "{account}");
 }

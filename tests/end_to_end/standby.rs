@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
 use trainyard_tests::{Ledger, Supervisor, metric};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 const CHIEF: Task = Task { role: Role::Chief, index: 0 };
 const SERVER: Task = Task { role: Role::Ps, index: 0 };
@@ -89,7 +89,7 @@ impl Pair {
     }
 }
 
-#[test]
+trial!(a_chief_that_is_lost_is_followed_by_the_one_that_stands_by_and_no_update_is_lost_or_repeated);
 fn a_chief_that_is_lost_is_followed_by_the_one_that_stands_by_and_no_update_is_lost_or_repeated() {
     let mut pair = Pair::start();
     pair.tasks.lose(CHIEF);
@@ -97,7 +97,7 @@ fn a_chief_that_is_lost_is_followed_by_the_one_that_stands_by_and_no_update_is_l
     pair.end();
 }
 
-#[test]
+trial!(a_chief_that_stood_still_while_another_took_over_changes_nothing_and_stands_by);
 fn a_chief_that_stood_still_while_another_took_over_changes_nothing_and_stands_by() {
     let mut pair = Pair::start();
     let standing = |tasks: &Supervisor| !tasks.lines(CHIEF, "standing by").is_empty();

@@ -2,17 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use trainyard_tests::{Program, write_job};
+use trainyard_tests::write_job;
 
-use crate::LIMIT;
+use crate::end_to_end::solo::trainyard;
 
 /// A combined classifier that `tf.compat.v1.estimator` trained for 20 steps.
-fn tensorflow() -> PathBuf {
+pub(super) fn tensorflow() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/tensorflow")
 }
 
-const JOB: &str = r#"
-model_dir = "model"
+/// The job of that classifier.
+pub(super) const JOB: &str = r#"
 [input]
 label = { column = "y" }
 train = { files = ["train.csv"], epochs = 1, batch_size = 2 }
@@ -32,23 +32,18 @@ hidden_units = [4, 3]
 defaults = "tensorflow1"
 "#;
 
+/// The rows that TensorFlow predicted.
+pub(super) const ROWS: &str = "x,c,y\n0.1,a,0\n0.9,b,1\n-2.0,c,0\n3.5,zebra,1\n";
+
 fn job(folder: &Path) -> String {
     let path = folder.join("job.toml");
-    std::fs::write(&path, JOB.replace("\"model\"", &format!("\"{}\"", folder.join("model").display())))
-        .expect("the job is written");
-    // The rows that TensorFlow predicted.
-    let rows = "x,c,y\n0.1,a,0\n0.9,b,1\n-2.0,c,0\n3.5,zebra,1\n";
-    std::fs::write(folder.join("train.csv"), rows).expect("the data is written");
+    let model_dir = folder.join("model");
+    std::fs::write(&path, format!("model_dir = {model_dir:?}\n{JOB}")).expect("the job is written");
+    std::fs::write(folder.join("train.csv"), ROWS).expect("the data is written");
     path.to_string_lossy().into_owned()
 }
 
-fn trainyard(arguments: &[&str], code: i32) -> String {
-    let ended = Program::start("trainyard", arguments, &[]).wait(LIMIT);
-    assert_eq!(ended.code, code, "{arguments:?}\n{}", ended.output);
-    ended.output
-}
-
-#[test]
+trial!(a_tensorflow_checkpoint_predicts_what_tensorflow_predicts_and_trains_on);
 fn a_tensorflow_checkpoint_predicts_what_tensorflow_predicts_and_trains_on() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (job, from) = (job(folder.path()), tensorflow().to_string_lossy().into_owned());
@@ -84,7 +79,7 @@ fn a_tensorflow_checkpoint_predicts_what_tensorflow_predicts_and_trains_on() {
     assert!(trained.contains("step=22"), "{trained}");
 }
 
-#[test]
+trial!(a_new_model_starts_from_another_whatever_the_number_of_servers);
 fn a_new_model_starts_from_another_whatever_the_number_of_servers() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), 400, "[train]\nmax_steps = 60\n").to_string_lossy().into_owned();
@@ -103,7 +98,7 @@ fn a_new_model_starts_from_another_whatever_the_number_of_servers() {
     assert_eq!(scored(&["--model-dir", &new, "--step", "0"]), scored(&[]));
 }
 
-#[test]
+trial!(a_warm_start_that_cannot_be_says_why);
 fn a_warm_start_that_cannot_be_says_why() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (job, from) = (job(folder.path()), tensorflow().to_string_lossy().into_owned());

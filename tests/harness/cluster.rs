@@ -140,11 +140,16 @@ impl TestCluster {
 
     /// Starts a daemon by its flags.
     pub fn start(&self, role: &str, index: usize, more: &[&str]) -> Program {
+        self.start_in(role, index, more, &[])
+    }
+
+    /// Starts a daemon by its flags, with these variables in its environment.
+    pub fn start_in(&self, role: &str, index: usize, more: &[&str], environment: &[(&str, &str)]) -> Program {
         let (job, cluster, index) =
             (self.job.to_string_lossy(), self.cluster.to_string_lossy(), index.to_string());
         let mut arguments = vec!["--job", &job, "--cluster", &cluster, "--index", &index];
         arguments.extend(more);
-        Program::start(&format!("trainyard-{role}"), &arguments, &[])
+        Program::start(&format!("trainyard-{role}"), &arguments, environment)
     }
 
     /// Starts a daemon by `TF_CONFIG`.

@@ -4,7 +4,7 @@ mod daemons;
 mod trace;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use trainyard::{Access, Initializer, VariableSpec};
 use trainyard_checkpoint::{
@@ -21,22 +21,12 @@ const VALUES: usize = 3000;
 /// Checkpoints that stay.
 const KEEP: usize = 2;
 
-/// Whether system calls can be traced here.
-pub fn has_strace() -> bool {
-    Command::new("strace")
-        .arg("-V")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-}
-
 /// What became of the crash points.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Survived {
     /// Crash points: system calls of a save.
     pub points: usize,
-    /// Those that were tried.
+    /// Those that were tried: a process came to them, and was killed.
     pub tried: usize,
     /// What went wrong, and where.
     pub failures: Vec<String>,
@@ -48,7 +38,7 @@ pub struct CrashPoints {
     /// A program that saves a checkpoint where its arguments are `save FOLDER STEP`, by [`save`], and otherwise is a task: one
     /// that calls [`crate::as_task`].
     pub program: PathBuf,
-    /// How many points are tried at most, drawn at random; nothing = all.
+    /// How many points of each process are tried at most, drawn at random; nothing = all.
     pub sample: Option<usize>,
     /// Of that choice.
     pub seed: u64,
@@ -118,16 +108,22 @@ fn holds(checkpoint: &Checkpoint) -> Result<(), String> {
 }
 
 impl CrashPoints {
+    /// The points in the order in which they are tried.
     fn points(&self, all: Vec<Call>) -> Vec<Call> {
         let mut draw = Draw::new(self.seed);
         let mut all = all;
-        let wanted = self.sample.unwrap_or(all.len()).min(all.len());
-        for place in 0..wanted {
-            let other = place + draw.below((all.len() - place) as u64) as usize;
-            all.swap(place, other);
+        if self.sample.is_some() {
+            for place in 0..all.len() {
+                let other = place + draw.below((all.len() - place) as u64) as usize;
+                all.swap(place, other);
+            }
         }
-        all.truncate(wanted);
         all
+    }
+
+    /// How many of so many points are tried.
+    fn wanted(&self, all: usize) -> usize {
+        self.sample.map_or(all, |sample| sample.min(all))
     }
 
     /// Kills a process that saves, at each system call that touches files: of a new step with an old one to remove, and of a
@@ -144,7 +140,8 @@ impl CrashPoints {
                 Ok((command.arg(&self.program).args(self.saving(folder, step)).status(), folder.to_owned()))
             })?;
             survived.points += all.len();
-            for call in self.points(all) {
+            let wanted = self.wanted(all.len());
+            for call in self.points(all).into_iter().take(wanted) {
                 survived.tried += 1;
                 if let Err(problem) = self.kill_at(&call, step) {
                     survived.failures.push(format!("step {step}, killed at {call}: {problem}"));

@@ -1,10 +1,33 @@
 //! Random numbers of a seed.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+use trainyard_testing::Seed;
+
+/// Returns the seed of a random test: the one that `TRAINYARD_SEED` gives, otherwise one that no run had. It is printed, with
+/// the claim that it is for, so that the output of a failed test tells how to repeat it.
+pub fn seed(claim: &str) -> u64 {
+    // The keys of the standard library's hashes are drawn at random. Short seeds are easier to copy.
+    let fresh = RandomState::new().build_hasher().finish() >> 32;
+    println!("{claim}: repeat it with");
+    Seed::of_environment(fresh).get()
+}
+
+/// Whether tests that draw a part of what they could try are to try all of it: `TRAINYARD_THOROUGH` is set.
+pub fn is_thorough() -> bool {
+    std::env::var_os("TRAINYARD_THOROUGH").is_some()
+}
+
 /// A generator (xorshift, Marsaglia 2003): small, and the same on every machine.
 #[derive(Debug, Clone)]
 pub struct Draw(u64);
 
 impl Draw {
+    /// Returns the generator of a random test: see [`seed`].
+    pub fn seeded(claim: &str) -> Self {
+        Self::new(seed(claim))
+    }
+
     /// Returns the generator of a seed; seeds side by side give numbers that have nothing to do with each other.
     pub fn new(seed: u64) -> Self {
         let mut draw = Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);

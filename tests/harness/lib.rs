@@ -6,23 +6,34 @@ mod crash_points;
 mod draw;
 mod lan;
 mod ledger;
+mod need;
 mod nemesis;
 mod program;
 mod proxy;
 mod supervisor;
+mod trial;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 pub use admin::{get, is_ready, metric};
 pub use cluster::{TestCluster, census_rows, free_ports, write_job};
-pub use crash_points::{CrashPoints, Survived, has_strace, save};
-pub use draw::Draw;
+pub use crash_points::{CrashPoints, Survived, save};
+pub use draw::{Draw, is_thorough, seed};
 pub use lan::Lan;
 pub use ledger::{Account, Counting, Ledger, Mismatch, passes_to_go};
+pub use need::Need;
 pub use nemesis::{Kind, Nemesis, Periods, Recovery, Report};
-pub use program::{Ended, Program};
+pub use program::{Ended, Program, program};
 pub use proxy::{Blow, Direction, Link, Proxy};
 pub use supervisor::Supervisor;
+pub use trial::{Trial, run_suite};
+
+#[doc(hidden)]
+pub use inventory;
+
+/// Longest wait for a program or for anything that it says. Only what hangs outlasts it: a slow machine is no failure.
+pub const LIMIT: Duration = Duration::from_secs(180);
 
 /// Is a task of a counting job, or any command of ours for one, where the first argument says so. The programs of the tests
 /// call it first: they start themselves as the tasks that they try.

@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Longest time for the cluster to begin.
 const BEGIN: Duration = Duration::from_secs(60);
 /// Time for the tasks to end by themselves behind the chief.
-const END: Duration = Duration::from_secs(20);
+const END: Duration = Duration::from_secs(60);
 /// A job under faults takes at most this many times as long as without.
 const PATIENCE: u32 = 6;
 
@@ -159,6 +159,8 @@ impl Nemesis {
         (report.restores, report.starts) = (step, tasks.starts());
         report.steps = ledger.steps();
         report.goodput = fault_free / report.seconds;
+        let came = |kind: &Kind| report.recovery.contains_key(kind);
+        report.absent = schedule.kinds().filter(|kind| !came(kind)).collect();
         report.late = late.into_iter().map(|task| task.to_string()).collect();
         Ok(report)
     }

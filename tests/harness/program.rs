@@ -1,7 +1,7 @@
 //! One program under test: started, signalled, waited for, its output kept.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -26,24 +26,37 @@ pub struct Ended {
     pub output: String,
 }
 
+/// Returns the path of a program of ours, as it was built with the tests; any other path is returned as it is.
+///
+/// # Panics
+/// The test does not lie where cargo puts tests.
+pub fn program(name: &str) -> PathBuf {
+    if !name.starts_with("trainyard") {
+        return PathBuf::from(name);
+    }
+    // Cargo builds the programs of a package before its tests. They are named apart, as those of the daemons' own packages lie
+    // in the same folder and may be older.
+    let test = std::env::current_exe().expect("the test has a path");
+    let folder = test.ancestors().find(|folder| folder.join(format!("tested-{name}")).is_file());
+    folder
+        .unwrap_or_else(|| panic!("tested-{name} does not lie above {}", test.display()))
+        .join(format!("tested-{name}"))
+}
+
 impl Program {
-    /// Starts a program of this workspace by name.
+    /// Starts a program of ours by name, or any program by its path.
     ///
     /// # Panics
-    /// It was not built.
+    /// It cannot be started.
     pub fn start(name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let folder = std::env::current_exe().expect("the test has a path");
-        let folder = folder.parent().and_then(Path::parent).expect("tests lie in deps/ of the target folder");
-        let mut command = Command::new(folder.join(name));
+        let mut command = Command::new(program(name));
         command
             .args(arguments)
             .env_remove("TF_CONFIG")
             .env_remove("TRAINYARD_LOG")
             .envs(environment.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("{name} cannot be started: {error}; build it first"));
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{name} cannot be started: {error}"));
         let (sender, lines) = channel();
         let mut readers = Vec::new();
         let (out, err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
@@ -65,8 +78,17 @@ impl Program {
     /// # Panics
     /// No such line came in time.
     pub fn wait_for(&mut self, text: &str, limit: Duration) -> String {
+        self.wait_for_after(0, text, limit)
+    }
+
+    /// Waits until a line holds `text` that is not among the first `lines`, and returns the line. What happens once is waited
+    /// for so: the lines are counted before that is done which brings it about.
+    ///
+    /// # Panics
+    /// No such line came in time.
+    pub fn wait_for_after(&mut self, lines: usize, text: &str, limit: Duration) -> String {
         let until = Instant::now() + limit;
-        if let Some(line) = self.seen.iter().find(|line| line.contains(text)) {
+        if let Some(line) = self.seen.iter().skip(lines).find(|line| line.contains(text)) {
             return line.clone();
         }
         loop {
@@ -85,17 +107,26 @@ impl Program {
         }
     }
 
-    /// Waits until a line that was not read before holds `text`, and returns the line.
+    /// Waits until it says a line from now on that holds `text`, and returns the line. For what is said again and again: what
+    /// is said once may have been said already.
     ///
     /// # Panics
     /// No such line came in time.
     pub fn wait_for_next(&mut self, text: &str, limit: Duration) -> String {
-        let until = Instant::now() + limit;
-        let mut old = std::mem::take(&mut self.seen);
-        old.extend(self.lines.try_iter());
-        let line = self.wait_for(text, until.saturating_duration_since(Instant::now()));
-        self.seen.splice(..0, old);
-        line
+        let said = self.said();
+        self.wait_for_after(said, text, limit)
+    }
+
+    /// Returns whether it has said a line that holds `text`.
+    pub fn has_said(&mut self, text: &str) -> bool {
+        self.said();
+        self.seen.iter().any(|line| line.contains(text))
+    }
+
+    /// Returns how many lines it has said.
+    pub fn said(&mut self) -> usize {
+        self.seen.extend(self.lines.try_iter());
+        self.seen.len()
     }
 
     /// Returns whether it still runs.

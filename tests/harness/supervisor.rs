@@ -404,8 +404,9 @@ impl Supervisor {
         let until = Instant::now() + limit;
         while Instant::now() < until {
             self.look();
-            if !self.runs(task) && !self.is_due(task) && self.exit(task) == Some(0) {
-                return true;
+            if !self.runs(task) && !self.is_due(task) {
+                // With another code it is not started again.
+                return self.exit(task) == Some(0);
             }
             std::thread::sleep(LOOK);
         }
@@ -413,6 +414,7 @@ impl Supervisor {
     }
 
     /// Waits until all tasks have ended, starting none again; after `limit` those that are left are killed. Returns these.
+    #[must_use = "one that is late has not ended by itself"]
     pub fn finish(&mut self, limit: Duration) -> Vec<Task> {
         let until = Instant::now() + limit;
         self.due.clear();

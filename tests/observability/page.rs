@@ -3,10 +3,10 @@
 use std::process::Command;
 
 use serde_json::Value;
-use trainyard_tests::{Program, get};
+use trainyard_tests::{Need, Program, get};
 
-use crate::running::Running;
-use crate::{LIMIT, installed};
+use crate::observability::LIMIT;
+use crate::observability::running::Running;
 
 /// A model folder whose name would do harm as markup.
 const NAME: &str = "<img src=x onerror=document.title=1>";
@@ -17,7 +17,7 @@ fn state(run: &Value, task: &str) -> String {
     found.and_then(|found| found["state"].as_str()).unwrap_or_default().to_owned()
 }
 
-#[test]
+trial!(the_page_and_the_commands_show_a_running_cluster);
 fn the_page_and_the_commands_show_a_running_cluster() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let running = Running::start(folder.path(), NAME);
@@ -73,16 +73,22 @@ fn the_page_and_the_commands_show_a_running_cluster() {
     let answer: Value = serde_json::from_str(&ended.output).expect("JSON");
     assert_eq!(answer["run"]["job"]["model"], "linear_regressor");
 
-    browse(&running);
     running.stop();
     let ended = Program::start("trainyard", &["status", &job], &[]).wait(LIMIT);
     assert_eq!(ended.code, 69, "{}", ended.output);
     assert!(ended.output.contains("no chief answers at its admin port"), "{}", ended.output);
 }
 
-/// Looks at the page with a browser, if there is one.
-fn browse(running: &Running) {
-    let Some(chromium) = installed("chromium") else { return };
+trial!(a_browser_shows_the_page_of_a_running_cluster_without_a_complaint, needs Chromium);
+fn a_browser_shows_the_page_of_a_running_cluster_without_a_complaint() {
+    let chromium = Need::Chromium.program();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let running = Running::start(folder.path(), NAME);
+    running.wait_for("/api/v1/history", |history| {
+        let losses = history["run"]["loss"].as_array();
+        losses.is_some_and(|all| all.iter().filter(|loss| loss.is_f64()).count() > 3)
+    });
+    running.wait_for("/api/v1/run", |run| state(run, "worker:0") == "training");
     let profile = tempfile::tempdir().expect("a temporary folder");
     // Where somebody is to look at it.
     let kept = std::env::var_os("TRAINYARD_SCREENSHOTS");
@@ -119,4 +125,5 @@ fn browse(running: &Running) {
         }
         assert!(!page.contains("<img"), "{page}");
     }
+    running.stop();
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_tests::{Program, census_rows, get};
 
-use crate::{LIMIT, LOOK};
+use crate::observability::{LIMIT, LOOK};
 
 /// A cluster of two servers, a chief, a worker and an evaluator under `trainyard up`.
 pub(crate) struct Running {

@@ -1,12 +1,12 @@
 //! Event files, read by TensorBoard itself where there is a Python that has it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use trainyard_tests::{Program, write_job};
+use trainyard_tests::{Need, Program, write_job};
 
-use crate::LIMIT;
+use crate::observability::LIMIT;
 
 /// Prints what TensorBoard finds in folders, as JSON.
 const READ: &str = r#"
@@ -26,20 +26,6 @@ for folder in sys.argv[1:]:
 print(json.dumps(out))
 "#;
 
-/// Returns a Python that has TensorBoard, if there is one.
-fn python() -> Option<PathBuf> {
-    let given = std::env::var_os("TRAINYARD_TENSORBOARD_PYTHON").filter(|given| !given.is_empty());
-    if let Some(given) = given {
-        return Some(given.into());
-    }
-    let found = Command::new("python3").args(["-c", "import tensorboard"]).output();
-    let found = found.is_ok_and(|output| output.status.success());
-    if !found {
-        println!("skipped: no Python with tensorboard; TRAINYARD_TENSORBOARD_PYTHON may name one");
-    }
-    found.then(|| PathBuf::from("python3"))
-}
-
 fn event_files(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("a folder").filter_map(Result::ok);
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -50,7 +36,7 @@ fn steps(points: &Value) -> Vec<u64> {
     points.as_array().into_iter().flatten().filter_map(|point| point[0].as_u64()).collect()
 }
 
-#[test]
+trial!(tensorboard_shows_a_run_as_it_shows_one_of_the_estimator, needs TensorBoard);
 fn tensorboard_shows_a_run_as_it_shows_one_of_the_estimator() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), 4000, "");
@@ -69,8 +55,11 @@ fn tensorboard_shows_a_run_as_it_shows_one_of_the_estimator() {
         let files = event_files(&place);
         assert_eq!(files.len(), 1, "{}: {files:?}", place.display());
     }
-    let Some(python) = python() else { return };
-    let read = Command::new(python).args(["-c", READ]).arg(&model_dir).arg(model_dir.join("eval")).output();
+    let read = Command::new(Need::TensorBoard.program())
+        .args(["-c", READ])
+        .arg(&model_dir)
+        .arg(model_dir.join("eval"))
+        .output();
     let read = read.expect("Python runs");
     assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
     let found: Vec<Value> = serde_json::from_slice(&read.stdout).expect("JSON");

@@ -7,7 +7,7 @@ use prost::Message as _;
 use serde_json::Value;
 use trainyard_onnx::{ModelProto, ValueInfoProto};
 
-use crate::jobs::Case;
+use crate::onnx::jobs::Case;
 
 fn names(ports: &[ValueInfoProto]) -> Vec<&str> {
     ports.iter().map(|port| port.name.as_str()).collect()

@@ -1,5 +1,5 @@
 //! Exported ONNX graphs: trained by the program, exported, and compared with the program's own predictions by
-//! onnxruntime, where there is a Python that has it; their form is checked without.
+//! onnxruntime; their form is checked without.
 
 mod form;
 mod jobs;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jobs::{Case, cases};
-use trainyard_tests::Program;
+use trainyard_tests::{Need, Program};
 
 /// Longest run of one program.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -24,15 +24,6 @@ fn run(arguments: &[&str]) -> String {
     let ended = Program::start("trainyard", arguments, &[]).wait(LIMIT);
     assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.output);
     ended.output
-}
-
-/// Returns a Python that has onnxruntime, if there is one.
-fn python() -> Option<PathBuf> {
-    if let Some(given) = std::env::var_os("TRAINYARD_ONNX_PYTHON").filter(|given| !given.is_empty()) {
-        return Some(given.into());
-    }
-    let found = Command::new("python3").args(["-c", "import onnxruntime, numpy"]).output();
-    found.is_ok_and(|output| output.status.success()).then(|| PathBuf::from("python3"))
 }
 
 /// The newest export of a case, whose name is its second.
@@ -71,10 +62,9 @@ fn compare(python: &Path, exports: &[PathBuf]) -> (bool, String) {
     (output.status.success(), format!("{out}{err}"))
 }
 
-#[test]
-fn every_exported_graph_predicts_what_the_program_predicts() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let data = folder.path().join("rows.csv");
+/// Trains and exports every case below a folder. Returns the cases, each with its export.
+fn export_all(folder: &Path) -> Vec<(Case, PathBuf)> {
+    let data = folder.join("rows.csv");
     rows::write(&data, ROWS, 7);
     let all = cases();
     let next = AtomicUsize::new(0);
@@ -82,17 +72,30 @@ fn every_exported_graph_predicts_what_the_program_predicts() {
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
                 while let Some(case) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    prepare(case, folder.path(), &data);
+                    prepare(case, folder, &data);
                 }
             });
         }
     });
-    let exports: Vec<PathBuf> = all.iter().map(|case| export_of(case, folder.path())).collect();
-    all.iter().zip(&exports).for_each(|(case, export)| form::check(case, export));
-    let Some(python) = python() else {
-        println!("skipped: no Python with onnxruntime; name one in TRAINYARD_ONNX_PYTHON");
-        return;
-    };
+    all.into_iter()
+        .map(|case| (export_of(&case, folder), case))
+        .map(|(export, case)| (case, export))
+        .collect()
+}
+
+trial!(every_exported_graph_has_the_form_of_its_model);
+fn every_exported_graph_has_the_form_of_its_model() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let exported = export_all(folder.path());
+    assert!(!exported.is_empty());
+    exported.iter().for_each(|(case, export)| form::check(case, export));
+}
+
+trial!(every_exported_graph_predicts_what_the_program_predicts, needs Onnxruntime);
+fn every_exported_graph_predicts_what_the_program_predicts() {
+    let python = Need::Onnxruntime.program();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let exports: Vec<PathBuf> = export_all(folder.path()).into_iter().map(|(_, export)| export).collect();
     let (agrees, text) = compare(&python, &exports);
     println!("{text}");
     assert!(agrees, "{text}");
@@ -105,7 +108,7 @@ fn every_exported_graph_predicts_what_the_program_predicts() {
     assert!(!agrees, "{text}");
 }
 
-#[test]
+trial!(a_hashed_feature_is_refused_by_name_unless_its_ids_are_inputs);
 fn a_hashed_feature_is_refused_by_name_unless_its_ids_are_inputs() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = trainyard_tests::write_job(folder.path(), 400, "[train]\nmax_steps = 20\n");

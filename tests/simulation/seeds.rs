@@ -10,7 +10,7 @@ const SEEDS: &str = "SIMULATION_SEEDS";
 /// Says which seed is the first.
 const FIRST: &str = "SIMULATION_FIRST";
 /// Seeds that are run where nothing is said.
-const SEEDS_DEFAULT: u64 = 200;
+const SEEDS_DEFAULT: u64 = 100;
 /// The test that runs one.
 const ONE: &str = "one_cluster_keeps_every_promise";
 /// Seeds that have failed, and what they found.

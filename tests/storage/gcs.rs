@@ -2,13 +2,14 @@
 //! not take is what writes a model folder: objects that are put by name, with a condition, or in parts.
 
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use trainyard_tests::{Blow, Direction, Ended, Program, Proxy};
+use trainyard_tests::{Blow, Direction, Ended, Need, Program, Proxy};
 
-use crate::server::{Process, ask};
-use crate::{LIMIT, gzip, path, records, trained};
+use crate::storage::server::{Process, ask};
+use crate::storage::{LIMIT, gzip, path, records, trained};
 
 /// Longest wait for the server to listen.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -23,20 +24,17 @@ struct Server {
 }
 
 impl Server {
-    /// Starts the server; nothing, with a line that says so, where there is none.
-    fn start() -> Option<Self> {
-        let program = std::env::var("TRAINYARD_GCS").unwrap_or_else(|_| "fake-gcs-server".to_owned());
+    /// Starts the server.
+    fn start() -> Self {
+        let program = Need::Gcs.program();
         let server = (0..PORTS).find_map(|_| Self::listening(&program));
-        if server.is_none() {
-            println!("skipped: {program} does not start; TRAINYARD_GCS names the program fake-gcs-server");
-        }
-        let server = server?;
+        let server = server.unwrap_or_else(|| panic!("{} does not start", program.display()));
         ask(&server.address, "POST", "storage/v1/b", b"{\"name\":\"data\"}");
-        Some(server)
+        server
     }
 
     /// Starts the server at a free port, which it does not choose by itself.
-    fn listening(program: &str) -> Option<Self> {
+    fn listening(program: &Path) -> Option<Self> {
         let free = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("it listens");
         let (port, address) = (free.port().to_string(), free.to_string());
         let mut command = Command::new(program);
@@ -72,9 +70,9 @@ fn trainyard(address: &str, arguments: &[&str]) -> Ended {
     Program::start("trainyard", arguments, &environment).wait(LIMIT)
 }
 
-#[test]
+trial!(files_in_google_cloud_storage_are_read_as_those_at_home, needs Gcs);
 fn files_in_google_cloud_storage_are_read_as_those_at_home() {
-    let Some(server) = Server::start() else { return };
+    let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
     let (first, second) = (records(3000), records(120_000));
     server.put("day=1/part-0.csv.gz", &gzip(&first));
@@ -101,9 +99,9 @@ fn files_in_google_cloud_storage_are_read_as_those_at_home() {
     assert_eq!(read(&back).split(|byte| *byte == b'\n').count(), 123_000 + 2);
 }
 
-#[test]
+trial!(a_job_trains_from_google_cloud_storage, needs Gcs);
 fn a_job_trains_from_google_cloud_storage() {
-    let Some(server) = Server::start() else { return };
+    let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
     server.put("train.csv", records(4000).as_bytes());
     let job = path(folder.path(), "job.toml");
@@ -121,9 +119,9 @@ fn a_job_trains_from_google_cloud_storage() {
     );
 }
 
-#[test]
+trial!(a_connection_to_google_cloud_storage_that_is_cut_is_made_again, needs Gcs);
 fn a_connection_to_google_cloud_storage_that_is_cut_is_made_again() {
-    let Some(server) = Server::start() else { return };
+    let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
     let text = records(120_000);
     server.put("train.csv", text.as_bytes());

@@ -1,5 +1,5 @@
 //! Input from S3, and model folders in it, as a server process and its faults give it. The server is moto's: `TRAINYARD_MOTO` names its program
-//! `moto_server`, otherwise it is looked for in the search path; without it the tests say `skipped`. Input from Google Cloud Storage is that of
+//! `moto_server`, otherwise it is looked for in the search path; without it the tests are skipped. Input from Google Cloud Storage is that of
 //! fake-gcs-server, whose program `TRAINYARD_GCS` names.
 
 mod crashes;
@@ -9,14 +9,10 @@ mod model_dir;
 mod server;
 
 use std::path::Path;
-use std::time::Duration;
 
-use trainyard_tests::{Blow, Direction, Ended, Program, Proxy};
+use trainyard_tests::{Blow, Direction, Ended, LIMIT, Program, Proxy};
 
-use crate::server::{Server, refusing};
-
-/// Longest run of a program; a slow machine is no failure.
-const LIMIT: Duration = Duration::from_secs(120);
+use crate::storage::server::{Server, refusing};
 
 /// Runs `trainyard` against a store at an address.
 fn trainyard(address: &str, arguments: &[&str]) -> Ended {
@@ -58,9 +54,9 @@ fn path(folder: &Path, name: &str) -> String {
     folder.join(name).display().to_string()
 }
 
-#[test]
+trial!(files_in_s3_are_read_as_those_at_home, needs S3);
 fn files_in_s3_are_read_as_those_at_home() {
-    let Some(server) = Server::start() else { return };
+    let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
     let (first, second) = (records(3000), records(120_000));
     server.put("data/part-0.csv.gz", &gzip(&first));
@@ -87,9 +83,9 @@ fn files_in_s3_are_read_as_those_at_home() {
     assert_eq!(read(&back).split(|byte| *byte == b'\n').count(), 123_000 + 2);
 }
 
-#[test]
+trial!(a_job_trains_from_s3_in_data_shards, needs S3);
 fn a_job_trains_from_s3_in_data_shards() {
-    let Some(server) = Server::start() else { return };
+    let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
     server.put("data/train.csv", records(4000).as_bytes());
     server.put("data/eval.csv", records(300).as_bytes());
@@ -111,9 +107,9 @@ fn a_job_trains_from_s3_in_data_shards() {
     );
 }
 
-#[test]
+trial!(a_connection_cut_in_the_middle_is_made_again, needs S3);
 fn a_connection_cut_in_the_middle_is_made_again() {
-    let Some(server) = Server::start() else { return };
+    let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
     let text = records(120_000);
     server.put("data/train.csv", text.as_bytes());
@@ -130,9 +126,9 @@ fn a_connection_cut_in_the_middle_is_made_again() {
     }
 }
 
-#[test]
+trial!(answers_of_503_are_waited_out, needs S3);
 fn answers_of_503_are_waited_out() {
-    let Some(server) = Server::start() else { return };
+    let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
     let text = records(1000);
     server.put("data/train.csv", text.as_bytes());
@@ -144,9 +140,9 @@ fn answers_of_503_are_waited_out() {
     assert_eq!(std::fs::read_to_string(&out).expect("the file was written"), text.replace(',', "\t"));
 }
 
-#[test]
+trial!(what_is_wrong_is_told_with_what_to_do, needs S3);
 fn what_is_wrong_is_told_with_what_to_do() {
-    let Some(server) = Server::start() else { return };
+    let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
     let cut = gzip(&records(5000));
     server.put("data/cut.csv.gz", &cut[..cut.len() / 2]);
@@ -169,12 +165,12 @@ fn what_is_wrong_is_told_with_what_to_do() {
         &["s3://data/cut.csv.gz", "the gzip content is cut short", "copy the file again"],
     );
     told("s4://data/train.csv", 78, &["`s4` is no scheme", "did you mean `s3://`?"]);
-    told("hdfs://name/train.csv", 78, &["built without `hdfs`", "--features trainyard-storage/hdfs"]);
+    told("hdfs://name/train.csv", 78, &["built without `hdfs`", "--features hdfs"]);
 }
 
-#[test]
+trial!(http_files_are_read, needs S3);
 fn http_files_are_read() {
-    let Some(server) = Server::start() else { return };
+    let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
     let text = records(20_000);
     server.put("data/train.csv", text.as_bytes());

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use trainyard_tests::{Ended, write_job};
 
-use crate::door::{Door, Fate};
-use crate::server::Server;
-use crate::{path, trainyard};
+use crate::storage::door::{Door, Fate};
+use crate::storage::server::Server;
+use crate::storage::{path, trainyard};
 
 /// Runs `trainyard` with the job of a folder and another model folder.
 fn on(server: &Server, folder: &Path, model_dir: &str, words: &[&str]) -> Ended {
@@ -32,9 +32,9 @@ fn names(keys: &[String], folder: &str) -> BTreeSet<String> {
     below.map(str::to_owned).collect()
 }
 
-#[test]
+trial!(a_job_in_a_bucket_ends_as_one_at_home_and_goes_on_from_there, needs S3);
 fn a_job_in_a_bucket_ends_as_one_at_home_and_goes_on_from_there() {
-    let Some(server) = Server::start() else { return };
+    let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     write_job(folder, 800, "[train]\nmax_steps = 200\n");
@@ -90,9 +90,9 @@ fn a_job_in_a_bucket_ends_as_one_at_home_and_goes_on_from_there() {
     assert!(told.contains("verified"), "{told}");
 }
 
-#[test]
+trial!(a_damaged_checkpoint_in_a_bucket_is_set_aside_and_the_one_before_used, needs S3);
 fn a_damaged_checkpoint_in_a_bucket_is_set_aside_and_the_one_before_used() {
-    let Some(server) = Server::start() else { return };
+    let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     write_job(folder, 800, "[train]\nmax_steps = 60\n");
@@ -118,9 +118,9 @@ fn a_damaged_checkpoint_in_a_bucket_is_set_aside_and_the_one_before_used() {
     assert!(!left.iter().any(|key| key.ends_with("/manifest.json")), "{left:?}");
 }
 
-#[test]
+trial!(what_is_wrong_with_a_bucket_is_told_with_what_to_do, needs S3);
 fn what_is_wrong_with_a_bucket_is_told_with_what_to_do() {
-    let Some(server) = Server::start() else { return };
+    let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     write_job(folder, 100, "[train]\nmax_steps = 5\n");
@@ -133,7 +133,7 @@ fn what_is_wrong_with_a_bucket_is_told_with_what_to_do() {
     };
     told("s3://nobucket/model", 66, &["bucket `nobucket` does not exist", "AWS_ENDPOINT_URL"]);
     told("http://host/model", 78, &["nothing can be written to `http`", "s3://bucket/path"]);
-    told("hdfs://host:8020/model", 78, &["built without `hdfs`", "--features trainyard-storage/hdfs"]);
+    told("hdfs://host:8020/model", 78, &["built without `hdfs`", "--features hdfs"]);
     told("s4://data/model", 78, &["`s4` is no scheme", "did you mean `s3://`?"]);
     told("s3://data", 78, &["a bucket alone is no folder"]);
     let behind = |fate: Fate, model_dir: &str| {
@@ -151,9 +151,9 @@ fn what_is_wrong_with_a_bucket_is_told_with_what_to_do() {
     );
 }
 
-#[test]
+trial!(a_large_shard_is_sent_in_parts_and_is_whole_though_the_first_answer_to_each_is_lost, needs S3);
 fn a_large_shard_is_sent_in_parts_and_is_whole_though_the_first_answer_to_each_is_lost() {
-    let Some(server) = Server::start() else { return };
+    let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     write_job(folder, 100, "[train]\nmax_steps = 5\n");

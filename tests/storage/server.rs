@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use trainyard_tests::Need;
+
 /// Longest wait for an answer of the server.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
@@ -17,15 +19,18 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the server at a port of its own; nothing, with a line that says so, where there is none.
-    pub(crate) fn start() -> Option<Self> {
-        let program = std::env::var("TRAINYARD_MOTO").unwrap_or_else(|_| "moto_server".to_owned());
+    /// Starts the server at a port of its own.
+    pub(crate) fn start() -> Self {
+        let installed = Need::S3.program();
+        // The interpreter that it was installed for.
+        let beside = installed.with_file_name("python");
+        let program = if beside.exists() { beside } else { "python3".into() };
         let mut command = Command::new(&program);
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("storage/one_at_a_time.py"));
         command.args(["-H", "127.0.0.1", "-p", "0"]).stdin(Stdio::null()).stdout(Stdio::null());
-        let Ok(mut child) = command.stderr(Stdio::piped()).spawn() else {
-            println!("skipped: {program} cannot be started; TRAINYARD_MOTO names the S3 server of moto");
-            return None;
-        };
+        let started = command.stderr(Stdio::piped()).spawn();
+        let mut child =
+            started.unwrap_or_else(|error| panic!("{} cannot be started: {error}", program.display()));
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
         let address = lines.find_map(|line| {
             let rest = line.split_once("Running on http://")?.1;
@@ -36,7 +41,7 @@ impl Server {
         let server =
             Self { _process: Process(child), address: address.expect("the server says where it listens") };
         server.request("PUT", "data", b"");
-        Some(server)
+        server
     }
 
     /// Puts an object, `bucket/key`, that everybody may read.

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{assert_none, read, root};
+use crate::tidy::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 31] = [
+const FLOORS: [(&str, u8); 32] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
@@ -13,6 +13,7 @@ const FLOORS: [(&str, u8); 31] = [
     ("write-ahead-log", 0),
     ("runtime", 0),
     ("storage", 0),
+    ("testing", 0),
     ("security", 1),
     ("tensor-bundle", 1),
     ("event-file", 1),
@@ -67,7 +68,7 @@ fn reached(from: &str, graph: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<S
     found
 }
 
-#[test]
+trial!(every_crate_stands_on_a_floor);
 fn every_crate_stands_on_a_floor() {
     let folders = std::fs::read_dir(root().join("crates")).expect("crates/").filter_map(Result::ok);
     let strangers: Vec<String> = folders
@@ -77,7 +78,7 @@ fn every_crate_stands_on_a_floor() {
     assert_none("crates without a floor", &strangers);
 }
 
-#[test]
+trial!(crates_depend_on_lower_floors_only);
 fn crates_depend_on_lower_floors_only() {
     let floor =
         |name: &str| FLOORS.iter().find(|(known, _)| *known == name).map_or(u8::MAX, |(_, floor)| *floor);
@@ -96,7 +97,13 @@ fn crates_depend_on_lower_floors_only() {
     assert_none("edges upward or level", &offenders);
 }
 
-#[test]
+trial!(what_serves_tests_alone_is_in_no_library_or_program);
+fn what_serves_tests_alone_is_in_no_library_or_program() {
+    let users = dependencies().into_iter().filter(|(_, needs)| needs.contains("testing"));
+    assert_none("crates that link testing", &users.map(|(name, _)| name).collect::<Vec<_>>());
+}
+
+trial!(the_parameter_server_knows_neither_models_nor_data);
 fn the_parameter_server_knows_neither_models_nor_data() {
     let found = reached("ps", &dependencies());
     let offenders: Vec<String> = ["model", "feature-column", "input", "trainer"]
@@ -107,7 +114,7 @@ fn the_parameter_server_knows_neither_models_nor_data() {
     assert_none("ps reaches", &offenders);
 }
 
-#[test]
+trial!(the_evaluator_meets_training_only_in_the_model_folder);
 fn the_evaluator_meets_training_only_in_the_model_folder() {
     let found = reached("evaluator", &dependencies());
     let offenders: Vec<String> = ["protocol", "cluster-client", "trainer"]
@@ -118,7 +125,7 @@ fn the_evaluator_meets_training_only_in_the_model_folder() {
     assert_none("evaluator reaches", &offenders);
 }
 
-#[test]
+trial!(crates_that_decide_have_no_runtime);
 fn crates_that_decide_have_no_runtime() {
     let mut offenders = Vec::new();
     for name in ["tensor", "variable", "optimizer", "feature-column", "model", "parameter-store"] {
@@ -131,7 +138,7 @@ fn crates_that_decide_have_no_runtime() {
     assert_none("crates that need tokio", &offenders);
 }
 
-#[test]
+trial!(every_manifest_takes_the_lints_of_the_workspace);
 fn every_manifest_takes_the_lints_of_the_workspace() {
     let manifests = FLOORS.iter().map(|(name, _)| root().join("crates").join(name).join("Cargo.toml"));
     let offenders: Vec<String> = manifests
@@ -141,7 +148,7 @@ fn every_manifest_takes_the_lints_of_the_workspace() {
     assert_none("manifests without the lints", &offenders);
 }
 
-#[test]
+trial!(every_dependency_has_its_reason);
 fn every_dependency_has_its_reason() {
     let text = read(&root().join("Cargo.toml"));
     let block = text

@@ -1,6 +1,8 @@
 //! Checks what the compiler cannot: floors, absences, captions and lengths.
 
 mod floors;
+mod links;
+mod metrics;
 mod sources;
 mod text;
 

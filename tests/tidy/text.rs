@@ -1,8 +1,8 @@
 //! What the tree holds, and what its text does not speak of.
 
-use crate::{assert_none, files, read, root};
+use crate::tidy::{assert_none, files, read, root};
 
-#[test]
+trial!(the_top_level_holds_what_the_design_names);
 fn the_top_level_holds_what_the_design_names() {
     let known = [
         "Cargo.toml",
@@ -20,19 +20,25 @@ fn the_top_level_holds_what_the_design_names() {
         "clippy.toml",
         ".deny.toml",
         ".ci",
-        ".config",
         ".git",
         ".gitignore",
-        "runs",
     ];
+    let ignored = read(&root().join(".gitignore"));
+    let ignores = |name: &str| {
+        let mut patterns = ignored.lines().filter_map(|line| line.strip_prefix('/'));
+        patterns.any(|pattern| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == pattern,
+        })
+    };
     let entries = std::fs::read_dir(root()).expect("the root").filter_map(Result::ok);
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let offenders: Vec<String> =
-        names.filter(|name| !known.contains(&name.as_str()) && !name.starts_with("target")).collect();
+        names.filter(|name| !known.contains(&name.as_str()) && !ignores(name)).collect();
     assert_none("strangers at the top", &offenders);
 }
 
-#[test]
+trial!(text_speaks_of_the_project_alone);
 fn text_speaks_of_the_project_alone() {
     // Written in parts, so that this file does not hold what it looks for.
     let forbidden = [
@@ -60,7 +66,7 @@ fn text_speaks_of_the_project_alone() {
     assert_none("paths and hosts of one machine", &offenders);
 }
 
-#[test]
+trial!(the_page_on_custom_models_quotes_the_examples);
 fn the_page_on_custom_models_quotes_the_examples() {
     let folder = root().join("crates").join("example-custom-models");
     let quoted: Vec<String> =

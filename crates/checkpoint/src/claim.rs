@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::bucket::Bucket;
 use crate::durable::replace;
-use crate::model_dir::newest_epoch;
+use crate::model_dir::{id_of, newest_epoch, number_of, read_text};
+use crate::place::encode;
 use crate::{Error, records};
 
 /// Longest wait for another process that claims the folder at this moment: it takes a few flushes of the disk.
@@ -71,24 +72,19 @@ impl fmt::Display for Leader {
 pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
     if let Some(bucket) = Bucket::of(model_dir)? {
         bucket.put_if_absent("cluster_id", format!("{fresh:032x}\n").into_bytes())?;
-        let text = bucket.read("cluster_id")?.unwrap_or_default();
-        let text = String::from_utf8_lossy(&text).trim().to_owned();
         let path = model_dir.join("cluster_id");
-        return u128::from_str_radix(&text, 16)
-            .map_err(|_| Error::damaged(&path, format!("`{}` is not a cluster id", text.escape_default())));
+        let text = bucket.read("cluster_id")?.ok_or_else(|| Error::damaged(&path, "it does not exist"))?;
+        return id_of(&String::from_utf8_lossy(&text), &path);
     }
     std::fs::create_dir_all(model_dir).map_err(Error::io("create", model_dir))?;
     let _held = hold(model_dir)?;
     let path = model_dir.join("cluster_id");
-    match std::fs::read_to_string(&path) {
-        Ok(text) => u128::from_str_radix(text.trim(), 16).map_err(|_| {
-            Error::damaged(&path, format!("`{}` is not a cluster id", text.trim().escape_default()))
-        }),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
+    match read_text(&path)? {
+        Some(text) => id_of(&text, &path),
+        None => {
             replace(&path, format!("{fresh:032x}\n").as_bytes())?;
             Ok(fresh)
         }
-        Err(error) => Err(Error::io("read", &path)(error)),
     }
 }
 
@@ -100,7 +96,7 @@ pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
 /// The file cannot be read or written, or does not hold a number.
 pub fn claim_epoch(model_dir: &Path) -> Result<u64, Error> {
     if let Some(bucket) = Bucket::of(model_dir)? {
-        return claim_in(&bucket, model_dir, |_| Vec::new());
+        return claim_in(&bucket, model_dir, |_| Ok(Vec::new()));
     }
     let _held = hold(model_dir)?;
     raise(model_dir)
@@ -112,23 +108,27 @@ pub fn claim_epoch(model_dir: &Path) -> Result<u64, Error> {
 /// As there.
 pub fn claim_epoch_as(model_dir: &Path, leader: Leader) -> Result<u64, Error> {
     if let Some(bucket) = Bucket::of(model_dir)? {
-        let said = |cluster_epoch| serde_json::to_vec(&Leader { cluster_epoch, ..leader.clone() });
-        return claim_in(&bucket, model_dir, |epoch| said(epoch).unwrap_or_default());
+        let said = |cluster_epoch| encode(&Leader { cluster_epoch, ..leader.clone() }, model_dir);
+        return claim_in(&bucket, model_dir, said);
     }
     let _held = hold(model_dir)?;
     let cluster_epoch = raise(model_dir)?;
-    let text = serde_json::to_vec(&Leader { cluster_epoch, ..leader }).unwrap_or_default();
-    replace(&model_dir.join("leader.json"), &text)?;
+    let path = model_dir.join("leader.json");
+    replace(&path, &encode(&Leader { cluster_epoch, ..leader }, &path)?)?;
     Ok(cluster_epoch)
 }
 
 /// Claims an epoch of a bucket: of those who put the object of a number, one succeeds. A number whose answer was lost is left
 /// to nobody: the next one will do.
-fn claim_in(bucket: &Bucket, model_dir: &Path, said: impl Fn(u64) -> Vec<u8>) -> Result<u64, Error> {
+fn claim_in(
+    bucket: &Bucket,
+    model_dir: &Path,
+    said: impl Fn(u64) -> Result<Vec<u8>, Error>,
+) -> Result<u64, Error> {
     let claimed = records::latest(bucket, EPOCHS)?.map_or(0, |latest| latest.number);
     let first = claimed.max(newest_epoch(model_dir)?).saturating_add(1);
     for epoch in first..first.saturating_add(RIVALS_MAX) {
-        let (name, text) = (records::name(EPOCHS, epoch), said(epoch));
+        let (name, text) = (records::name(EPOCHS, epoch), said(epoch)?);
         if bucket.put_if_absent(&name, text.clone())? {
             // A store that does not know the condition lets everybody have the same epoch.
             if bucket.put_if_absent(&name, text)? {
@@ -144,19 +144,31 @@ fn claim_in(bucket: &Bucket, model_dir: &Path, said: impl Fn(u64) -> Vec<u8>) ->
 
 fn raise(model_dir: &Path) -> Result<u64, Error> {
     let path = model_dir.join("cluster_epoch");
-    let epoch = match std::fs::read_to_string(&path) {
-        Ok(text) => {
-            let epoch = text.trim().parse::<u64>();
-            epoch.map_err(|_| {
-                Error::damaged(&path, format!("`{}` is not an epoch", text.trim().escape_default()))
-            })?
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => 0,
-        Err(error) => return Err(Error::io("read", &path)(error)),
+    let cure =
+        "stop all tasks of the job and remove the file: the next epoch then follows the latest checkpoint's";
+    let epoch = match read_text(&path)? {
+        Some(text) => number_of(&text, &path, cure)?,
+        None => 0,
     };
     let epoch = epoch.max(newest_epoch(model_dir)?).saturating_add(1);
     replace(&path, format!("{epoch}\n").as_bytes())?;
     Ok(epoch)
+}
+
+/// Keeps others from claiming the folder until the value is dropped, and checks that nobody has a later epoch. Nothing, where
+/// nobody has ever claimed it.
+pub(crate) fn claimed_by_nobody_later(model_dir: &Path, epoch: u64) -> Result<Option<File>, Error> {
+    let path = model_dir.join("cluster_epoch");
+    if read_text(&path)?.is_none() {
+        return Ok(None);
+    }
+    let held = hold(model_dir)?;
+    let cure = "stop all tasks of the job and remove the file";
+    let highest = read_text(&path)?.map(|text| number_of(&text, &path, cure)).transpose()?;
+    match highest.filter(|highest| *highest > epoch) {
+        Some(highest) => Err(Error::Deposed { path: model_dir.to_owned(), epoch, highest }),
+        None => Ok(Some(held)),
+    }
 }
 
 /// Keeps others from claiming the folder until the file is dropped, or its process dies. A file system without locks is

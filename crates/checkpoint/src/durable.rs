@@ -31,6 +31,17 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), Error> {
     flush_folder(to.parent().unwrap_or(Path::new(".")))
 }
 
+/// Gives two names each other's file or folder, in one step and durably. `false` where the file system cannot.
+pub(crate) fn exchange(one: &Path, other: &Path) -> Result<bool, Error> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+        Ok(()) => flush_folder(other.parent().unwrap_or(Path::new("."))).map(|()| true),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(false),
+        Err(errno) => Err(Error::io("exchange", one)(errno.into())),
+    }
+}
+
 /// Makes the names in a folder durable.
 pub(crate) fn flush_folder(folder: &Path) -> Result<(), Error> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };

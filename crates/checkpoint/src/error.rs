@@ -26,6 +26,18 @@ pub enum Error {
         /// Where, expected and found.
         what: String,
     },
+    /// A small file beside the checkpoints does not hold its value.
+    #[error("{} holds `{}`, expected {expected}", path.display(), found.escape_default())]
+    Note {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        found: String,
+        /// What it should hold.
+        expected: &'static str,
+        /// What to do about it.
+        cure: &'static str,
+    },
     /// Too little space.
     #[error("not enough space for a checkpoint in {}: need {need} bytes, {free} are free", path.display())]
     Space {
@@ -85,6 +97,17 @@ impl Error {
         matches!(self, Self::Store(_))
     }
 
+    /// Whether it says how the files are: damaged, or not there. Otherwise they could not be looked at, and another look
+    /// may find something else.
+    pub fn is_of_files(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+            Self::Damaged { .. } | Self::Note { .. } | Self::Absent { .. } | Self::Lacking { .. } => true,
+            Self::Store(trainyard_storage::Error::Missing { .. }) => true,
+            Self::Store(_) | Self::Space { .. } | Self::Deposed { .. } => false,
+        }
+    }
+
     pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), what: what.into() }
     }
@@ -107,6 +130,7 @@ impl From<Error> for Diagnostic {
             Error::Damaged { .. } => {
                 Self::error(Code::E3001, text).help("restore the file from a copy, or remove the folder")
             }
+            Error::Note { cure, .. } => Self::error(Code::E3001, text).help(cure),
             Error::Space { .. } => {
                 Self::error(Code::E3006, text).help("free space, or choose another model_dir")
             }

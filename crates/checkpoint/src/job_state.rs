@@ -74,11 +74,12 @@ impl JobState {
     /// # Errors
     /// It cannot be written.
     pub fn write(&self, model_dir: &Path) -> Result<(), Error> {
-        let text = serde_json::to_vec(self).unwrap_or_default();
+        let path = model_dir.join("job_state.json");
+        let text = place::encode(self, &path)?;
         if let Some(bucket) = Bucket::of(model_dir)? {
             return records::write(&bucket, MARKERS, self.cluster_epoch, text);
         }
-        replace(&model_dir.join("job_state.json"), &text)
+        replace(&path, &text)
     }
 }
 

@@ -32,7 +32,7 @@ pub use model_dir::{
     Found, is_committed, known_cluster_id, list, note_prepared, prepared_epoch, step_folder,
 };
 pub use origin::Origin;
-pub use place::{absolute, names, read, remove, send, write_atomically};
+pub use place::{absolute, encode, names, read, remove, send, write_atomically};
 pub use reader::Checkpoint;
 pub use retention::{Pin, pin, retain, sweep, sweep_before};
 pub use table::TableView;

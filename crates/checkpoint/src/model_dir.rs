@@ -1,5 +1,6 @@
 //! The model folder: its checkpoints, and what is noted beside them.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::bucket::Bucket;
@@ -42,11 +43,16 @@ pub(crate) fn state_name(found: &Found) -> String {
 /// Returns whether a folder is a committed checkpoint: whether it has a manifest.
 ///
 /// # Errors
-/// The bucket cannot be read. A folder of this machine that cannot be looked at is taken for none.
+/// The folder or bucket cannot be looked at: it may hold a checkpoint.
 pub fn is_committed(folder: &Path) -> Result<bool, Error> {
-    match Bucket::of(folder)? {
-        Some(bucket) => Ok(bucket.bytes(MANIFEST)?.is_some()),
-        None => Ok(folder.join(MANIFEST).is_file()),
+    if let Some(bucket) = Bucket::of(folder)? {
+        return Ok(bucket.bytes(MANIFEST)?.is_some());
+    }
+    let path = folder.join(MANIFEST);
+    match std::fs::metadata(&path) {
+        Ok(metadata) => Ok(metadata.is_file()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        Err(error) => Err(Error::io("find", &path)(error)),
     }
 }
 
@@ -60,17 +66,18 @@ pub fn list(model_dir: &Path) -> Result<Vec<Found>, Error> {
     }
     let entries = match std::fs::read_dir(model_dir) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Error::io("read", model_dir)(error)),
     };
     let mut found = Vec::new();
-    for entry in entries.filter_map(Result::ok) {
+    for entry in entries {
+        let entry = entry.map_err(Error::io("read", model_dir))?;
         let name = entry.file_name();
         let step =
             name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|step| step.parse().ok());
         let Some(step) = step else { continue };
         let path = entry.path();
-        if !path.join(MANIFEST).is_file() {
+        if !is_committed(&path)? {
             continue;
         }
         let epoch = seal::read(&path).map_or(UNREADABLE, |manifest| manifest.cluster_epoch);
@@ -120,13 +127,35 @@ pub(crate) fn write_state_file(model_dir: &Path, names: &[String]) -> Result<(),
 /// Returns the folder's id, if it has one.
 ///
 /// # Errors
-/// The bucket cannot be read. A folder that cannot be has none.
+/// The file cannot be read, or does not hold an id.
 pub fn known_cluster_id(model_dir: &Path) -> Result<Option<u128>, Error> {
-    let text = match Bucket::of(model_dir)? {
-        Some(bucket) => bucket.read("cluster_id")?.map(|text| String::from_utf8_lossy(&text).into_owned()),
-        None => std::fs::read_to_string(model_dir.join("cluster_id")).ok(),
-    };
-    Ok(text.and_then(|text| u128::from_str_radix(text.trim(), 16).ok()))
+    let path = model_dir.join("cluster_id");
+    read_text(&path)?.map(|text| id_of(&text, &path)).transpose()
+}
+
+/// Reads a small file; nothing where there is none.
+pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
+    Ok(place::read(path)?.map(|text| String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Parses the id of a cluster, as the file at a path holds it.
+pub(crate) fn id_of(text: &str, path: &Path) -> Result<u128, Error> {
+    u128::from_str_radix(text.trim(), 16).map_err(|_| Error::Note {
+        path: path.to_owned(),
+        found: text.trim().to_owned(),
+        expected: "the cluster's id, 32 hexadecimal digits",
+        cure: "write the `cluster_id` of the newest checkpoint's manifest.json into it",
+    })
+}
+
+/// Parses an epoch, as the file at a path holds it.
+pub(crate) fn number_of(text: &str, path: &Path, cure: &'static str) -> Result<u64, Error> {
+    text.trim().parse().map_err(|_| Error::Note {
+        path: path.to_owned(),
+        found: text.trim().to_owned(),
+        expected: "an epoch, a whole number",
+        cure,
+    })
 }
 
 /// Notes, durably, that what the servers hold is prepared anew in this epoch: what any of them still has of before is no
@@ -145,11 +174,16 @@ pub fn note_prepared(model_dir: &Path, epoch: u64) -> Result<(), Error> {
 /// Returns the epoch in which what the servers hold was prepared; 0 = none is known.
 ///
 /// # Errors
-/// The bucket cannot be read. A folder that cannot be knows none.
+/// The file or bucket cannot be read, or the file does not hold an epoch.
 pub fn prepared_epoch(model_dir: &Path) -> Result<u64, Error> {
     if let Some(bucket) = Bucket::of(model_dir)? {
         return Ok(records::latest(&bucket, PREPARED)?.map_or(0, |latest| latest.number));
     }
-    let text = std::fs::read_to_string(model_dir.join("prepared_epoch")).unwrap_or_default();
-    Ok(text.trim().parse().unwrap_or(0))
+    let path = model_dir.join("prepared_epoch");
+    let cure =
+        "stop all tasks of the job and remove the file: the servers then begin from the latest checkpoint";
+    match read_text(&path)? {
+        Some(text) => number_of(&text, &path, cure),
+        None => Ok(0),
+    }
 }

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use trainyard_storage::is_remote;
 
 use crate::bucket::Bucket;
@@ -15,6 +16,14 @@ fn split(path: &Path) -> Result<Option<(Bucket, String)>, Error> {
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Bucket::of(path.parent().unwrap_or(path))?.map(|bucket| (bucket, name)))
+}
+
+/// Returns a value as JSON, for the file at a path.
+///
+/// # Errors
+/// JSON cannot say it: nothing is to be written then.
+pub fn encode(value: &impl Serialize, path: &Path) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(value).map_err(|error| Error::io("encode", path)(error.into()))
 }
 
 /// Replaces a file in one step: a reader sees the old text or the new, also after a power cut.
@@ -56,8 +65,12 @@ pub fn names(folder: &Path) -> Result<Vec<String>, Error> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Error::io("read", folder)(error)),
     };
-    let entries = entries.filter_map(Result::ok);
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(Error::io("read", folder))?;
+        // A name that is no text is none of ours.
+        names.extend(entry.file_name().into_string().ok());
+    }
     names.sort();
     Ok(names)
 }
@@ -97,5 +110,20 @@ pub fn absolute(path: &Path) -> PathBuf {
     match is_remote(path) {
         true => path.to_owned(),
         false => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_value_that_json_cannot_say_is_an_error_that_names_its_file() {
+        let keyed_by_pairs = BTreeMap::from([((1_u8, 2_u8), 3_u8)]);
+        let error = encode(&keyed_by_pairs, Path::new("/model/leader.json")).expect_err("no key is a pair");
+        assert_eq!(error.to_string(), "cannot encode /model/leader.json");
+        assert_eq!(encode(&[1, 2], Path::new("any")).expect("a list"), b"[1,2]");
     }
 }

@@ -46,9 +46,14 @@ fn pinned(checkpoint: &Path) -> Result<bool, Error> {
         let mut pins = bucket.entries("")?.into_iter().filter(|entry| entry.name.ends_with(PIN_SUFFIX));
         return Ok(pins.any(|pin| fresh(pin.modified)));
     }
-    let entries = std::fs::read_dir(checkpoint).into_iter().flatten().filter_map(Result::ok);
-    let mut pins = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(PIN_SUFFIX));
-    Ok(pins.any(|entry| fresh(entry.metadata().and_then(|metadata| metadata.modified()).ok())))
+    for entry in std::fs::read_dir(checkpoint).map_err(Error::io("read", checkpoint))? {
+        let entry = entry.map_err(Error::io("read", checkpoint))?;
+        let pins = entry.file_name().to_string_lossy().ends_with(PIN_SUFFIX);
+        if pins && fresh(entry.metadata().and_then(|metadata| metadata.modified()).ok()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Removes the oldest checkpoints beyond `keep_max` (0 = keep all), once the newest was read back whole.
@@ -74,8 +79,9 @@ pub fn retain(model_dir: &Path, keep_max: usize, keep_every_n_hours: f64) -> Res
     let (mut removed, mut preserved_until) = (Vec::new(), None::<u64>);
     let candidates = &found[..found.len() - keep_max];
     for candidate in candidates {
-        let created =
-            Checkpoint::open(&candidate.path).map_or(0, |checkpoint| checkpoint.manifest().created_unix_secs);
+        // As above: it is not removed.
+        let Ok(opened) = Checkpoint::open(&candidate.path) else { continue };
+        let created = opened.manifest().created_unix_secs;
         let due = preserved_until.is_none_or(|until| created >= until);
         if due && keep_every_n_hours < 10_000.0 {
             preserved_until = Some(created + (keep_every_n_hours * 3600.0) as u64);
@@ -118,7 +124,8 @@ pub fn sweep(model_dir: &Path) -> Result<(), Error> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(Error::io("read", model_dir)(error)),
     };
-    for entry in entries.filter_map(Result::ok) {
+    for entry in entries {
+        let entry = entry.map_err(Error::io("read", model_dir))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some((step, rest)) = name.strip_prefix("tmp.").and_then(|rest| rest.split_once('.')) else {
             continue;

@@ -19,13 +19,17 @@ fn tail(crc32c: u32) -> String {
     format!(",\n  \"crc32c\": \"{crc32c:08x}\"\n}}")
 }
 
-/// Returns the text of a manifest.
-pub(crate) fn write(manifest: &Manifest) -> Vec<u8> {
-    let mut text = serde_json::to_vec_pretty(manifest).unwrap_or_default();
+/// Returns the text of a manifest, for the file at a path.
+///
+/// # Errors
+/// JSON cannot say it.
+pub(crate) fn write(manifest: &Manifest, path: &Path) -> Result<Vec<u8>, Error> {
+    let mut text =
+        serde_json::to_vec_pretty(manifest).map_err(|error| Error::io("encode", path)(error.into()))?;
     text.truncate(text.len().saturating_sub("\n}".len()));
     let tail = tail(crc32c::crc32c(&text));
     text.extend_from_slice(tail.as_bytes());
-    text
+    Ok(text)
 }
 
 /// Reads the manifest in the folder of a checkpoint.

@@ -7,9 +7,10 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::bucket::Bucket;
-use crate::claim::EPOCHS;
-use crate::durable::{flush_folder, rename, write_and_flush};
+use crate::claim::{EPOCHS, claimed_by_nobody_later};
+use crate::durable::{exchange, flush_folder, rename, write_and_flush};
 use crate::model_dir::{MANIFEST, PREFIX, list, state_name, step_folder, write_state_file};
+use crate::place::encode;
 use crate::{
     Checkpoint, Dtype, Error, Manifest, PositionRecord, ShardRecord, TableView, TensorRecord, records, seal,
 };
@@ -209,7 +210,7 @@ pub fn write_shard(
         }
     }
     let Contents { mut tensors, header, bytes: offset } = contents;
-    let mut text = serde_json::to_vec(&header).unwrap_or_default();
+    let mut text = encode(&header, &path)?;
     // The values begin at a multiple of 8, so that a mapped file can be read in place.
     text.resize(text.len().next_multiple_of(8), b' ');
     let mut front = (text.len() as u64).to_le_bytes().to_vec();
@@ -243,12 +244,14 @@ pub fn write_shard(
             place += 1;
         }
     }
+    #[cfg(feature = "failpoints")]
     fail::fail_point!("ps.ckpt.before_fsync");
     let bytes = front.len() as u64 + offset;
     match bucket {
         Some(bucket) => bucket.send(writing.file, bytes, &file_name)?,
         None => writing.file.sync_all().map_err(Error::io("flush", &path))?,
     }
+    #[cfg(feature = "failpoints")]
     fail::fail_point!("ps.ckpt.after_fsync");
     Ok(ShardRecord {
         file: file_name,
@@ -264,8 +267,8 @@ pub fn write_shard(
 /// Makes a written checkpoint the newest: checks that every file is there, writes the manifest, renames the folder.
 ///
 /// # Errors
-/// A file is missing or of another size, or a write fails. The folder is then still a temporary one. In a bucket: another chief
-/// has claimed a later epoch.
+/// A file is missing or of another size, or a write fails. The folder is then still a temporary one. Another chief has
+/// claimed a later epoch.
 pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Checkpoint, Error> {
     if let Some(bucket) = Bucket::of(model_dir)? {
         return commit_in(&bucket, folder, manifest);
@@ -277,15 +280,23 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
             return Err(Error::damaged(&path, format!("{length} bytes, expected {}", shard.bytes)));
         }
     }
+    #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.before_manifest");
-    write_and_flush(&folder.join(MANIFEST), &seal::write(manifest))?;
+    let path = folder.join(MANIFEST);
+    write_and_flush(&path, &seal::write(manifest, &path)?)?;
+    #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.after_manifest");
     flush_folder(folder)?;
+    #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.before_rename");
     let target = model_dir.join(step_folder(manifest.global_step));
-    if target.exists() {
-        // The same step again: an older epoch wrote it, and this one stands for it. It is moved away first, so that
-        // no name is without a checkpoint for longer than two renames.
+    // A chief that stood still may have a successor by now, whose checkpoint of the same step it must not replace.
+    let _claimed = claimed_by_nobody_later(model_dir, manifest.cluster_epoch)?;
+    if target.exists() && exchange(folder, &target)? {
+        // The same step again: an older epoch wrote it, and this one stands for it.
+        abandon(folder);
+    } else if target.exists() {
+        // It is moved away first, so that no name is without a checkpoint for longer than two renames.
         let aside =
             model_dir.join(format!("tmp.{}.replaced-{}", manifest.global_step, manifest.cluster_epoch));
         drop(std::fs::remove_dir_all(&aside));
@@ -295,6 +306,7 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
     } else {
         rename(folder, &target)?;
     }
+    #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.after_rename");
     let names: Vec<String> = list(model_dir)?.iter().map(state_name).collect();
     write_state_file(model_dir, &names)?;
@@ -320,8 +332,10 @@ fn commit_in(bucket: &Bucket, folder: &Path, manifest: &Manifest) -> Result<Chec
     if let Some(highest) = highest.map(|latest| latest.number).filter(|highest| *highest > epoch) {
         return Err(Error::Deposed { path: bucket.path().to_owned(), epoch, highest });
     }
+    #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.before_manifest");
-    own.put(MANIFEST, seal::write(manifest))?;
+    own.put(MANIFEST, seal::write(manifest, &folder.join(MANIFEST))?)?;
+    #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.after_manifest");
     let names: Vec<String> = list(bucket.path())?.iter().map(state_name).collect();
     write_state_file(bucket.path(), &names)?;

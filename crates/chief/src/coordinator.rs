@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use trainyard_cluster_client::Error;
@@ -14,10 +15,7 @@ use trainyard_trainer::{
     Ask, Beat, Coordinator, Form, Forming, Grant, JobState, Join, Joined, LeaveReason, Pulse,
 };
 
-use crate::{Data, Roster};
-
-/// Sessions that may wait to be closed at the parameter servers.
-const CLOSED_QUEUE: usize = 1024;
+use crate::{Data, EndedSessions, Roster};
 
 /// Longest time that a wish to be in a group is held.
 const HOLD: std::time::Duration = std::time::Duration::from_millis(100);
@@ -27,7 +25,8 @@ const HOLD: std::time::Duration = std::time::Duration::from_millis(100);
 pub struct LocalCoordinator {
     roster: Arc<Mutex<Roster>>,
     started: Instant,
-    closed: mpsc::Sender<(Task, u64)>,
+    /// Shared with the watch, which tells the parameter servers.
+    ended: EndedSessions,
     data: Option<Arc<Data>>,
     /// Told when somebody asks to be in a group.
     asked: Arc<Notify>,
@@ -37,12 +36,13 @@ pub struct LocalCoordinator {
 
 impl LocalCoordinator {
     /// Returns the coordinator, and the sessions that end, which the parameter servers must be told of.
-    pub fn new(roster: Roster, data: Option<Data>) -> (Self, mpsc::Receiver<(Task, u64)>) {
-        let (closed, receiver) = mpsc::channel(CLOSED_QUEUE);
+    pub fn new(roster: Roster, data: Option<Data>) -> (Self, EndedSessions) {
+        let ended = EndedSessions::default();
         let (roster, data) = (Arc::new(Mutex::new(roster)), data.map(Arc::new));
         let started = Instant::now();
         let over = CancellationToken::new();
-        (Self { roster, started, closed, data, asked: Arc::default(), over }, receiver)
+        let told = ended.clone();
+        (Self { roster, started, ended, data, asked: Arc::default(), over }, told)
     }
 
     /// Looks at the roster, or changes it, at the time it is told.
@@ -85,7 +85,7 @@ impl LocalCoordinator {
             if let Some(data) = &self.data {
                 data.release((task, session));
             }
-            let _ = self.closed.try_send((task, session));
+            self.ended.add(task, session);
         }
         ended
     }
@@ -136,8 +136,7 @@ impl LocalCoordinator {
         if let Some(data) = &self.data {
             data.release((pulse.task, session));
         }
-        // A full queue means that the servers are away: they will be claimed anew, which closes all sessions.
-        let _ = self.closed.try_send((pulse.task, session));
+        self.ended.add(pulse.task, session);
         Ok(())
     }
 }
@@ -147,32 +146,121 @@ fn refused(refusal: Refusal) -> Error {
 }
 
 impl Coordinator for LocalCoordinator {
-    async fn register(&self, join: Join) -> Result<Joined, Error> {
-        self.register_now(join).map_err(refused)
+    fn register(&self, join: Join) -> BoxFuture<'_, Result<Joined, Error>> {
+        Box::pin(async move { self.register_now(join).map_err(refused) })
     }
 
-    async fn heartbeat(&self, pulse: Pulse) -> Result<Beat, Error> {
-        self.heartbeat_now(&pulse).map_err(refused)
+    fn heartbeat(&self, pulse: Pulse) -> BoxFuture<'_, Result<Beat, Error>> {
+        Box::pin(async move { self.heartbeat_now(&pulse).map_err(refused) })
     }
 
     /// Nothing is between this task and the chief.
-    async fn attend(&self, _pulse: Pulse) {
-        std::future::pending().await
+    fn attend(&self, _pulse: Pulse) -> BoxFuture<'_, ()> {
+        Box::pin(async move { std::future::pending().await })
     }
 
-    async fn next_shard(&self, ask: Ask) -> Result<Grant, Error> {
-        self.next_shard_now(ask).await.map_err(refused)
+    fn next_shard(&self, ask: Ask) -> BoxFuture<'_, Result<Grant, Error>> {
+        Box::pin(async move { self.next_shard_now(ask).await.map_err(refused) })
     }
 
-    async fn form(&self, form: Form) -> Result<Forming, Error> {
-        self.form_now(form).await.map_err(refused)
+    fn form(&self, form: Form) -> BoxFuture<'_, Result<Forming, Error>> {
+        Box::pin(async move { self.form_now(form).await.map_err(refused) })
     }
 
-    async fn leave(&self, pulse: Pulse, reason: LeaveReason) -> Result<(), Error> {
-        self.leave_now(&pulse, reason).await.map_err(refused)
+    fn leave(&self, pulse: Pulse, reason: LeaveReason) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { self.leave_now(&pulse, reason).await.map_err(refused) })
     }
 
     fn name(&self) -> String {
         "chief:0 in this process".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trainyard_cluster_spec::{Role, Servers};
+    use trainyard_trainer::Work;
+
+    use super::*;
+    use crate::{Admission, RosterConfig};
+
+    /// Sessions that end while the servers are away.
+    const SESSIONS: u64 = 3000;
+
+    fn worker(index: usize) -> Task {
+        Task { role: Role::Worker, index }
+    }
+
+    fn join(index: usize, incarnation: u64) -> Join {
+        Join {
+            task: worker(index),
+            incarnation,
+            servers: Servers::from_lines(["chief:0=host:1", "ps:0=host:2"]),
+            layout_fingerprint: 3,
+            address: "host:1".into(),
+            process_id: 1,
+            started_unix_secs: 9,
+            spent_session: 0,
+        }
+    }
+
+    fn pulse(join: &Join, joined: &Joined) -> Pulse {
+        Pulse {
+            task: join.task,
+            incarnation: join.incarnation,
+            epoch: joined.epoch,
+            session: joined.session,
+            steps: 0,
+            examples: 0,
+            loss: 0.5,
+            work: Work::default(),
+        }
+    }
+
+    fn coordinator() -> (LocalCoordinator, EndedSessions) {
+        let second = std::time::Duration::from_secs(1);
+        let mut roster = Roster::new(RosterConfig {
+            cluster_id: 1,
+            servers: Servers::from_lines(["chief:0=host:1", "ps:0=host:2"]),
+            layout_fingerprint: 3,
+            expected: vec![worker(0), worker(1)],
+            admission: Admission::Open,
+            lease: 5 * second,
+            heartbeat_interval: second / 2,
+            takeover: std::time::Duration::ZERO,
+            return_within: second,
+            lanes: 0,
+        });
+        roster.begin_epoch(1, Vec::new());
+        roster.open();
+        LocalCoordinator::new(roster, None)
+    }
+
+    /// Under a log, a server comes back with the sessions that it had: a close that it is not told of leaves one open.
+    #[tokio::test]
+    async fn no_session_that_ended_is_forgotten_however_many_end_before_the_servers_are_told() {
+        let (coordinator, ended) = coordinator();
+        let mut last = 0;
+        for incarnation in 1..=SESSIONS {
+            let join = join(0, incarnation);
+            let joined = coordinator.register_now(join.clone()).expect("it may come back");
+            let pulse = pulse(&join, &joined);
+            coordinator.leave_now(&pulse, LeaveReason::Shutdown).await.expect("it is there");
+            last = joined.session;
+        }
+        let joined = coordinator.register_now(join(1, 1)).expect("it is expected");
+        assert!(coordinator.quarantine(worker(1), joined.session, "bad values".into()));
+        let told = ended.take();
+        assert_eq!(told, [(worker(0), last), (worker(1), joined.session)].into());
+        assert_eq!(last, (1 << 32) | SESSIONS, "each of them was another session");
+        assert!(ended.take().is_empty(), "they are told once");
+    }
+
+    #[test]
+    fn an_earlier_session_replaces_no_later_one() {
+        let ended = EndedSessions::default();
+        ended.add(worker(0), 7);
+        ended.add(worker(0), 5);
+        assert_eq!(ended.take(), [(worker(0), 7)].into());
     }
 }

@@ -31,10 +31,17 @@ pub(crate) fn keep(model_dir: &Path, curves: &Curves) -> Result<(), Error> {
     write_atomically(&model_dir.join(FILE), to_json(curves).to_string().as_bytes())
 }
 
-/// Returns the curves that were kept: none where nothing was, or what was cannot be read.
-pub(crate) fn kept(model_dir: &Path) -> Curves {
-    let text = read(&model_dir.join(FILE)).ok().flatten().unwrap_or_default();
-    from_json(&serde_json::from_slice(&text).unwrap_or_default())
+/// Returns the curves that were kept: none where there is no file.
+///
+/// # Errors
+/// The file cannot be read, or holds no curve: in a sentence, with its path.
+pub(crate) fn kept(model_dir: &Path) -> Result<Curves, String> {
+    let path = model_dir.join(FILE);
+    let wrong = |what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
+    let Some(text) = read(&path).map_err(|error| wrong(&error))? else { return Ok(Curves::default()) };
+    let curves = from_json(&serde_json::from_slice(&text).map_err(|error| wrong(&error))?);
+    // None is kept before there is a point.
+    if curves.0.is_empty() { Err(wrong(&"it holds no curve of the run")) } else { Ok(curves) }
 }
 
 fn from_json(history: &Value) -> Curves {
@@ -97,9 +104,9 @@ mod tests {
     }
 
     #[test]
-    fn curves_that_were_kept_are_those_that_are_read_and_a_damaged_file_is_none() {
+    fn curves_that_were_kept_are_those_that_are_read_and_a_damaged_file_is_told() {
         let folder = tempfile::tempdir().expect("a folder");
-        assert_eq!(kept(folder.path()), Curves::default());
+        assert_eq!(kept(folder.path()), Ok(Curves::default()));
         let run = |second: u32| Point {
             unix_secs: f64::from(second),
             step: u64::from(second) * 10,
@@ -109,12 +116,13 @@ mod tests {
         let tasks = [(Task { role: Role::Worker, index: 12 }, vec![task])].into();
         let curves: Curves = ((0..5).map(run).collect(), tasks);
         keep(folder.path(), &curves).expect("it is written");
-        assert_eq!(kept(folder.path()), curves);
+        assert_eq!(kept(folder.path()).as_ref(), Ok(&curves));
         let path = folder.path().join(FILE);
         let whole = std::fs::read_to_string(&path).expect("it is there");
         for end in 0..whole.len() {
             std::fs::write(&path, &whole[..end]).expect("it is written");
-            assert_eq!(kept(folder.path()), Curves::default(), "{end}");
+            let told = kept(folder.path()).expect_err("it is cut");
+            assert!(told.starts_with(&format!("{}: ", path.display())), "{told}");
         }
         for text in [
             "[1]",
@@ -122,7 +130,8 @@ mod tests {
             "{\"run\": {\"unix_secs\": [1, 2], \"global_step\": [\"x\"]}, \"tasks\": []}",
         ] {
             std::fs::write(&path, text).expect("it is written");
-            assert_eq!(kept(folder.path()), Curves::default(), "{text}");
+            let told = kept(folder.path()).expect_err("it holds no point");
+            assert!(told.starts_with(&format!("{}: ", path.display())), "{told}");
         }
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tonic::Status;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 use trainyard_cluster_client::channel_over;
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::Diagnostic;
@@ -90,7 +90,9 @@ impl Pairs {
         let (epoch, epochs) = watch::channel(0);
         let (told, map) = watch::channel(None);
         let broken = vec![None; servers.len()];
-        let keeper = Keeper { servers: servers.clone(), cluster, model_dir, standings, epochs, told, broken };
+        let (servers_kept, problem) = (servers.clone(), None);
+        let keeper =
+            Keeper { servers: servers_kept, cluster, model_dir, standings, epochs, told, broken, problem };
         tasks.push(tokio::spawn(keeper.run()));
         Ok(Self { epoch, map, servers, cluster, tasks })
     }
@@ -168,6 +170,8 @@ struct Keeper {
     told: watch::Sender<Option<ShardMap>>,
     /// Since when each primary has been without its backup.
     broken: Vec<Option<Instant>>,
+    /// Why the map cannot be read, once it has been said.
+    problem: Option<String>,
 }
 
 impl Keeper {
@@ -201,11 +205,23 @@ impl Keeper {
     }
 
     /// Reads the map that the chief before has left, and makes it this one's.
-    fn take_up(&self, epoch: u64) -> Option<ShardMap> {
-        let left = ShardMap::read(&self.model_dir, self.servers.len()).unwrap_or_else(|problem| {
-            warn!(problem, "the map of shards cannot be read: every server serves its own");
-            None
-        });
+    fn take_up(&mut self, epoch: u64) -> Option<ShardMap> {
+        let left = match ShardMap::read(&self.model_dir, self.servers.len()) {
+            Ok(left) => left,
+            Err(problem) => {
+                // A new one could name a server that lacks what the other has acknowledged.
+                if self.problem.as_ref() != Some(&problem) {
+                    error!(
+                        problem,
+                        "the map of shards cannot be read: nobody serves until it can. If the file is damaged for good, \
+                         stop the job and remove it: each server then serves its own shard, from its own log"
+                    );
+                    self.problem = Some(problem);
+                }
+                return None;
+            }
+        };
+        self.problem = None;
         let map = match left {
             Some(left) if left.cluster_epoch > epoch => {
                 debug!(epoch, "a later chief leads: nothing is decided here");

@@ -2,6 +2,7 @@
 
 mod bring_up;
 mod over;
+mod saving;
 mod seen;
 mod watch;
 
@@ -9,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -29,7 +29,7 @@ use crate::epoch::Epoch;
 use crate::events::Events;
 use crate::observation::Observation;
 use crate::telemetry::Telemetry;
-use crate::{Attendance, Data, LocalCoordinator, Pairs, Report, ShardMap};
+use crate::{Attendance, Data, EndedSessions, LocalCoordinator, Pairs, Report, ShardMap};
 
 /// Longest time in which the tasks take leave at the end, and the servers hear of it.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -74,7 +74,7 @@ pub struct Lead {
     /// The roster.
     pub coordinator: LocalCoordinator,
     /// Sessions that have ended.
-    pub closed: mpsc::Receiver<(Task, u64)>,
+    pub ended: EndedSessions,
     /// Parameter servers; 1 where there is none.
     pub num_ps: usize,
     /// Number of training tasks.
@@ -116,6 +116,8 @@ struct Run {
     versions: Vec<u64>,
     /// What each server last said that it holds: dynamic tables grow.
     server_bytes: Vec<u64>,
+    /// Sessions that are over, of which some servers have not heard.
+    unclosed: Vec<watch::Unclosed>,
     /// When it was last looked whether all data has been applied, while nobody trained.
     data_at: Option<Instant>,
     /// Passes over the data, once all of them have been applied.
@@ -158,6 +160,7 @@ async fn from_beginning_to_end(
         version: 0,
         versions: vec![0; lead.shards.len()],
         server_bytes: vec![0; lead.shards.len()],
+        unclosed: Vec::new(),
         data_at: None,
         epochs: None,
     };
@@ -332,7 +335,7 @@ impl Lead {
         let (model, coordinator, shards) =
             (Arc::clone(&self.model), self.coordinator.clone(), self.shards.clone());
         let (pulse, training) =
-            (self.pulse.clone(), trainyard_trainer::run(config, model, coordinator, shards, stop));
+            (self.pulse.clone(), trainyard_trainer::run(config, model, Arc::new(coordinator), shards, stop));
         apart(async move { pulse.within(training).await })
     }
 
@@ -355,7 +358,11 @@ impl Lead {
         if ending == Ending::Done && !self.is_at_last_step(run) && finished() {
             run.epochs = self.job.input.train.epochs;
         }
-        if let Err(problem) = self.save(run).await {
+        let saved = match ending {
+            Ending::Done => self.save_last(run, stop).await,
+            Ending::Stopped => self.save(run).await,
+        };
+        if let Err(problem) = saved {
             let kept =
                 run.saved_step.map_or_else(|| "there is none".to_owned(), |step| format!("step {step}"));
             let problem = Diagnostic { help: None, ..problem }
@@ -373,7 +380,7 @@ impl Lead {
         self.mark(run, phase, reason);
         if ending == Ending::Done {
             self.coordinator.end(JobState::Done);
-            self.finish_servers(run, "done").await;
+            self.finish_servers(run, "done", false).await;
             info!(step = run.global_step, "the job is done");
         } else {
             info!(step = run.global_step, "the job is stopped; it goes on from its checkpoint");
@@ -405,10 +412,10 @@ impl Lead {
         }
     }
 
-    async fn finish_servers(&self, run: &Run, reason: &str) {
+    async fn finish_servers(&self, run: &Run, reason: &str, failed: bool) {
         let identity = self.identity(run);
         for shard in &self.shards {
-            let finish = || shard.finish(identity, reason);
+            let finish = || shard.finish(identity, reason, failed);
             let finished = match self.pairs {
                 // The other one may serve it by now.
                 Some(_) => retry(&identity, shard.name(), FAREWELL, finish).await.is_ok(),
@@ -418,11 +425,9 @@ impl Lead {
                 warn!(ps = shard.name(), "could not be told that the job has ended");
             }
         }
-        if let Some(pairs) = &self.pairs {
+        if let Some(pairs) = self.pairs.as_ref().filter(|_| !failed) {
             pairs.dismiss().await;
-            if reason == "done" {
-                ShardMap::clear(&self.job.model_dir);
-            }
+            ShardMap::clear(&self.job.model_dir);
         }
     }
 
@@ -456,7 +461,7 @@ impl Lead {
         self.mark(run, JobPhase::Failed, &problem.message);
         self.coordinator.end(JobState::Failed);
         if run.epoch > 0 && run.opened.is_some() {
-            self.finish_servers(run, "failed").await;
+            self.finish_servers(run, &problem.message, true).await;
         }
     }
 

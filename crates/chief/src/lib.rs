@@ -9,6 +9,7 @@ mod coordinator;
 mod curve;
 mod data;
 mod data_shards;
+mod ended_sessions;
 mod epoch;
 mod evaluations;
 mod events;
@@ -37,6 +38,7 @@ use trainyard_model::PREMADE;
 
 pub use coordinator::LocalCoordinator;
 pub use data::Data;
+pub use ended_sessions::EndedSessions;
 pub use keeper::Pairs;
 pub use lead::{Ending, Lead, lead};
 pub use pairs::{Decision, PairReport, ReplicaReport, ReplicaState, decide};

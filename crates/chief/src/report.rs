@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use trainyard_checkpoint::{encode, write_atomically};
 use trainyard_diagnostic::{Code, Diagnostic};
 
 /// One run.
@@ -35,10 +36,30 @@ impl Report {
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Diagnostic> {
-        let text = serde_json::to_string(self).unwrap_or_default() + "\n";
-        trainyard_checkpoint::write_atomically(path, text.as_bytes()).map_err(|error| {
+        let written = encode(self, path).and_then(|mut text| {
+            text.push(b'\n');
+            write_atomically(path, &text)
+        });
+        written.map_err(|error| {
             Diagnostic::error(Code::E9002, format!("the report cannot be written: {error}"))
                 .help("give --report another path")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_that_cannot_be_written_is_told_with_the_cure() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let problem = Report::default().write(folder.path()).expect_err("a folder is no file");
+        assert_eq!(problem.code, Code::E9002);
+        assert!(problem.help.is_some_and(|help| help.contains("--report")));
+        let path = folder.path().join("report.json");
+        Report { global_step: 7, ..Report::default() }.write(&path).expect("there is room");
+        let text = std::fs::read_to_string(&path).expect("written");
+        assert!(text.ends_with("}\n") && text.contains("\"global_step\":7"), "{text}");
     }
 }

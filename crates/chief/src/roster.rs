@@ -230,7 +230,8 @@ impl Roster {
         latest.map(|member| member.pulse.2)
     }
 
-    /// Takes a task in. The same process asking again gets the same session.
+    /// Takes a task in. The same process asking again gets the same session, unless it has spent that one: numbers are
+    /// used once in a session, and a process that joins again counts from 1.
     ///
     /// # Errors
     /// The task is not expected, lives in another process, or was given another cluster or job.
@@ -254,6 +255,7 @@ impl Roster {
             && member.join.incarnation == join.incarnation
             && member.left.is_none()
             && !member.expired
+            && member.session != join.spent_session
         {
             let session = member.session;
             if let Some(member) = self.members.get_mut(&task) {
@@ -262,6 +264,7 @@ impl Roster {
             return Ok(self.joined(task, session, shard));
         }
         if let Some(member) = incumbent
+            && member.join.incarnation != join.incarnation
             && member.left.is_none()
             && !member.expired
             && member.lost.is_none()

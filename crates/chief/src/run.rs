@@ -72,7 +72,7 @@ impl Lead {
         let observation = Observation::new(clock, shards.iter().map(|shard| task_of(shard.name())));
         let handed_out = job.input.train.sharding == Sharding::Dynamic;
         let data = handed_out.then(|| Data::of(&job, lanes)).transpose()?;
-        let (coordinator, closed) = LocalCoordinator::new(
+        let (coordinator, ended) = LocalCoordinator::new(
             Roster::new(RosterConfig {
                 cluster_id: id,
                 servers: Servers::of(&context.cluster),
@@ -105,7 +105,7 @@ impl Lead {
             address: context.cluster.address(context.task).unwrap_or("this process").to_owned(),
             connect_deadline: context.connect_deadline,
             coordinator,
-            closed,
+            ended,
             tasks,
             lanes,
             mirror: None,

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
-use trainyard_checkpoint::{abandon, absolute, begin, commit, retain};
+use trainyard_checkpoint::{Manifest, abandon, absolute, begin, commit, retain};
 use trainyard_cluster_client::{Error, Plan, Saved, Shard};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Identity, State};
 use trainyard_protocol::Reason;
 use trainyard_run_config::RunConfig;
+use trainyard_runtime::blocking;
 
 use crate::telemetry::Telemetry;
 
@@ -104,13 +105,23 @@ impl Saver<'_> {
         let step = manifest.global_step;
         let versions = manifest.shards.iter().map(|shard| shard.version).collect();
         manifest.input = self.input.to_owned();
-        let path = commit(self.model_dir, folder, &manifest)?.path().to_owned();
+        let (model_dir, folder) = (self.model_dir.to_owned(), folder.to_owned());
         let keep = (self.run.keep_checkpoint_max, self.run.keep_checkpoint_every_n_hours);
-        match retain(self.model_dir, keep.0, keep.1) {
-            Ok(removed) if !removed.is_empty() => tracing::debug!(?removed, "old checkpoints removed"),
-            Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "old checkpoints stay: the newest could not be read back"),
-        }
+        let work = move || -> Result<(Manifest, PathBuf), Diagnostic> {
+            let path = commit(&model_dir, &folder, &manifest)?.path().to_owned();
+            // It reads the newest back: that takes as long as the model is large.
+            match retain(&model_dir, keep.0, keep.1) {
+                Ok(removed) if !removed.is_empty() => tracing::debug!(?removed, "old checkpoints removed"),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "old checkpoints stay: the newest could not be read back");
+                }
+            }
+            Ok((manifest, path))
+        };
+        let (manifest, path) = blocking(work).await.map_err(|panic| {
+            Diagnostic::error(Code::E9001, format!("the checkpoint could not be committed: {panic}"))
+        })??;
         let bytes = manifest.shards.iter().map(|shard| shard.bytes).sum();
         let unix_secs = manifest.created_unix_secs;
         Ok(Written { step, path, versions, bytes, unix_secs, time: Duration::ZERO })
@@ -184,8 +195,11 @@ async fn save_on(shard: &Shard, identity: Identity, folder: &Path) -> Result<Sav
     loop {
         match shard.save(identity, folder, None).await {
             Err(error) if error.reason() == Some(Reason::NotReady) && started.elapsed() < SAVE_PATIENCE => {
-                if shard.status().await?.store.state == State::Empty {
-                    return Err(error);
+                match shard.status().await {
+                    Ok(status) if status.store.state == State::Empty => return Err(error),
+                    // One that reads its log is asked again.
+                    Err(other) if !other.may_pass() => return Err(other),
+                    _ => {}
                 }
                 tracing::debug!(%error, "the checkpoint waits");
                 tokio::time::sleep(SAVE_AGAIN).await;

@@ -134,6 +134,7 @@ impl SessionService for Service {
             address: shown(&request.address),
             process_id: request.process_id,
             started_unix_secs: request.started_unix_secs,
+            spent_session: request.spent_session,
         };
         let joined = self.coordinator.register_now(join)?;
         Ok(Response::new(v1::RegisterReply {

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use trainyard_checkpoint::{Error, names, read, remove, write_atomically};
+use tracing::warn;
+use trainyard_checkpoint::{Error, encode, names, read, remove, write_atomically};
 use trainyard_storage::is_remote;
 
 /// Folder of the maps in the model folder.
@@ -54,11 +55,16 @@ impl ShardMap {
     /// # Errors
     /// It cannot be read.
     pub fn read(model_dir: &Path, num_ps: usize) -> Result<Option<Self>, String> {
-        let found = files(model_dir).map_err(|error| format!("{}: {error}", model_dir.display()));
-        let Some((_, path)) = found?.pop() else { return Ok(None) };
-        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = read(&path).map_err(|error| wrong(&error))?.unwrap_or_default();
-        let map: Self = serde_json::from_slice(&text).map_err(|error| wrong(&error))?;
+        let (path, text) = loop {
+            let found = files(model_dir).map_err(|error| format!("{}: {error}", model_dir.display()));
+            let Some((_, path)) = found?.pop() else { return Ok(None) };
+            // One that was removed since it was listed has been replaced by a later one.
+            if let Some(text) = read(&path).map_err(|error| format!("{}: {error}", path.display()))? {
+                break (path, text);
+            }
+        };
+        let map: Self =
+            serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         let fits = map.shards.len() == num_ps
             && (0..num_ps).all(|shard| {
                 let primary = map.shards[shard].primary;
@@ -79,8 +85,8 @@ impl ShardMap {
         {
             return Err(Error::Io { action: "create", path: folder, source });
         }
-        let text = serde_json::to_vec(self).unwrap_or_default();
-        write_atomically(&folder.join(format!("{:020}.json", self.cluster_epoch)), &text)?;
+        let path = folder.join(format!("{:020}.json", self.cluster_epoch));
+        write_atomically(&path, &encode(self, &path)?)?;
         for (epoch, path) in files(model_dir)? {
             if epoch < self.cluster_epoch {
                 drop(remove(&path));
@@ -91,7 +97,10 @@ impl ShardMap {
 
     /// Removes all maps: the job is over, and the next begins on its own servers.
     pub fn clear(model_dir: &Path) {
-        drop(remove(&model_dir.join(FOLDER)));
+        let folder = model_dir.join(FOLDER);
+        if let Err(error) = remove(&folder) {
+            warn!(folder = %folder.display(), %error, "the map of the shards stays: the next run begins by it");
+        }
     }
 }
 
@@ -119,6 +128,16 @@ mod tests {
         first.with(1, ShardEntry { primary: 1, paired: true }).write(folder.path()).expect("there is room");
         assert_eq!(ShardMap::read(folder.path(), 2), Ok(Some(later)), "a deposed chief has no say");
         assert_eq!(ShardMap::read(folder.path(), 3), Ok(None), "it is of another cluster");
+    }
+
+    #[test]
+    fn a_map_that_cannot_be_read_is_not_taken_for_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        ShardMap::new(3, 2).write(folder.path()).expect("there is room");
+        std::fs::write(folder.path().join("shard_map").join(format!("{:020}.json", 4)), "{")
+            .expect("written");
+        let problem = ShardMap::read(folder.path(), 2).expect_err("it is cut short");
+        assert!(problem.contains("00000000000000000004.json"), "{problem}");
     }
 
     #[test]

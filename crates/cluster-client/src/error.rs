@@ -50,7 +50,8 @@ impl Error {
             || matches!(self.reason(), Some(Reason::NotReady | Reason::NotPrimary))
     }
 
-    pub(crate) fn refused(peer: &str, error: &store::Error) -> Self {
+    /// Returns the refusal of a store.
+    pub fn refused(peer: &str, error: &store::Error) -> Self {
         Self::Refused { peer: peer.to_owned(), refusal: refusal(error) }
     }
 

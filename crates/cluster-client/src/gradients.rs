@@ -61,10 +61,10 @@ impl store::Gradients for ShardGradients {
         self.plan.values()
     }
 
-    fn not_finite(&self) -> Option<usize> {
+    fn unfit(&self) -> Option<usize> {
         let begins = std::iter::once(0).chain(self.plan.ends.iter().copied());
         let mut places = begins.zip(0..self.plan.places.len());
-        places.find_map(|(begin, place)| Some(begin + store::not_finite(self.at(place))?))
+        places.find_map(|(begin, place)| Some(begin + store::unfit(self.at(place))?))
     }
 
     fn get<'a>(&'a self, range: Range<usize>, scratch: &'a mut Vec<f32>) -> &'a [f32] {

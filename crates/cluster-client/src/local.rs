@@ -18,7 +18,8 @@ use trainyard_checkpoint::{
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
     Claim, FirstValues, Gradients, Identity, Opened, Prepare, Pull, Pulled, Push, Pushed, Reading, Restore,
-    ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice, Store, TensorSource, Ticket, Update,
+    ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice, SnapshotTable, Store, TensorSource,
+    Ticket, Update,
 };
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_runtime::blocking;
@@ -109,6 +110,15 @@ impl LocalShard {
             wants_checkpoint: false,
             positions,
         })
+    }
+
+    /// See [`crate::Shard::saved`].
+    ///
+    /// # Errors
+    /// None.
+    pub async fn saved(&self, epoch: u64, version: u64) -> Result<(), Error> {
+        self.store.saved(epoch, version);
+        Ok(())
     }
 
     /// See [`crate::Shard::claim`].
@@ -368,6 +378,8 @@ impl LocalShard {
     /// Waits for the snapshot of a version, for a while.
     async fn snapshot_at(&self, identity: &Identity, version: u64) -> Result<Snapshot, Error> {
         let until = Instant::now() + SNAPSHOT_WAIT;
+        // The caller may go while it waits.
+        let _wish = Wish { store: &self.store, version };
         loop {
             let mut changed = self.changed.subscribe();
             match self.check(self.store.snapshot_at(identity, version))? {
@@ -407,20 +419,24 @@ impl LocalShard {
                 source,
             })
             .collect();
+        let rows: Vec<DynamicRows> = snapshot.tables.iter().map(SnapshotTable::read).collect();
         let tables: Vec<TableView<'_>> = snapshot
             .tables
             .iter()
-            .map(|table| TableView {
+            .zip(&rows)
+            .map(|(table, rows)| TableView {
                 variable: &table.variable,
                 part: table.part,
                 width: table.width,
                 slot_names: table.slot_names.clone(),
-                rows: &table.rows,
+                rows,
             })
             .collect();
         let record = trainyard_checkpoint::write_shard(directory, &state, &views, &tables)
             .map_err(|error| self.refused(Reason::Storage, chain(&error)))?;
-        let record = serde_json::to_string(&record).unwrap_or_default();
+        let record = serde_json::to_string(&record).map_err(|error| {
+            self.refused(Reason::Storage, format!("the file's record cannot be told: {error}"))
+        })?;
         Ok(Saved { record, global_step: snapshot.global_step })
     }
 
@@ -428,10 +444,22 @@ impl LocalShard {
     ///
     /// # Errors
     /// Refused.
-    pub async fn finish(&self, identity: Identity, _reason: &str) -> Result<(), Error> {
+    pub async fn finish(&self, identity: Identity, _reason: &str, _failed: bool) -> Result<(), Error> {
         self.check(self.store.finish(&identity))?;
         self.changed.send_replace(());
         Ok(())
+    }
+}
+
+/// A wish for a snapshot, taken back when this is dropped.
+struct Wish<'a> {
+    store: &'a Store,
+    version: u64,
+}
+
+impl Drop for Wish<'_> {
+    fn drop(&mut self) {
+        self.store.withdraw_snapshot(self.version);
     }
 }
 
@@ -486,6 +514,8 @@ impl TensorSource for Source<'_> {
         rows: Range<usize>,
         out: &mut [f32],
     ) -> Result<(), String> {
+        #[cfg(feature = "failpoints")]
+        fail::fail_point!("ps.restore.read");
         self.0.read_rows(variable, slot, rows, out).map_err(|error| chain(&error))
     }
 

@@ -123,6 +123,8 @@ pub struct Parameters {
     deadline: Duration,
     encoding: Encoding,
     rounding: Rounding,
+    /// Whether the first server is asked behind the others' pushes and before their reads.
+    in_turn: bool,
 }
 
 impl Parameters {
@@ -153,7 +155,15 @@ impl Parameters {
             batches_applied: first(|opened| opened.batches_applied),
         };
         let (shards, encoding, rounding) = (shards.into(), Encoding::Float32, Rounding::default());
-        Ok((Self { shards, layout, identity, deadline, encoding, rounding }, next))
+        let in_turn = false;
+        Ok((Self { shards, layout, identity, deadline, encoding, rounding, in_turn }, next))
+    }
+
+    /// Returns the same session for stale-synchronous training. The first server knows how far each task has come: it is
+    /// given a push when all others have it, and the others are read when it has granted the step. What is read then holds
+    /// on every server what the bound promises, for two more round trips a step.
+    pub fn bounded(self) -> Self {
+        Self { in_turn: true, ..self }
     }
 
     /// Returns the same session, whose values travel in `encoding`; `float32` is the default. What rounding takes from
@@ -264,7 +274,8 @@ impl Parameters {
             (step, held)
         });
         let (shards, identity, deadline) = (Arc::clone(&self.shards), self.identity, self.deadline);
-        run(shards, identity, deadline, Calls { calls, shared, pull, traffic })
+        let in_turn = self.in_turn && shards.len() > 1;
+        run(shards, identity, deadline, Calls { calls, shared, pull, traffic, in_turn })
     }
 }
 
@@ -274,6 +285,52 @@ struct Calls {
     shared: Option<Arc<Gradients>>,
     pull: Option<(Step, Held)>,
     traffic: Traffic,
+    in_turn: bool,
+}
+
+/// Makes one server's part of a round trip, again and again until it is answered.
+async fn ask(
+    identity: &Identity,
+    deadline: Duration,
+    shard: &Shard,
+    call: &ShardCall,
+) -> Result<ShardAnswer, Error> {
+    if call.push.is_none() && call.pull.is_none() {
+        return Ok(ShardAnswer { pushed: None, pulled: None });
+    }
+    let answer = retry(identity, shard.name(), deadline, move || shard.step(*identity, call)).await;
+    if call.push.is_some() {
+        #[cfg(feature = "failpoints")]
+        fail::fail_point!("worker.between_ps_pushes");
+    }
+    answer
+}
+
+/// Makes the pushes of all servers but the first, then all that the first is asked, then the reads of the others, if it has
+/// granted the step.
+async fn ask_in_turn(
+    identity: &Identity,
+    deadline: Duration,
+    shards: &[Shard],
+    calls: &[ShardCall],
+) -> Result<Vec<ShardAnswer>, Error> {
+    let (Some((first, others)), Some((first_call, calls))) = (shards.split_first(), calls.split_first())
+    else {
+        return Ok(Vec::new());
+    };
+    let pushes: Vec<_> = calls.iter().map(|call| ShardCall { push: call.push.clone(), pull: None }).collect();
+    let pushed = others.iter().zip(&pushes).map(|(shard, call)| ask(identity, deadline, shard, call));
+    let pushed = try_join_all(pushed).await?;
+    let mut answers = vec![ask(identity, deadline, first, first_call).await?];
+    let granted = answers[0].pulled.as_ref().is_none_or(|(pulled, _)| pulled.ticket == Ticket::Granted);
+    let reads =
+        calls.iter().map(|call| ShardCall { push: None, pull: call.pull.clone().filter(|_| granted) });
+    let reads: Vec<_> = reads.collect();
+    let read = others.iter().zip(&reads).map(|(shard, call)| ask(identity, deadline, shard, call));
+    let read = try_join_all(read).await?;
+    let both = pushed.into_iter().zip(read);
+    answers.extend(both.map(|(push, read)| ShardAnswer { pushed: push.pushed, pulled: read.pulled }));
+    Ok(answers)
 }
 
 async fn run(
@@ -282,18 +339,14 @@ async fn run(
     deadline: Duration,
     work: Calls,
 ) -> Result<Returned, Error> {
-    let Calls { calls, shared, pull, mut traffic } = work;
-    let asked = shards.iter().zip(&calls).map(|(shard, call)| async move {
-        if call.push.is_none() && call.pull.is_none() {
-            return Ok(ShardAnswer { pushed: None, pulled: None });
+    let Calls { calls, shared, pull, mut traffic, in_turn } = work;
+    let mut answers = match in_turn {
+        true => ask_in_turn(&identity, deadline, &shards, &calls).await?,
+        false => {
+            let asked = shards.iter().zip(&calls).map(|(shard, call)| ask(&identity, deadline, shard, call));
+            try_join_all(asked).await?
         }
-        let answer = retry(&identity, shard.name(), deadline, move || shard.step(identity, call)).await;
-        if call.push.is_some() {
-            fail::fail_point!("worker.between_ps_pushes");
-        }
-        answer
-    });
-    let mut answers = try_join_all(asked).await?;
+    };
     let pushed = shared.map(|gradients| {
         let pushed: Vec<_> = answers.iter().filter_map(|answer| answer.pushed).collect();
         let first = pushed.first();

@@ -23,7 +23,7 @@ use crate::gradients::GradientTensor;
 use crate::rejection::{guard_to_wire, rejection_from_wire, rejection_to_wire};
 use crate::replicas::{Client, Replicas};
 use crate::wire::{batch_from_wire, position_from_wire, push_to_wire, selection_to_wire};
-use crate::{Answer, Error, Plan, Saved, ShardStatus};
+use crate::{Answer, Error, Plan, Preparation, Saved, ShardStatus};
 
 /// The method whose messages carry tensors.
 const STEP: &str = "/trainyard.v1.ParameterService/Step";
@@ -86,10 +86,17 @@ impl RemoteShard {
     pub(crate) async fn status(&self, positions: bool) -> Result<ShardStatus, Error> {
         let reply = self
             .call(limits::CALL_TIMEOUT, |mut client| async move {
-                client.status(v1::StatusRequest { positions }).await
+                client.status(v1::StatusRequest { positions, ..v1::StatusRequest::default() }).await
             })
             .await?;
         self.status_from_wire(&reply)
+    }
+
+    pub(crate) async fn saved(&self, cluster_epoch: u64, version: u64) -> Result<(), Error> {
+        let request = v1::StatusRequest { positions: false, cluster_epoch, saved_version: Some(version) };
+        self.call(limits::CALL_TIMEOUT, |mut client| async move { client.status(request).await })
+            .await
+            .map(drop)
     }
 
     pub(crate) async fn claim(
@@ -109,7 +116,7 @@ impl RemoteShard {
         self.status_from_wire(&reply)
     }
 
-    pub(crate) async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<(), Error> {
+    pub(crate) async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<Preparation, Error> {
         let slices = plan.layout.slices.iter().enumerate().filter(|(_, slice)| slice.ps == self.place);
         let update = if plan.hybrid { Update::Async } else { plan.update };
         let (update, staleness_max) = match update {
@@ -145,9 +152,15 @@ impl RemoteShard {
                 .unwrap_or_default(),
             warm_start_names: plan.warm_start.iter().flat_map(|start| start.names.clone()).collect(),
         };
-        self.call(limits::CHECKPOINT_CALL_TIMEOUT, |mut client| async move { client.prepare(request).await })
-            .await
-            .map(drop)
+        let reply = self
+            .call(limits::CALL_TIMEOUT, |mut client| async move { client.prepare(request).await })
+            .await?;
+        Ok(match reply.state() {
+            v1::PsState::Preparing => {
+                Preparation::UnderWay(reply.progress.map(progress_from_wire).unwrap_or_default())
+            }
+            _ => Preparation::Done,
+        })
     }
 
     pub(crate) async fn open(&self, identity: Identity) -> Result<(), Error> {
@@ -273,9 +286,9 @@ impl RemoteShard {
         Ok(Saved { record: reply.record, global_step: reply.global_step })
     }
 
-    pub(crate) async fn finish(&self, identity: Identity, reason: &str) -> Result<(), Error> {
-        let request =
-            v1::FinishRequest { identity: Some(identity_to_wire(&identity)), reason: reason.to_owned() };
+    pub(crate) async fn finish(&self, identity: Identity, reason: &str, failed: bool) -> Result<(), Error> {
+        let identity = Some(identity_to_wire(&identity));
+        let request = v1::FinishRequest { identity, reason: reason.to_owned(), failed };
         self.call(limits::CALL_TIMEOUT, |mut client| async move { client.finish(request).await })
             .await
             .map(drop)
@@ -294,6 +307,7 @@ impl RemoteShard {
     fn status_from_wire(&self, reply: &v1::StatusReply) -> Result<ShardStatus, Error> {
         let state = match reply.state() {
             v1::PsState::Empty | v1::PsState::Unspecified => store::State::Empty,
+            v1::PsState::Preparing => store::State::Preparing,
             v1::PsState::Prepared => store::State::Prepared,
             v1::PsState::Open => store::State::Open,
             v1::PsState::Draining => store::State::Draining,
@@ -322,6 +336,7 @@ impl RemoteShard {
             saved_version: None,
             global_step: reply.global_step,
             value_bytes: reply.value_bytes,
+            progress: reply.progress.map(progress_from_wire).unwrap_or_default(),
             slowest_slot: reply.slowest_slot,
             dynamic: Vec::new(),
             held: store::Held::default(),
@@ -366,6 +381,10 @@ fn identity_to_wire(identity: &Identity) -> v1::Identity {
         incarnation: identity.incarnation,
         session: identity.session,
     }
+}
+
+fn progress_from_wire(progress: v1::Progress) -> store::Progress {
+    store::Progress { done_bytes: progress.done_bytes, total_bytes: progress.total_bytes }
 }
 
 /// Nothing where they name no task.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use futures_util::future::BoxFuture;
 use trainyard_checkpoint::{Manifest, ShardRecord, WarmStart};
 use trainyard_cluster_spec::Task;
 use trainyard_optimizer::OptimizerConfig;
@@ -11,7 +12,7 @@ use trainyard_parameter_store::{Guard, Identity, Opened, ShardPosition, Status, 
 use trainyard_variable::{Layout, VariableSpec};
 
 use crate::call::{ShardAnswer, ShardCall};
-use crate::{Error, LocalShard, RemoteShard};
+use crate::{Error, LocalShard, Preparation, RemoteShard};
 
 /// What the chief wants every parameter server to hold.
 #[derive(Debug, Clone)]
@@ -112,7 +113,7 @@ macro_rules! dispatch {
     };
 }
 
-/// Every call is made once: retrying is the caller's. A call that failed with [`Error::Unreachable`] may have had its
+/// Futures are boxed, so that what is behind them is compiled here alone. Every call is made once: retrying is the caller's. A call that failed with [`Error::Unreachable`] may have had its
 /// effect; all of them may be repeated.
 impl Shard {
     /// Returns the name for messages, for example `ps:1 at 10.0.0.5:2222`.
@@ -124,74 +125,103 @@ impl Shard {
     ///
     /// # Errors
     /// No answer.
-    pub async fn status(&self) -> Result<ShardStatus, Error> {
-        dispatch!(self, shard => shard.status(false).await)
+    pub fn status(&self) -> BoxFuture<'_, Result<ShardStatus, Error>> {
+        Box::pin(async move { dispatch!(self, shard => shard.status(false).await) })
     }
 
     /// The same, with how far the data has been applied.
     ///
     /// # Errors
     /// No answer.
-    pub async fn positions(&self) -> Result<ShardStatus, Error> {
-        dispatch!(self, shard => shard.status(true).await)
+    pub fn positions(&self) -> BoxFuture<'_, Result<ShardStatus, Error>> {
+        Box::pin(async move { dispatch!(self, shard => shard.status(true).await) })
+    }
+
+    /// Tells the server that a checkpoint has been committed which holds its state of `version`.
+    ///
+    /// # Errors
+    /// No answer.
+    pub fn saved(&self, epoch: u64, version: u64) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { dispatch!(self, shard => shard.saved(epoch, version).await) })
     }
 
     /// Takes the server over for the epoch of `identity`.
     ///
     /// # Errors
     /// Refused by a server of another cluster or a higher epoch, or one that does not see the same `model_dir`.
-    pub async fn claim(
-        &self,
+    pub fn claim<'a>(
+        &'a self,
         identity: Identity,
         cluster: u64,
-        model_dir: &Path,
-    ) -> Result<ShardStatus, Error> {
-        dispatch!(self, shard => shard.claim(identity, cluster, model_dir).await)
+        model_dir: &'a Path,
+    ) -> BoxFuture<'a, Result<ShardStatus, Error>> {
+        Box::pin(async move { dispatch!(self, shard => shard.claim(identity, cluster, model_dir).await) })
     }
 
-    /// Replaces everything the server holds.
+    /// Replaces everything the server holds. That may take longer than a call: the same call is made until it is done,
+    /// see [`crate::prepare`].
     ///
     /// # Errors
     /// Refused, or the checkpoint cannot be read.
-    pub async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<(), Error> {
-        dispatch!(self, shard => shard.prepare(identity, plan).await)
+    pub fn prepare<'a>(
+        &'a self,
+        identity: Identity,
+        plan: &'a Plan,
+    ) -> BoxFuture<'a, Result<Preparation, Error>> {
+        Box::pin(async move {
+            match self {
+                Self::Local(shard) => shard.prepare(identity, plan).await.map(|()| Preparation::Done),
+                Self::Remote(shard) => shard.prepare(identity, plan).await,
+            }
+        })
     }
 
     /// Lets workers in.
     ///
     /// # Errors
     /// Refused.
-    pub async fn open(&self, identity: Identity) -> Result<(), Error> {
-        dispatch!(self, shard => shard.open(identity).await)
+    pub fn open(&self, identity: Identity) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { dispatch!(self, shard => shard.open(identity).await) })
     }
 
     /// Starts a worker's session; tells the first batch of `data_shard` that has not been applied here.
     ///
     /// # Errors
     /// Refused.
-    pub async fn open_session(
+    pub fn open_session(
         &self,
         identity: Identity,
         fingerprint: u64,
         data_shard: u64,
-    ) -> Result<Opened, Error> {
-        dispatch!(self, shard => shard.open_session(identity, fingerprint, data_shard).await)
+    ) -> BoxFuture<'_, Result<Opened, Error>> {
+        Box::pin(async move {
+            dispatch!(self, shard => shard.open_session(identity, fingerprint, data_shard).await)
+        })
     }
 
     /// Applies one step's gradients, then reads what a later step needs.
     ///
     /// # Errors
     /// Refused, or an answer that is none.
-    pub async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error> {
-        dispatch!(self, shard => shard.step(identity, call).await)
+    pub fn step<'a>(
+        &'a self,
+        identity: Identity,
+        call: &'a ShardCall,
+    ) -> BoxFuture<'a, Result<ShardAnswer, Error>> {
+        Box::pin(async move { dispatch!(self, shard => shard.step(identity, call).await) })
     }
 
     /// Ends a session of `task`.
     ///
     /// # Errors
     /// Refused.
-    pub async fn close_session(&self, identity: Identity, task: Task, session: u64) -> Result<(), Error> {
-        dispatch!(self, shard => shard.close_session(identity, task, session).await)
+    pub fn close_session(
+        &self,
+        identity: Identity,
+        task: Task,
+        session: u64,
+    ) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { dispatch!(self, shard => shard.close_session(identity, task, session).await) })
     }
 
     /// Writes the server's shard of a checkpoint into `directory`: of this moment or, under synchronous updates, of a
@@ -199,20 +229,25 @@ impl Shard {
     ///
     /// # Errors
     /// Refused, the file cannot be written, or the version is past or has not come in time.
-    pub async fn save(
-        &self,
+    pub fn save<'a>(
+        &'a self,
         identity: Identity,
-        directory: &Path,
+        directory: &'a Path,
         at_version: Option<u64>,
-    ) -> Result<Saved, Error> {
-        dispatch!(self, shard => shard.save(identity, directory, at_version).await)
+    ) -> BoxFuture<'a, Result<Saved, Error>> {
+        Box::pin(async move { dispatch!(self, shard => shard.save(identity, directory, at_version).await) })
     }
 
-    /// Ends the job for this server.
+    /// Ends the job for this server. `failed`: it is not done, and may be started again; then the server's log stays.
     ///
     /// # Errors
     /// Refused.
-    pub async fn finish(&self, identity: Identity, reason: &str) -> Result<(), Error> {
-        dispatch!(self, shard => shard.finish(identity, reason).await)
+    pub fn finish<'a>(
+        &'a self,
+        identity: Identity,
+        reason: &'a str,
+        failed: bool,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { dispatch!(self, shard => shard.finish(identity, reason, failed).await) })
     }
 }

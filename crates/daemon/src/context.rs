@@ -263,3 +263,48 @@ fn no_role() -> Diagnostic {
     Diagnostic::error(Code::E1004, message)
         .help("leave --cluster out, or start the daemon of the role: trainyard-ps, ...")
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    /// A program with the arguments of a daemon alone.
+    #[derive(clap::Parser)]
+    struct Program {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    const JOB: &str = r#"
+model_dir = "/models/job"
+[input]
+label = { column = "y" }
+train = { files = ["t.csv"], epochs = 1 }
+[model]
+kind = "baseline_classifier"
+"#;
+
+    #[test]
+    fn a_model_folder_of_tf_config_must_be_the_jobs() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let job = folder.path().join("job.toml");
+        std::fs::write(&job, JOB).expect("a job file");
+        let program = Program::try_parse_from(["daemon", "--job", &job.to_string_lossy()]);
+        let arguments = program.unwrap_or_else(|error| panic!("{error}")).arguments;
+        let resolve = |model_dir: &str| {
+            let cluster = r#"{"chief": ["127.0.0.1:2222"]}"#;
+            let task = r#"{"type": "chief", "index": 0}"#;
+            let tf_config =
+                format!(r#"{{"cluster": {cluster}, "task": {task}, "model_dir": "{model_dir}"}}"#);
+            Context::resolve(Some(Role::Chief), &arguments, Some(&tf_config))
+                .map(|context| context.job.model_dir.clone())
+                .map_err(|problems| trainyard_diagnostic::render_all(&problems))
+        };
+        assert_eq!(resolve("/models/job"), Ok(PathBuf::from("/models/job")));
+        let refused = resolve("/models/other").expect_err("another folder than the job's");
+        let expected = "the same in the job and in TF_CONFIG, given /models/job and /models/other";
+        assert!(refused.contains("E1006") && refused.contains(expected), "{refused}");
+    }
+}

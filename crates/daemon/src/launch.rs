@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use futures_util::future::LocalBoxFuture;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -78,9 +79,17 @@ where
     F: FnOnce(Context, CancellationToken) -> Outcome,
     Outcome: Future<Output = Result<(), Diagnostic>>,
 {
+    // Boxed, so that what is around it is compiled here and not once more in each program.
+    supervise_boxed(context, Box::new(|context, stop| Box::pin(run(context, stop))))
+}
+
+type Run<'a> = Box<dyn FnOnce(Context, CancellationToken) -> LocalBoxFuture<'a, Result<(), Diagnostic>> + 'a>;
+
+fn supervise_boxed(context: Context, run: Run<'_>) -> Result<(), Diagnostic> {
     install_panic_hook();
-    // Only programs of tests have any, and FAILPOINTS says what happens there.
-    let _scenario = fail::has_failpoints().then(fail::FailScenario::setup);
+    // FAILPOINTS says what happens there. A release ignores it, even one that was built with the tests.
+    #[cfg(all(feature = "failpoints", debug_assertions))]
+    let _scenario = fail::FailScenario::setup();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -91,11 +100,7 @@ where
     outcome
 }
 
-async fn around<F, Outcome>(mut context: Context, run: F) -> Result<(), Diagnostic>
-where
-    F: FnOnce(Context, CancellationToken) -> Outcome,
-    Outcome: Future<Output = Result<(), Diagnostic>>,
-{
+async fn around(mut context: Context, run: Run<'_>) -> Result<(), Diagnostic> {
     let stop = CancellationToken::new();
     let ended = CancellationToken::new();
     let (drain, task) = (context.drain_deadline, context.task);

@@ -10,12 +10,12 @@ use metrics::counter;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
-use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
+use trainyard_runtime::Connection;
 use trainyard_security::Security;
 
 use crate::gate::Peer;
@@ -33,7 +33,7 @@ const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 const TLS: [u8; 2] = [0x16, 0x03];
 
 /// A connection with or without TLS.
-type Agreed = Either<Stream, Box<TlsStream<Stream>>>;
+type Agreed = Either<Stream, Connection>;
 
 /// A connection that counts until it is dropped.
 #[derive(Debug)]
@@ -155,7 +155,7 @@ async fn agree(security: &Security, stream: Stream) -> io::Result<(Agreed, Peer)
         return Ok((Either::Left(stream), Peer::Unknown));
     }
     let (stream, identity) = security.accept(stream).await?;
-    Ok((Either::Right(Box::new(stream)), identity.map_or(Peer::Unknown, Peer::Known)))
+    Ok((Either::Right(stream), identity.map_or(Peer::Unknown, Peer::Known)))
 }
 
 impl Connected for Limited {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
@@ -111,15 +112,17 @@ fn unknown(address: &str, error: &std::io::Error) -> Diagnostic {
 ///
 /// # Errors
 /// The transport failed.
-pub async fn serve(
+pub fn serve<'a>(
     listener: Listener,
     routes: Routes,
     descriptors: &'static [u8],
-    context: &Context,
+    context: &'a Context,
     limits: ServerLimits,
     stop: CancellationToken,
-) -> Result<(), Diagnostic> {
-    serve_guarded(listener, routes, descriptors, (&context.readiness, &context.security), limits, stop).await
+) -> BoxFuture<'a, Result<(), Diagnostic>> {
+    let door = (&context.readiness, &context.security);
+    // Boxed, so that HTTP/2 is compiled here and not once more in each program that serves.
+    Box::pin(serve_guarded(listener, routes, descriptors, door, limits, stop))
 }
 
 async fn serve_guarded(

@@ -31,6 +31,17 @@ impl Telemetry {
         describe_gauge!("process_resident_memory_bytes", "Memory of the process in use, in bytes.");
         describe_counter!("process_cpu_seconds_total", "Processor time used, in whole seconds.");
         describe_gauge!("process_open_fds", "Open file descriptors.");
+        describe_counter!(
+            "trainyard_calls_refused_total",
+            "Calls that the caller's certificate or token does not allow."
+        );
+        describe_counter!(
+            "trainyard_connections_refused_total",
+            "Connections refused: no valid certificate, no HTTP/2 in time, or too many open ones."
+        );
+        // A counter that appears with its first event hides that event from `increase()`.
+        counter!("trainyard_calls_refused_total").absolute(0);
+        counter!("trainyard_connections_refused_total").absolute(0);
         Self { handle }
     }
 

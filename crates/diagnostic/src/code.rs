@@ -40,6 +40,7 @@ codes! {
     E2007 76 "peer speaks another version or runs another job";
     E2008 75 "task is already served by another process";
     E2009 75 "fenced by a newer chief";
+    E2010 75 "the job has failed, and may be started again";
     E3001 65 "checkpoint is damaged";
     E3002 65 "checkpoint does not fit the model";
     E3003 74 "checkpoint cannot be written";

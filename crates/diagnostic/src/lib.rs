@@ -7,6 +7,7 @@
 mod code;
 mod diagnostic;
 mod document;
+mod feature;
 mod render;
 mod section;
 mod suggest;
@@ -15,6 +16,7 @@ mod waiting;
 pub use code::{CODES, Code};
 pub use diagnostic::{Diagnostic, Place, Severity};
 pub use document::{Document, Node, Table, Value};
+pub use feature::not_built_help;
 pub use render::{escape, one_line, render_all, steers};
 pub use section::{Problems, Section};
 pub use suggest::suggest;

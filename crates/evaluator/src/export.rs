@@ -15,7 +15,7 @@ use trainyard_variable::Values;
 use crate::exported::Exported;
 
 /// The file that describes the model.
-const DESCRIPTION: &str = "model.json";
+pub(crate) const DESCRIPTION: &str = "model.json";
 
 fn failed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::error(Code::E9002, format!("the export {} cannot be written: {error}", path.display()))
@@ -115,8 +115,7 @@ fn write(
     if !onnx.is_null() {
         description["onnx"] = onnx;
     }
-    let text = serde_json::to_vec_pretty(&description).unwrap_or_default();
-    write_atomically(&folder.join(DESCRIPTION), &text)?;
+    write_atomically(&folder.join(DESCRIPTION), format!("{description:#}").as_bytes())?;
     Ok(())
 }
 

@@ -3,13 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tracing::info;
-use trainyard_checkpoint::{Checkpoint, names, read, remove, write_atomically};
+use serde_json::Value;
+use tracing::{info, warn};
+use trainyard_checkpoint::{Checkpoint, encode, names, read, remove, write_atomically};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, Scores};
 use trainyard_run_config::{ExporterConfig, ExporterKind};
 
-use crate::export::export;
+use crate::export::{DESCRIPTION, export};
+
+/// The file that remembers the best evaluation.
+const STATE: &str = "best.json";
 
 /// The best evaluation so far, in a file: a restart never forgets it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,8 +25,12 @@ struct Best {
 
 /// Whether `value` is better than the best so far.
 fn better(config: &ExporterConfig, best: Option<&Best>, value: f64) -> bool {
+    // JSON has no other number: it would be read as a damaged best.
+    if !value.is_finite() {
+        return false;
+    }
     match best.filter(|best| best.metric == config.metric) {
-        None => value.is_finite(),
+        None => true,
         Some(best) if config.higher_is_better => value > best.value,
         Some(best) => value < best.value,
     }
@@ -39,7 +47,7 @@ pub(crate) fn run(
     last: bool,
 ) -> Result<Option<PathBuf>, Diagnostic> {
     let folder = model_dir.join("export").join(&config.name);
-    let state = folder.join("best.json");
+    let state = folder.join(STATE);
     let global_step = checkpoint.manifest().global_step;
     let best = match config.kind {
         ExporterKind::Final if !last => return Ok(None),
@@ -57,7 +65,7 @@ pub(crate) fn run(
                 .note(format!("metrics: {}", known.join(", ")))
                 .help("set exporter.metric to one of them")
             })?;
-            let before = read(&state)?.and_then(|text| serde_json::from_slice::<Best>(&text).ok());
+            let before = best_so_far(config, &folder)?;
             if !better(config, before.as_ref(), value) {
                 return Ok(None);
             }
@@ -66,7 +74,7 @@ pub(crate) fn run(
     };
     let path = export(model, checkpoint, scores, &config.form, &folder, now)?;
     if let Some(best) = best {
-        write_atomically(&state, &serde_json::to_vec(&best).unwrap_or_default())?;
+        write_atomically(&state, &encode(&best, &state)?)?;
         info!(exporter = %config.name, metric = %best.metric, value = best.value, step = global_step, "best so far: exported");
     } else {
         info!(exporter = %config.name, step = global_step, path = %path.display(), "exported");
@@ -75,15 +83,92 @@ pub(crate) fn run(
     Ok(Some(path))
 }
 
+/// Returns the best evaluation so far; nothing before the first. A file that does not hold one is set aside, and the best
+/// is found among the exports that are still there: what was exported as the best is not forgotten.
+///
+/// # Errors
+/// A file cannot be read or written.
+fn best_so_far(config: &ExporterConfig, folder: &Path) -> Result<Option<Best>, Diagnostic> {
+    let state = folder.join(STATE);
+    let Some(text) = read(&state)? else { return Ok(None) };
+    let what = match serde_json::from_slice::<Best>(&text) {
+        Ok(best) => return Ok(Some(best)),
+        Err(error) => error.to_string(),
+    };
+    let aside = folder.join(free_name(&names(folder)?));
+    write_atomically(&aside, &text)?;
+    let best = best_export(config, folder)?;
+    let next = match &best {
+        Some(best) => {
+            write_atomically(&state, &encode(best, &state)?)?;
+            format!(
+                "the best export that is left counts: {} {} at step {}",
+                best.metric, best.value, best.global_step
+            )
+        }
+        None => {
+            remove(&state)?;
+            format!("no export tells its {}: the next evaluation counts as the best", config.metric)
+        }
+    };
+    let problem =
+        Diagnostic::warning(Code::E3001, format!("{} is damaged and was set aside", state.display()));
+    let problem =
+        problem.note(what).note(format!("{next}; nothing was deleted: it is now {}", aside.display()));
+    warn!("{}", problem.render());
+    Ok(best)
+}
+
+/// Returns a name that none of a folder's files has.
+fn free_name(taken: &[String]) -> String {
+    let name = |attempt: u64| match attempt {
+        0 => format!("damaged.{STATE}"),
+        attempt => format!("damaged.{STATE}.{attempt}"),
+    };
+    (0..).map(name).find(|name| !taken.contains(name)).unwrap_or_else(|| name(u64::MAX))
+}
+
+/// Returns the best of the exports in a folder, by what their descriptions say.
+fn best_export(config: &ExporterConfig, folder: &Path) -> Result<Option<Best>, Diagnostic> {
+    let mut best = None;
+    for second in names(folder)?.iter().filter(|name| name.parse::<u64>().is_ok()) {
+        let path = folder.join(second).join(DESCRIPTION);
+        let Some(text) = read(&path)? else { continue };
+        let described: Value = match serde_json::from_slice(&text) {
+            Ok(described) => described,
+            Err(error) => {
+                warn!(path = %path.display(), %error, "the description is damaged: this export is not compared");
+                continue;
+            }
+        };
+        let told = (described["metrics"][&config.metric].as_f64(), described["global_step"].as_u64());
+        if let (Some(value), Some(global_step)) = told
+            && better(config, best.as_ref(), value)
+        {
+            best = Some(Best { metric: config.metric.clone(), value, global_step });
+        }
+    }
+    Ok(best)
+}
+
 /// Removes all but the newest exports.
 fn collect(folder: &Path, keep: usize) {
-    let names = names(folder).unwrap_or_default();
+    let names = match names(folder) {
+        Ok(names) => names,
+        Err(error) => {
+            warn!(folder = %folder.display(), %error, "older exports are not removed before the next");
+            return;
+        }
+    };
     let mut exports: Vec<u64> = names.iter().filter_map(|name| name.parse().ok()).collect();
     exports.sort_unstable();
     if keep > 0 && exports.len() > keep {
         for old in &exports[..exports.len() - keep] {
             // One that stays is tried again after the next.
-            let _ = remove(&folder.join(old.to_string()));
+            let path = folder.join(old.to_string());
+            if let Err(error) = remove(&path) {
+                warn!(path = %path.display(), %error, "an older export is not removed before the next");
+            }
         }
     }
 }
@@ -118,6 +203,53 @@ mod tests {
         let higher = config("loss", true);
         assert!(better(&higher, Some(&best), 0.6) && !better(&higher, Some(&best), 0.5));
         assert!(better(&config("auc", true), Some(&best), 0.1), "another metric starts anew");
+    }
+
+    #[test]
+    fn a_value_that_is_not_finite_is_never_the_best() {
+        let best = Best { metric: "loss".into(), value: 0.5, global_step: 1 };
+        assert!(!better(&config("loss", true), Some(&best), f64::INFINITY));
+        assert!(!better(&config("loss", false), Some(&best), f64::NEG_INFINITY));
+    }
+
+    fn exported(folder: &Path, second: u64, text: &str) {
+        std::fs::create_dir_all(folder.join(second.to_string())).expect("there is room");
+        std::fs::write(folder.join(second.to_string()).join(DESCRIPTION), text).expect("written");
+    }
+
+    #[test]
+    fn a_damaged_best_is_set_aside_and_found_again_among_the_exports() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (config, state) = (config("auc", true), folder.path().join(STATE));
+        assert_eq!(best_so_far(&config, folder.path()).expect("none yet"), None);
+        exported(folder.path(), 10, "{\"global_step\": 100, \"metrics\": {\"auc\": 0.7}}");
+        exported(folder.path(), 20, "{\"global_step\": 200, \"metrics\": {\"auc\": 0.8}}");
+        exported(folder.path(), 30, "{\"global_step\": 300, \"met");
+        let best = Best { metric: "auc".into(), value: 0.8, global_step: 200 };
+        let whole = serde_json::to_vec(&best).expect("a best");
+        for (attempt, damaged) in
+            [&whole[..whole.len() - 1], b"", b"{\"metric\": \"auc\"}"].iter().enumerate()
+        {
+            std::fs::write(&state, damaged).expect("written");
+            let found = best_so_far(&config, folder.path()).expect("it goes on");
+            assert_eq!(found.as_ref(), Some(&best), "{attempt}");
+            assert!(!better(&config, found.as_ref(), 0.75), "a worse model must not be exported as the best");
+            let aside = free_name(&names(folder.path()).expect("names"));
+            assert_eq!(aside, format!("damaged.best.json.{}", attempt + 1), "one more file is aside");
+            assert_eq!(best_so_far(&config, folder.path()).expect("it is mended"), Some(best.clone()));
+        }
+        assert_eq!(
+            std::fs::read(folder.path().join("damaged.best.json")).expect("kept"),
+            whole[..whole.len() - 1]
+        );
+    }
+
+    #[test]
+    fn a_damaged_best_without_exports_lets_the_next_evaluation_be_the_best() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join(STATE), "{").expect("written");
+        assert_eq!(best_so_far(&config("auc", true), folder.path()).expect("it goes on"), None);
+        assert!(!folder.path().join(STATE).exists() && folder.path().join("damaged.best.json").exists());
     }
 
     #[test]

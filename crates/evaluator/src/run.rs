@@ -1,5 +1,6 @@
 //! The evaluator's loop.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -107,7 +108,7 @@ async fn watch(config: Config, build: Build, stop: CancellationToken) -> Result<
     let (started, mut last_start, mut told) = (Instant::now(), None::<Instant>, Instant::now());
     let mut report = Report::default();
     let grace = if is_remote(&config.job.model_dir) { GRACE_REMOTE } else { GRACE };
-    let mut seen: Option<(u64, u64)> = newest_result(&config.job.model_dir);
+    let mut seen: Option<(u64, u64)> = newest_result(&config.job.model_dir)?;
     (config.standing)("waiting", true, vec!["a checkpoint".to_owned()]);
     while !stop.is_cancelled() {
         let model_dir = &config.job.model_dir;
@@ -161,10 +162,15 @@ async fn watch(config: Config, build: Build, stop: CancellationToken) -> Result<
 }
 
 /// Epoch and step of the latest evaluation, from an earlier run of the evaluator.
-fn newest_result(model_dir: &Path) -> Option<(u64, u64)> {
-    let text = read(&model_dir.join("eval/result.json")).ok()??;
-    let result: serde_json::Value = serde_json::from_slice(&text).ok()?;
-    Some((result["cluster_epoch"].as_u64()?, result["global_step"].as_u64()?))
+fn newest_result(model_dir: &Path) -> Result<Option<(u64, u64)>, Diagnostic> {
+    let path = model_dir.join("eval/result.json");
+    let Some(text) = read(&path)? else { return Ok(None) };
+    let result: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+    let seen = result["cluster_epoch"].as_u64().zip(result["global_step"].as_u64());
+    if seen.is_none() {
+        warn!(path = %path.display(), "it holds no result: the newest checkpoint is evaluated once more");
+    }
+    Ok(seen)
 }
 
 async fn evaluate_blocking(
@@ -200,14 +206,25 @@ fn evaluate(
     events: &Events,
     heart: &Heart,
 ) -> Result<Option<(Scores, usize)>, Diagnostic> {
-    let owner = format!("evaluator-{}", std::process::id());
-    let Ok(_pin) = pin(path, &owner) else { return Ok(None) };
+    // In a container every process is the first: the keys of the standard library's hashes tell them apart.
+    let owner =
+        format!("evaluator-{}-{:08x}", std::process::id(), RandomState::new().build_hasher().finish() as u32);
+    let _pin = match pin(path, &owner) {
+        Ok(pin) => pin,
+        Err(_) if !is_committed(path)? => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
     let checkpoint = match Checkpoint::open(path) {
         Ok(checkpoint) => checkpoint,
         Err(_) if !is_committed(path)? => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    checkpoint.verify()?;
+    match checkpoint.verify() {
+        Ok(()) => {}
+        // It was removed between the look at the pins and this one's.
+        Err(_) if !is_committed(path)? => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
     heart.beat();
     let step = checkpoint.manifest().global_step;
     let input =

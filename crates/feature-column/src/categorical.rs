@@ -5,6 +5,7 @@ use trainyard_run_config::{Deep, DynamicConfig, FeatureConfig, FeatureKind};
 
 use crate::bucketized::Bucketized;
 use crate::crossed::Crossed;
+use crate::fingerprint::fingerprint64;
 use crate::identity::Identity;
 use crate::ids::{Raw, UNKNOWN};
 use crate::vocabulary::Vocabulary;
@@ -82,7 +83,7 @@ impl Categorical {
             })?,
             Source::Dynamic { field, integers } => self.values(batch, *field, out, |value, out| {
                 out.fingerprints.push(match value {
-                    Value::Text(text) if !integers => farmhash::fingerprint64(text),
+                    Value::Text(text) if !integers => fingerprint64(text),
                     Value::Int(number) if *integers => hashed::fingerprint_of_int(number),
                     _ => return Err(mismatch(*integers)),
                 });

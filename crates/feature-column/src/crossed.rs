@@ -2,6 +2,7 @@
 
 use trainyard_input::{Batch, Cells};
 
+use crate::fingerprint::fingerprint64;
 use crate::ids::{Raw, UNKNOWN};
 
 /// TensorFlow's hash key where a column names none.
@@ -70,9 +71,7 @@ impl Crossed {
                 let column = &batch.columns[field];
                 let places = column.row(row, batch.rows);
                 match &column.cells {
-                    Cells::Bytes(texts) => {
-                        places.for_each(|place| go(farmhash::fingerprint64(texts.get(place))))
-                    }
+                    Cells::Bytes(texts) => places.for_each(|place| go(fingerprint64(texts.get(place)))),
                     Cells::Int(numbers) => numbers[places].iter().for_each(|number| go(*number as u64)),
                     Cells::Float(numbers) => {
                         numbers[places].iter().for_each(|number| go(*number as i64 as u64))

@@ -2,10 +2,12 @@
 
 use std::io::Write as _;
 
+use crate::fingerprint::fingerprint64;
+
 /// Returns the bucket of a text.
 #[inline]
 pub(crate) fn bucket(text: &[u8], buckets: u32) -> u32 {
-    (farmhash::fingerprint64(text) % u64::from(buckets)) as u32
+    (fingerprint64(text) % u64::from(buckets)) as u32
 }
 
 /// Returns the bucket of a whole number.
@@ -20,5 +22,5 @@ pub(crate) fn fingerprint_of_int(number: i64) -> u64 {
     // Every i64 fits into 20 characters.
     let _ = write!(rest, "{number}");
     let length = 20 - rest.len();
-    farmhash::fingerprint64(&text[..length])
+    fingerprint64(&text[..length])
 }

@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use crate::cells::shown;
 use crate::{BadRow, Error, Format};
 
 /// Size at which the dead-letter file stops growing.
@@ -55,14 +56,15 @@ impl DeadLetter {
             let length = file.metadata().map_err(failed)?.len();
             self.file = Some((file, length));
         }
-        let number = match row.format {
-            Format::TfRecord => "record",
-            Format::Parquet => "row",
-            Format::Csv | Format::Tsv | Format::LibSvm(_) => "line",
+        let (number, content) = match row.format {
+            // Whole, so that it can be mended and read again.
+            Format::Csv | Format::Tsv | Format::LibSvm(_) => ("line", String::from_utf8_lossy(bytes)),
+            Format::TfRecord => ("record", shown(bytes).into()),
+            Format::Parquet => ("row", shown(bytes).into()),
         };
         let line = serde_json::json!({
             "file": row.file, number: row.line, "offset": row.offset, "column": row.column, "reason": row.reason,
-            "row": crate::cells::shown(bytes),
+            "content": content,
         });
         let Some((file, length)) = &mut self.file else { return Ok(()) };
         let text = format!("{line}\n");

@@ -65,6 +65,14 @@ pub enum Error {
     /// A remote file cannot be read.
     #[error("{0}")]
     Remote(Box<trainyard_storage::Error>),
+    /// This program was built without the feature that reads or writes the file's format.
+    #[error("{}: this program was built without `{feature}`", file.display())]
+    NotBuilt {
+        /// The file.
+        file: PathBuf,
+        /// The feature.
+        feature: &'static str,
+    },
     /// A column does not hold what is wanted of it.
     #[error("column `{column}` of {} holds {found}, the job wants {wanted}", file.display())]
     ColumnType {
@@ -162,6 +170,9 @@ impl From<Error> for Diagnostic {
                 .help("copy the file again from where it was made; `gzip -t` says whether one is whole"),
             Error::File { .. } => Self::error(Code::E4002, text).help("check the path and its permissions"),
             Error::Remote(error) => Self::from(*error),
+            Error::NotBuilt { feature, .. } => {
+                Self::error(Code::E1002, text).help(trainyard_diagnostic::not_built_help(feature))
+            }
             Error::ColumnType { found, .. } => {
                 let problem = Self::error(Code::E4003, text);
                 problem.help(match found.contains("any number") || found.contains("list") {

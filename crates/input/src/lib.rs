@@ -24,8 +24,14 @@ mod lines;
 mod number;
 mod options;
 mod parcel;
+#[cfg(not(feature = "parquet"))]
+mod parquet_absent;
+#[cfg(feature = "parquet")]
 mod parquet_column;
+#[cfg(feature = "parquet")]
 mod parquet_rows;
+#[cfg(feature = "parquet")]
+mod parquet_writer;
 mod parser;
 mod permutation;
 mod piece;
@@ -35,6 +41,8 @@ mod record;
 mod record_fetcher;
 mod record_index;
 mod row;
+#[cfg(feature = "parquet")]
+mod row_writer;
 mod schema;
 mod shard_reader;
 mod shuffle;

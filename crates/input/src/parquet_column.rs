@@ -6,7 +6,7 @@ use parquet::data_type::{ByteArray, DataType, FixedLenByteArray};
 use parquet::errors::Result;
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
-use crate::row::{put_float, put_int, put_list, put_missing, put_text};
+use crate::row_writer::{put_float, put_int, put_list, put_missing, put_text};
 use crate::{FieldKind, Schema};
 
 /// What the values of a column are.

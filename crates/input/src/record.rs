@@ -6,6 +6,9 @@ use std::path::Path;
 use trainyard_storage::Storage;
 
 use crate::lines::Lines;
+#[cfg(not(feature = "parquet"))]
+use crate::parquet_absent::ParquetRows;
+#[cfg(feature = "parquet")]
 use crate::parquet_rows::ParquetRows;
 use crate::tfrecord::TfRecords;
 use crate::{Error, Format, Options, Schema};

@@ -8,51 +8,11 @@ use crate::libsvm::push_digits;
 use crate::{Batch, Cells, Column, FieldKind, Schema};
 
 /// Kinds of cells.
-const MISSING: u8 = 0;
-const INT: u8 = 1;
-const FLOAT: u8 = 2;
-const TEXT: u8 = 3;
-const LIST: u8 = 4;
-
-/// Appends a cell without a value.
-#[inline]
-pub(crate) fn put_missing(row: &mut Vec<u8>) {
-    row.push(MISSING);
-}
-
-/// Appends a whole number.
-#[inline]
-pub(crate) fn put_int(row: &mut Vec<u8>, number: i64) {
-    let mut cell = [INT; 9];
-    cell[1..].copy_from_slice(&number.to_le_bytes());
-    row.extend_from_slice(&cell);
-}
-
-/// Appends a float.
-#[inline]
-pub(crate) fn put_float(row: &mut Vec<u8>, number: f64) {
-    let mut cell = [FLOAT; 9];
-    cell[1..].copy_from_slice(&number.to_le_bytes());
-    row.extend_from_slice(&cell);
-}
-
-/// Appends a text.
-///
-/// # Panics
-/// It is 4 GiB or longer: what it comes from holds less.
-#[inline]
-pub(crate) fn put_text(row: &mut Vec<u8>, text: &[u8]) {
-    row.push(TEXT);
-    row.extend_from_slice(&u32::try_from(text.len()).expect("a text is under 4 GiB").to_le_bytes());
-    row.extend_from_slice(text);
-}
-
-/// Appends the head of a list; as many cells must follow.
-#[inline]
-pub(crate) fn put_list(row: &mut Vec<u8>, cells: usize) {
-    row.push(LIST);
-    row.extend_from_slice(&u32::try_from(cells).unwrap_or(u32::MAX).to_le_bytes());
-}
+pub(crate) const MISSING: u8 = 0;
+pub(crate) const INT: u8 = 1;
+pub(crate) const FLOAT: u8 = 2;
+pub(crate) const TEXT: u8 = 3;
+pub(crate) const LIST: u8 = 4;
 
 /// A value of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,7 +2,6 @@
 
 mod example_rows;
 mod layout;
-mod parquet_writer;
 mod writer;
 
 use std::path::PathBuf;
@@ -16,6 +15,7 @@ use crate::text::fields;
 use crate::{BadRow, Compression, Error, Format, Options, Schema, libsvm};
 
 pub use layout::{ColumnKind, ColumnLayout, Layout};
+pub(crate) use layout::{float, int, text};
 pub use writer::TableWriter;
 
 /// A value of a cell.

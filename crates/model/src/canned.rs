@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use trainyard_feature_column::{FeatureColumns, Features};
+use trainyard_feature_column::{FeatureColumns, Features, fingerprint64};
 use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::{Defaults, Family, Job, ModelConfig, OptimizerSection};
@@ -323,7 +323,7 @@ impl Model for Canned {
         };
         let groups = match self.group_field.filter(|_| labelled).map(|field| &batch.columns[field].cells) {
             Some(Cells::Bytes(texts)) => {
-                Some((0..texts.len()).map(|row| farmhash::fingerprint64(texts.get(row))).collect())
+                Some((0..texts.len()).map(|row| fingerprint64(texts.get(row))).collect())
             }
             _ => None,
         };

@@ -5,18 +5,7 @@
 use serde_json::{Map, Value, json};
 use trainyard_optimizer::{OptimizerConfig, Schedule};
 use trainyard_tensor::IndexedSlices;
-
-fn golden(name: &str) -> Option<Value> {
-    let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/golden");
-    let folder = std::env::var("TRAINYARD_GOLDEN").unwrap_or_else(|_| default.into());
-    match std::fs::read_to_string(format!("{folder}/{name}")) {
-        Ok(text) => Some(serde_json::from_str(&text).unwrap()),
-        Err(_) => {
-            println!("skipped: {folder}/{name} is not here");
-            None
-        }
-    }
-}
+use trainyard_testing::{Golden, difference, flat, list};
 
 /// TensorFlow's arguments under our names, with the defaults that differ from ours.
 fn config(case: &Value) -> OptimizerConfig {
@@ -58,27 +47,9 @@ fn config(case: &Value) -> OptimizerConfig {
     config
 }
 
-fn floats(value: &Value, out: &mut Vec<f32>) {
-    match value {
-        Value::Array(items) => items.iter().for_each(|item| floats(item, out)),
-        other => out.push(other.as_f64().unwrap() as f32),
-    }
-}
-
-fn flat(value: &Value) -> Vec<f32> {
-    let mut out = Vec::new();
-    floats(value, &mut out);
-    out
-}
-
 fn assert_close(name: &str, given: &[f32], expected: &[f32], relative: f32) {
-    assert_eq!(given.len(), expected.len(), "{name}");
-    for (given, expected) in given.iter().zip(expected) {
-        assert!(
-            (given - expected).abs() <= 1e-6 + relative * expected.abs(),
-            "{name}: {given} is not {expected}"
-        );
-    }
+    let difference = difference(given, expected, relative, 1e-6);
+    assert_eq!(difference, None, "{name}");
 }
 
 /// The name of a slot in TensorFlow: Keras's Ftrl calls its first one `accumulator`.
@@ -86,7 +57,8 @@ fn slot<'a>(slots: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     slots.get(name).or_else(|| slots.get(if name == "accum" { "accumulator" } else { name }))
 }
 
-fn replay(case: &Value, config: &OptimizerConfig) {
+/// Replays a case and returns the number of its steps.
+fn replay(case: &Value, config: &OptimizerConfig) -> usize {
     let name = format!("{} {}", case["optimizer"], case["args"]);
     let odd_power = case["args"]["learning_rate_power"].as_f64().is_some_and(|power| power != -0.5);
     let loose = ["Adam", "Adadelta"].iter().any(|rule| name.contains(rule))
@@ -96,7 +68,7 @@ fn replay(case: &Value, config: &OptimizerConfig) {
     let mut values = flat(&case["init"]);
     let mut slots: Vec<Vec<f32>> =
         config.slots().iter().map(|slot| vec![slot.initial; values.len()]).collect();
-    for (index, step) in case["steps"].as_array().unwrap().iter().enumerate() {
+    for (index, step) in list(&case["steps"]).iter().enumerate() {
         let at = format!("{name} step {}", index + 1);
         let mut views: Vec<&mut [f32]> = slots.iter_mut().map(Vec::as_mut_slice).collect();
         let count = index as u64 + 1;
@@ -120,35 +92,34 @@ fn replay(case: &Value, config: &OptimizerConfig) {
         }
         assert_eq!(compared, expected.len(), "{at}: every slot of TensorFlow's is one of ours");
     }
+    list(&case["steps"]).len()
 }
 
 #[test]
 fn golden_optimizers_agree_step_by_step() {
-    let Some(golden) = golden("optimizers.json") else { return };
-    let cases = golden["cases"].as_array().unwrap();
-    cases.iter().for_each(|case| replay(case, &config(case)));
-    println!("optimizers.json: {} of {} cases", cases.len(), cases.len());
+    let golden = Golden::find();
+    let cases = golden.cases("optimizers.json", "cases");
+    let steps: usize = cases.iter().map(|case| replay(case, &config(case))).sum();
+    golden.assert_counts("optimizers.json", &[("equal", cases.len(), 82), ("steps equal", steps, 451)]);
 }
 
 #[test]
 fn golden_schedules_agree_at_every_step() {
-    let Some(golden) = golden("schedules.json") else { return };
-    let cases = golden["cases"].as_array().unwrap();
-    for case in cases {
+    let golden = Golden::find();
+    let cases = golden.cases("schedules.json", "cases");
+    let mut compared = 0;
+    for case in &cases {
         let kind = case["schedule"].as_str().unwrap().rsplit('.').next().unwrap();
         let mut fields = case["args"].as_object().unwrap().clone();
         fields.insert("kind".to_owned(), kind.into());
         let schedule: Schedule = serde_json::from_value(Value::Object(fields)).unwrap();
-        let steps = case["steps"].as_array().unwrap().iter().map(|step| step.as_u64().unwrap());
-        for (step, expected) in steps.zip(flat(&case["lr"])) {
-            let given = schedule.rate(step);
-            let absolute = if kind.contains("cosine") { 1e-6 } else { 1e-7 };
-            assert!(
-                (given - expected).abs() <= absolute + 1e-5 * expected.abs(),
-                "{kind} {} at {step}: {given} is not {expected}",
-                case["args"]
-            );
-        }
+        let steps: Vec<u64> = list(&case["steps"]).iter().map(|step| step.as_u64().unwrap()).collect();
+        let rates: Vec<f32> = steps.iter().map(|step| schedule.rate(*step)).collect();
+        let absolute = if kind.contains("cosine") { 1e-6 } else { 1e-7 };
+        let difference = difference(&rates, &flat(&case["lr"]), 1e-5, absolute);
+        assert_eq!(difference, None, "{kind} {} at the steps {steps:?}", case["args"]);
+        compared += rates.len();
     }
-    println!("schedules.json: {} of {} cases", cases.len(), cases.len());
+    let counts = [("equal", cases.len(), 52), ("steps equal", compared, 1092)];
+    golden.assert_counts("schedules.json", &counts);
 }

@@ -4,6 +4,7 @@
 //! its gradient is applied from that push on, and dropped before. When there is no room, the row unused for longest
 //! goes. Reads change nothing: an id without a row reads the first values that a row of it would have.
 
+mod aside;
 mod rest;
 mod state;
 
@@ -16,7 +17,6 @@ use trainyard_variable::{DynamicTable, InitialRows};
 use crate::Error;
 use crate::recency::Moment;
 use crate::sync::RwLock;
-pub(crate) use rest::Frozen;
 use state::{Admission, State};
 
 /// What a slice of a dynamic table holds, and what it has given up since the store was made.
@@ -159,7 +159,7 @@ impl DynamicSlice {
         let mut named = 0;
         for (place, &id) in scratch.iter_mut().zip(ids) {
             if let Some(known) = state.rows.place(id) {
-                state.rows.touch(known, now);
+                state.touch_row(known, now, self.width);
                 *place = known;
                 named += 1;
             }
@@ -179,7 +179,7 @@ impl DynamicSlice {
             scratch
                 .iter()
                 .filter(|place| **place != u32::MAX)
-                .for_each(|place| state.rows.touch(*place, now));
+                .for_each(|place| state.touch_row(*place, now, self.width));
         }
         if dropped == 0 {
             self.update(state, now.pushes, scratch, gradient);
@@ -213,7 +213,7 @@ impl DynamicSlice {
             Admission::Due => {
                 if state.rows.len() == self.capacity {
                     let (oldest, _) = state.rows.oldest()?;
-                    state.rows.remove(oldest);
+                    state.remove_row(oldest, self.width);
                     self.counts.evicted.fetch_add(1, Ordering::Relaxed);
                 }
                 state.forget_candidate(id);
@@ -230,7 +230,7 @@ impl DynamicSlice {
 
     /// Removes what has been unused for too long, by now.
     fn forget(&self, state: &mut State) {
-        let expired = state.expire(&self.table);
+        let expired = state.expire(&self.table, self.width);
         self.counts.expired.fetch_add(expired, Ordering::Relaxed);
         self.count(state);
     }

@@ -1,6 +1,6 @@
 //! What values a push may hold, and what is done with one that holds others.
 
-use crate::{BatchId, Gradients, not_finite};
+use crate::{BatchId, Gradients, unfit};
 
 /// Values that are looked at together.
 const BLOCK_VALUES: usize = 4 << 10;
@@ -26,7 +26,7 @@ pub struct Guard {
     pub nonfinite: Nonfinite,
     /// Most Euclidean norm of all values of a push together; absent = any.
     pub max_norm: Option<f32>,
-    /// Most absolute value; absent = any.
+    /// Most absolute value; absent = any below [`GRADIENT_ABS_BOUND`](crate::GRADIENT_ABS_BOUND).
     pub max_abs: Option<f32>,
 }
 
@@ -110,16 +110,29 @@ pub struct Found {
     pub value: f32,
 }
 
+impl Found {
+    fn unfit(position: usize, value: f32) -> Self {
+        let fault = if value.is_finite() { Fault::Abs } else { Fault::Nonfinite };
+        Self { fault, position, value }
+    }
+}
+
 impl Guard {
-    /// Looks at all values of a push.
+    /// Looks at all values of a push. The bounds give way by as much as values may have grown in being rounded: whoever
+    /// computed them has looked at them before, and all servers leave a batch out, or none.
     pub fn find<G: Gradients + ?Sized>(&self, gradients: &G) -> Option<Found> {
         let mut scratch = Vec::new();
         if self.max_norm.is_none() && self.max_abs.is_none() {
-            let position = gradients.not_finite()?;
-            let value = gradients.get(position..position + 1, &mut scratch)[0];
-            return Some(Found { fault: Fault::Nonfinite, position, value });
+            let position = gradients.unfit()?;
+            return Some(Found::unfit(position, gradients.get(position..position + 1, &mut scratch)[0]));
         }
-        let (mut look, count) = (Look::new(*self), gradients.values());
+        let grown = 1.0 + gradients.rounding();
+        let bounds = Self {
+            max_norm: self.max_norm.map(|most| most * grown),
+            max_abs: self.max_abs.map(|most| most * grown),
+            ..*self
+        };
+        let (mut look, count) = (Look::new(bounds), gradients.values());
         for begin in (0..count).step_by(BLOCK_VALUES) {
             let block = gradients.get(begin..count.min(begin + BLOCK_VALUES), &mut scratch);
             if let Some(found) = look.at(block) {
@@ -145,12 +158,8 @@ impl Look {
 
     /// Looks at the next piece. What is found lies at a place of this piece.
     pub fn at(&mut self, values: &[f32]) -> Option<Found> {
-        let found = |position: usize| {
-            let value = values[position];
-            let fault = if value.is_finite() { Fault::Abs } else { Fault::Nonfinite };
-            Found { fault, position, value }
-        };
-        if let Some(position) = not_finite(values) {
+        let found = |position: usize| Found::unfit(position, values[position]);
+        if let Some(position) = unfit(values) {
             return Some(found(position));
         }
         if let Some(most) = self.guard.max_abs {
@@ -187,7 +196,7 @@ fn squares(values: &[f32]) -> f64 {
 
 /// Makes 0 of what is infinite or no number. Returns how many values that were.
 pub fn zero_nonfinite(values: &mut [f32]) -> usize {
-    if not_finite(values).is_none() {
+    if unfit(values).is_none() {
         return 0;
     }
     let bad = values.iter_mut().filter(|value| !value.is_finite());
@@ -236,10 +245,47 @@ mod tests {
     }
 
     #[test]
-    fn squares_that_no_float_holds_are_summed_all_the_same() {
-        let guard = Guard { max_norm: Some(2e38), ..ANY };
-        assert_eq!(guard.find([1e38_f32, 1e38].as_slice()), None);
-        assert_eq!(guard.find([3e38_f32].as_slice()).map(|found| found.fault), Some(Fault::Norm));
+    fn finite_values_whose_squares_rules_cannot_add_up_are_found_whatever_the_bounds_are() {
+        let bounds = [ANY, Guard { max_norm: Some(3e38), ..ANY }, Guard { max_abs: Some(3e38), ..ANY }];
+        for (guard, value) in bounds.into_iter().flat_map(|guard| [(guard, 2e20_f32), (guard, -2e15)]) {
+            let found = guard.find([0.0, 1e15, value].as_slice());
+            assert_eq!(found, Some(Found { fault: Fault::Abs, position: 2, value }), "{guard:?}");
+        }
+    }
+
+    /// Gradients that have been rounded on their way.
+    struct Rounded(Vec<f32>);
+
+    impl Gradients for Rounded {
+        fn values(&self) -> usize {
+            self.0.len()
+        }
+
+        fn unfit(&self) -> Option<usize> {
+            unfit(&self.0)
+        }
+
+        fn rounding(&self) -> f32 {
+            1.0 / 128.0
+        }
+
+        fn get<'a>(&'a self, place: std::ops::Range<usize>, _scratch: &'a mut Vec<f32>) -> &'a [f32] {
+            &self.0[place]
+        }
+
+        fn copy(&self) -> Vec<f32> {
+            self.0.clone()
+        }
+    }
+
+    #[test]
+    fn bounds_give_way_by_the_rounding_of_what_they_are_looked_at_for() {
+        for guard in [Guard { max_abs: Some(0.999), ..ANY }, Guard { max_norm: Some(0.999), ..ANY }] {
+            // bfloat16 makes 1 of 0.9985.
+            assert_eq!(guard.find(&Rounded(vec![1.0])), None, "{guard:?}");
+            assert!(guard.find([1.0_f32].as_slice()).is_some(), "{guard:?}: where nothing was rounded");
+            assert!(guard.find(&Rounded(vec![1.02])).is_some(), "{guard:?}");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ mod window;
 
 pub use dynamic::DynamicStatus;
 pub use error::Error;
-pub use gradients::{Gradients, not_finite};
+pub use gradients::{GRADIENT_ABS_BOUND, Gradients, unfit};
 pub use guard::{Fault, Found, Guard, Look, Nonfinite, RejectedPush, Rejection, zero_nonfinite};
 pub use identity::{BatchId, Identity};
 pub use journal::{
@@ -42,8 +42,8 @@ pub use selection::Selection;
 pub use snapshot::{Snapshot, SnapshotSlice, SnapshotTable};
 pub use steps::Ticket;
 pub use store::{
-    Claim, FirstValues, Opened, Prepare, Pull, Pulled, Push, Pushed, Rejections, Restore, ShardPosition,
-    SnapshotAt, State, Status, Store, TensorSource,
+    Claim, FirstValues, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Rejections, Restore,
+    ShardPosition, SnapshotAt, State, Status, Store, TensorSource,
 };
 pub use stripe::SliceValues;
 pub use update::{Contribution, Update};

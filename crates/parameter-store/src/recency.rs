@@ -71,7 +71,6 @@ impl Recency {
     }
 
     /// Returns the number of places that an id has ever had.
-    #[cfg(test)]
     pub(crate) fn places(&self) -> usize {
         self.nodes.len()
     }
@@ -89,6 +88,11 @@ impl Recency {
             self.unlink(place);
             self.link(place);
         }
+    }
+
+    /// Returns the free place that the next id is given; nothing where that is one more than there are.
+    pub(crate) fn next_place(&self) -> Option<u32> {
+        self.free.last().copied()
     }
 
     /// Adds an id that is not there, as the one used last, and returns its place: a free one, or the next.
@@ -112,8 +116,17 @@ impl Recency {
     /// Removes the id at `place`.
     pub(crate) fn remove(&mut self, place: u32) {
         self.unlink(place);
-        self.places.remove(&self.nodes[place as usize].id);
+        let node = &mut self.nodes[place as usize];
+        self.places.remove(&node.id);
+        // Nobody is older than itself.
+        node.older = place;
         self.free.push(place);
+    }
+
+    /// Returns the id at `place`, and its last use; nothing where the place is free.
+    pub(crate) fn at(&self, place: u32) -> Option<(u64, Moment)> {
+        let node = self.nodes.get(place as usize)?;
+        (node.older != place).then_some((node.id, node.used))
     }
 
     /// Returns the place that is unused for longest, and since when.
@@ -122,6 +135,7 @@ impl Recency {
     }
 
     /// Returns (id, place, last use) of every id, in no order.
+    #[cfg(test)]
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, u32, Moment)> {
         self.places.iter().map(|(&id, &place)| (id, place, self.nodes[place as usize].used))
     }

@@ -256,9 +256,12 @@ impl Slice {
     fn set_aside(&self, stripe: &mut Stripe, set: impl FnOnce(&mut Stripe)) {
         let before = stripe.aside_bytes();
         set(stripe);
-        let added = stripe.aside_bytes() - before;
-        if added > 0 {
-            self.aside.fetch_add(added, Ordering::Relaxed);
+        let after = stripe.aside_bytes();
+        // All rows together take less than each of them by itself.
+        match after.checked_sub(before) {
+            Some(0) => {}
+            Some(added) => drop(self.aside.fetch_add(added, Ordering::Relaxed)),
+            None => drop(self.aside.fetch_sub(before - after, Ordering::Relaxed)),
         }
     }
 

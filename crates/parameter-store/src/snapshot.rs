@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use trainyard_variable::DynamicRows;
 
+use crate::dynamic::DynamicSlice;
 use crate::memory::Loan;
 use crate::slice::Slice;
 use crate::{ShardPosition, SliceValues};
@@ -60,8 +61,8 @@ impl Drop for SnapshotSlice {
     }
 }
 
-/// A copy of one slice of a dynamic table.
-#[derive(Debug, Clone, PartialEq)]
+/// One slice of a dynamic table at the instant of a snapshot.
+#[derive(Debug)]
 pub struct SnapshotTable {
     /// Name of the variable.
     pub variable: String,
@@ -71,8 +72,21 @@ pub struct SnapshotTable {
     pub width: usize,
     /// Names of the slots.
     pub slot_names: Vec<&'static str>,
-    /// Ids, values and slots.
-    pub rows: DynamicRows,
+    pub(crate) slice: Arc<DynamicSlice>,
+}
+
+impl SnapshotTable {
+    /// Copies ids, values and slots, in ascending order of id, while training goes on. They are read once: nothing is left
+    /// for another time.
+    pub fn read(&self) -> DynamicRows {
+        self.slice.take()
+    }
+}
+
+impl Drop for SnapshotTable {
+    fn drop(&mut self) {
+        self.slice.forget_cut();
+    }
 }
 
 /// A store at one instant. There is one at a time: it ends when it is dropped.

@@ -130,10 +130,15 @@ impl Steps {
         self.outstanding.contains(&(identity.task, identity.session, identity.seq))
     }
 
-    /// Counts an applied push.
+    /// Counts a push that is about to be applied. Its task has come on by a step when it has been: see [`Steps::tick`].
     pub(crate) fn advance(&mut self, identity: &Identity) {
-        self.give_back(identity);
+        self.outstanding.remove(&(identity.task, identity.session, identity.seq));
         self.global_step += 1;
+    }
+
+    /// Takes note that a push which was counted has been applied: others may go on because of it.
+    pub(crate) fn tick(&mut self, task: Task) {
+        self.clocks.tick(task);
     }
 
     /// Counts a step of all together.
@@ -177,9 +182,11 @@ mod tests {
         assert_eq!(steps.reserve(&step(1)).0, Ticket::Granted);
         assert_eq!(steps.reserve(&step(2)).0, Ticket::Wait, "the first is under way");
         steps.advance(&step(1));
+        steps.tick(step(1).task);
         assert_eq!(steps.reserve(&step(3)).0, Ticket::Wait, "the second comes first");
         assert_eq!(steps.reserve(&step(2)).0, Ticket::Granted);
         steps.advance(&step(2));
+        steps.tick(step(2).task);
         assert_eq!(steps.reserve(&step(3)).0, Ticket::Granted);
     }
 }

@@ -4,6 +4,7 @@ mod build;
 mod closing;
 mod cut;
 mod position;
+mod preparing;
 mod previous;
 mod push;
 mod request;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use trainyard_cluster_spec::Task;
-use trainyard_variable::{Access, VariableSpec};
+use trainyard_variable::VariableSpec;
 
 use crate::aggregation::Aggregation;
 use crate::memory::Memory;
@@ -27,14 +28,14 @@ use crate::slice::Slice;
 use crate::steps::Steps;
 use crate::sync::{Mutex, RwLock};
 use crate::turn::Turn;
-use crate::{Change, Error, Guard, Identity, Journal, Reading, Selection, Ticket, Update};
-use build::build_slices;
+use crate::{Change, Error, Guard, Identity, Journal, Reading, Selection, Snapshot, Ticket, Update};
+use build::Building;
 pub use cut::SnapshotAt;
 pub use position::ShardPosition;
 use previous::Previous;
 pub use request::{
-    Claim, FirstValues, Opened, Prepare, Pull, Pulled, Push, Pushed, Rejections, Restore, State, Status,
-    TensorSource,
+    Claim, FirstValues, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Rejections, Restore, State,
+    Status, TensorSource,
 };
 use tables::Tables;
 
@@ -63,7 +64,7 @@ struct Ledger {
     steps: Steps,
     /// Pushes applied.
     version: u64,
-    /// Pushes that the latest snapshot holds.
+    /// Pushes that the latest committed checkpoint holds, as far as the chief has told.
     saved_version: Option<u64>,
 }
 
@@ -71,7 +72,7 @@ struct Ledger {
 #[derive(Debug, Default)]
 struct Awaited {
     version: Option<u64>,
-    cut: Option<cut::Cut>,
+    cut: Option<Snapshot>,
 }
 
 /// The slices, sessions and steps of one parameter server.
@@ -107,6 +108,7 @@ pub struct Store {
     closed: AtomicBool,
     journal: RwLock<Option<Arc<dyn Journal>>>,
     memory: Memory,
+    building: Building,
 }
 
 impl Store {
@@ -132,6 +134,7 @@ impl Store {
             closed: AtomicBool::new(false),
             journal: RwLock::default(),
             memory: Memory::default(),
+            building: Building::default(),
         }
     }
 
@@ -163,6 +166,10 @@ impl Store {
             saved_version: ledger.saved_version,
             global_step: ledger.steps.global_step(),
             value_bytes: floats as u64 * 4 + self.tables.bytes(),
+            progress: match control.state {
+                State::Preparing => self.building.progress(),
+                _ => Progress::default(),
+            },
             slowest_slot,
             dynamic: self.tables.status(),
             rejections: ledger.sessions.rejections(),
@@ -203,75 +210,12 @@ impl Store {
         Ok(())
     }
 
-    /// Replaces all slices, closes all sessions and counts on from the restored version or from 0.
+    /// Checks that a chief speaks for the epoch that this store is claimed for.
     ///
     /// # Errors
-    /// A stale epoch; slices that name no variable or optimizer; values that cannot be restored. The store is then
-    /// empty: nothing half restored is served.
-    pub fn prepare(&self, identity: &Identity, prepare: Prepare<'_>) -> Result<(), Error> {
-        let mut control = self.control.write();
-        check_control(&control, identity)?;
-        (control.state, control.memory) = (State::Empty, 0);
-        let _alone = self.cut.write();
-        self.clear();
-        self.has_company.store(prepare.stores > 1, Ordering::Relaxed);
-        let planned: u64 = prepare.planned_bytes();
-        self.check_room(planned, "the variables and slots of the job")?;
-        let now = self.moment(prepare.restore.as_ref().map_or(0, |restore| restore.version));
-        let built = build_slices(&prepare, now)?;
-        self.memory.slices.store(planned, Ordering::Relaxed);
-        self.tables.replace(built.tables);
-        if let Err(error) = self.check_room(0, "rows of dynamic tables that a checkpoint has") {
-            self.clear();
-            return Err(error);
-        }
-        for (number, slice) in built.slices {
-            let by_row = prepare.variables[slice.variable].access == Access::Rows;
-            let slice = Arc::new(slice);
-            if by_row && slice.optimizer.moves_all_rows() {
-                self.restless.write().push((number, Arc::clone(&slice)));
-            }
-            self.slices.insert(number, slice);
-        }
-        let restore = prepare.restore.as_ref();
-        let mut ledger = Ledger {
-            sessions: Sessions::default(),
-            steps: Steps::new(
-                restore.map_or(0, |restore| restore.global_step),
-                prepare.global_step_max,
-                prepare.update,
-            ),
-            version: restore.map_or(0, |restore| restore.version),
-            saved_version: restore.map(|restore| restore.version),
-        };
-        for position in restore.into_iter().flat_map(|restore| &restore.positions) {
-            ledger.sessions.restore_position(position);
-        }
-        let standing = self.standing_of(&ledger, Vec::new());
-        *self.ledger.lock() = ledger;
-        control.memory = identity.epoch;
-        if let Some(journal) = &*self.journal.read() {
-            journal.begin(control.memory, standing);
-        }
-        control.layout_fingerprint = prepare.layout_fingerprint;
-        (control.counts_steps, control.update) = (prepare.counts_steps, prepare.update);
-        control.guard = prepare.guard;
-        *self.variables.write() = prepare.variables.into();
-        control.state = State::Prepared;
-        Ok(())
-    }
-
-    /// Drops what is held. The caller has the store to itself.
-    fn clear(&self) {
-        self.slices.clear();
-        self.memory.slices.store(0, Ordering::Relaxed);
-        self.memory.parts.store(0, Ordering::Relaxed);
-        self.turns.clear();
-        self.restless.write().clear();
-        self.tables.replace([]);
-        *self.aggregation.lock() = Aggregation::default();
-        *self.awaited.lock() = Awaited::default();
-        *self.previous.lock() = Previous::default();
+    /// Another cluster, or another epoch.
+    pub fn check_chief(&self, identity: &Identity) -> Result<(), Error> {
+        check_control(&self.control.read(), identity)
     }
 
     /// Lets workers in.
@@ -282,7 +226,7 @@ impl Store {
         let mut control = self.control.write();
         check_control(&control, identity)?;
         match control.state {
-            State::Empty => Err(Error::NotReady("it holds no variables")),
+            State::Empty | State::Preparing => Err(Error::NotReady("it holds no variables")),
             State::Prepared | State::Draining => {
                 control.state = State::Open;
                 self.note(self.ledger.lock().version, &Change::Open);
@@ -483,6 +427,7 @@ fn check_worker(control: &Control, identity: &Identity) -> Result<(), Error> {
     match control.state {
         State::Open | State::Draining => Ok(()),
         State::Empty => Err(Error::NotReady("it holds no variables")),
+        State::Preparing => Err(Error::NotReady("its variables are being made or restored")),
         State::Prepared => Err(Error::NotReady("the chief has not opened training")),
         State::Finished => Err(Error::Ended),
     }

@@ -251,9 +251,13 @@ impl Payload {
         }
     }
 
-    /// Returns the place of the first value that is infinite or no number. First it looks at all together, which
-    /// vectorises: there hardly ever is one.
-    pub fn not_finite(&self) -> Option<usize> {
+    /// Returns the place of the first value that is no number, or whose absolute value is not below `bound`, a power of
+    /// two. First it looks at all exponents together, which vectorises: there hardly ever is one.
+    pub fn not_below(&self, bound: f32) -> Option<usize> {
+        // The bits of a number without its sign are in its order, those of infinity and of what is no number above all. A
+        // difference that is negative shows in the sign of all differences together.
+        let last = bound.to_bits().cast_signed() - 1;
+        let fits = |value: f32| value.abs() < bound;
         let width = self.encoding.value_bytes();
         let mut suspect = false;
         let mut begin = 0;
@@ -263,16 +267,19 @@ impl Payload {
             if skip > 0 {
                 let mut value = [0.0];
                 self.read(begin / width, &mut value);
-                suspect |= !value[0].is_finite();
+                suspect |= !fits(value[0]);
             }
             let whole = piece.get(skip..).unwrap_or_default();
             suspect |= match self.encoding {
-                Encoding::Float32 => whole.chunks_exact(4).fold(false, |found, bytes| {
-                    let bits = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-                    found | (bits & 0x7f80_0000 == 0x7f80_0000)
-                }),
-                Encoding::Bfloat16 => halves_suspect(whole, 0x7f80),
-                Encoding::Float16 => halves_suspect(whole, 0x7c00),
+                Encoding::Float32 => {
+                    let values = whole.chunks_exact(4);
+                    let values =
+                        values.map(|bytes| i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+                    values.fold(0, |signs, value| signs | (last - (value & i32::MAX))) < 0
+                }
+                Encoding::Bfloat16 => halves_suspect(whole, (bound.to_bits() >> 16) as i16),
+                // Its largest number is 65,504.
+                Encoding::Float16 => halves_suspect(whole, half_bits(bound)),
             };
             begin = end;
         }
@@ -281,15 +288,22 @@ impl Payload {
         places.find_map(|begin| {
             let count = block.len().min(self.values() - begin);
             self.read(begin, &mut block[..count]);
-            block[..count].iter().position(|value| !value.is_finite()).map(|place| begin + place)
+            block[..count].iter().position(|value| !fits(*value)).map(|place| begin + place)
         })
     }
 }
 
-/// Returns whether a half has all bits of its exponent set.
-fn halves_suspect(bytes: &[u8], exponent: u16) -> bool {
-    let halves = bytes.chunks_exact(2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
-    halves.fold(false, |found, half| found | (half & exponent == exponent))
+/// Returns whether the bits of a half, without its sign, are not below those of a bound.
+fn halves_suspect(bytes: &[u8], bound: i16) -> bool {
+    let halves = bytes.chunks_exact(2).map(|bytes| i16::from_le_bytes([bytes[0], bytes[1]]));
+    halves.fold(0, |signs, half| signs | (bound - 1 - (half & i16::MAX))) < 0
+}
+
+/// Returns the bits of a bound as a float16, of infinity where it has no such number.
+fn half_bits(bound: f32) -> i16 {
+    let mut bytes = [0; 2];
+    Encoding::Float16.write(&[bound], &mut bytes);
+    i16::from_le_bytes(bytes)
 }
 
 #[cfg(test)]
@@ -331,18 +345,18 @@ mod tests {
             let mut out = vec![0.0; count];
             payload.read(begin, &mut out);
             prop_assert_eq!(&out[..], &values[begin..begin + count]);
-            prop_assert_eq!(payload.not_finite(), None);
+            prop_assert_eq!(payload.not_below(512.0), None);
         }
 
         #[test]
-        fn the_first_value_that_is_not_finite_is_found(
+        fn the_first_value_that_is_not_below_a_bound_is_found(
             length in 1_usize..2000, encoding in encoding(), sizes in prop::collection::vec(1_usize..700, 1..6),
-            bad in prop::collection::vec(0_usize..2000, 1..4), value in 0_usize..3,
+            bad in prop::collection::vec(0_usize..2000, 1..4), value in 0_usize..5,
         ) {
             let mut values = vec![1.0; length];
             let bad: Vec<usize> = bad.iter().map(|place| place % length).collect();
-            bad.iter().for_each(|place| values[*place] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][value]);
-            prop_assert_eq!(payload(&values, encoding, &sizes).not_finite(), bad.iter().min().copied());
+            bad.iter().for_each(|place| values[*place] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 4096.0, -8192.0][value]);
+            prop_assert_eq!(payload(&values, encoding, &sizes).not_below(4096.0), bad.iter().min().copied());
         }
 
         #[test]

@@ -41,13 +41,31 @@ pub(crate) fn cannot(failure: &Error) -> Diagnostic {
         ))
 }
 
+/// Whether there is a log, and the model folder does not say yet which cluster it is of. A folder that is not mounted looks
+/// like one that was never used: whose the log is can be told when a chief has been there, and not before.
+///
+/// # Errors
+/// The log or the model folder cannot be looked at.
+pub(crate) fn waits_for_model_dir(context: &Context) -> Result<bool, Diagnostic> {
+    let path = log_of(context);
+    if !path.is_dir() || known_cluster_id(&context.job.model_dir)?.is_some() {
+        return Ok(false);
+    }
+    let folder = Folder::open(&path).map_err(|failure| cannot(&failure))?;
+    Ok(!folder.segments().map_err(|failure| cannot(&failure))?.is_empty())
+}
+
+fn log_of(context: &Context) -> PathBuf {
+    logs(context).join(format!("ps-{}", context.task.index))
+}
+
 /// Brings the shard's store back, if there is a log of it, and returns the journal that it keeps from now on; none where
 /// the job wants none.
 ///
 /// # Errors
 /// The folder of the log cannot be used.
 pub(crate) fn remember(context: &Context, shard: &LocalShard) -> Result<Option<Arc<LogJournal>>, Diagnostic> {
-    remember_at(context, &logs(context).join(format!("ps-{}", context.task.index)), context.task, shard)
+    remember_at(context, &log_of(context), context.task, shard)
 }
 
 /// The same, of the log in a folder, of the shard that `task` is the first to hold.
@@ -95,6 +113,7 @@ pub(crate) fn remember_at(
         }
         found => Ok(found),
     });
+    #[cfg(feature = "failpoints")]
     fail::fail_point!("restore.after_read");
     let recovered = match recovered {
         // It was to be removed when the process died.
@@ -116,6 +135,7 @@ pub(crate) fn remember_at(
     };
     let journal = open(folder, durability, task.index, recovered.as_ref());
     let journal = Arc::new(journal.map_err(|failure| cannot(&failure))?);
+    info!(log = %path.display(), ?durability, "keeping a log");
     shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
     if let Some(found) = &recovered {
         shard.store().set_restarts(journal.restarted());

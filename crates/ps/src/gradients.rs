@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use trainyard_parameter_store::{Gradients, Written};
+use trainyard_parameter_store::{GRADIENT_ABS_BOUND, Gradients, Written};
 use trainyard_protocol::convert;
-use trainyard_protocol::payload::Payload;
+use trainyard_protocol::payload::{Encoding, Payload};
 
 /// The payload of a push.
 #[derive(Debug)]
@@ -15,8 +15,16 @@ impl Gradients for WireGradients {
         self.0.values()
     }
 
-    fn not_finite(&self) -> Option<usize> {
-        self.0.not_finite()
+    fn unfit(&self) -> Option<usize> {
+        self.0.not_below(GRADIENT_ABS_BOUND)
+    }
+
+    fn rounding(&self) -> f32 {
+        match self.0.pieces().1 {
+            Encoding::Float32 => 0.0,
+            Encoding::Bfloat16 => 1.0 / 128.0,
+            Encoding::Float16 => 1.0 / 1024.0,
+        }
     }
 
     fn get<'a>(&'a self, place: Range<usize>, scratch: &'a mut Vec<f32>) -> &'a [f32] {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use trainyard_checkpoint::{Checkpoint, list};
+use trainyard_checkpoint::{Checkpoint, ShardRecord, list};
 use trainyard_parameter_store::{Change, Journal, Standing, Take};
 use trainyard_protocol::v1;
 use trainyard_write_ahead_log::{Entry, Error, Log, Origin};
@@ -188,6 +188,9 @@ impl LogJournal {
 /// Finds the committed checkpoint that holds a server's store at a version. Epochs before `memory` wrote those of other
 /// values. Of two that were cut at the same version, either will do: they differ in how long rows of dynamic tables have
 /// been idle, by the time in which nothing was pushed.
+///
+/// # Errors
+/// One of them cannot be looked at: whether it is the one is not known.
 pub(crate) fn committed(
     model_dir: &Path,
     place: usize,
@@ -197,14 +200,20 @@ pub(crate) fn committed(
 ) -> Result<Option<PathBuf>, trainyard_checkpoint::Error> {
     let found = list(model_dir)?;
     let since = found.into_iter().rev().take_while(|found| found.epoch >= memory);
-    let holds = |path: &PathBuf| {
-        Checkpoint::open(path).is_ok_and(|checkpoint| {
-            let manifest = checkpoint.manifest();
-            manifest.num_ps == num_ps
-                && manifest.shards.iter().any(|shard| shard.ps == place && shard.version == version)
-        })
-    };
-    Ok(since.map(|found| found.path).find(holds))
+    for path in since.map(|found| found.path) {
+        let checkpoint = match Checkpoint::open(&path) {
+            Ok(checkpoint) => checkpoint,
+            // Damaged, or removed since it was listed.
+            Err(error) if error.is_of_files() => continue,
+            Err(error) => return Err(error),
+        };
+        let manifest = checkpoint.manifest();
+        let holds = |shard: &ShardRecord| shard.ps == place && shard.version == version;
+        if manifest.num_ps == num_ps && manifest.shards.iter().any(holds) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
 }
 
 impl Journal for LogJournal {

@@ -6,7 +6,7 @@
 mod answer;
 mod durable;
 mod feed;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod gradients;
 mod journal;
@@ -14,6 +14,7 @@ mod link;
 mod pair;
 mod pair_telemetry;
 mod post;
+mod preparation;
 mod record;
 mod recovery;
 mod replay;

@@ -93,6 +93,10 @@ async fn watch(context: &Context, replicas: &Replicas, stop: &CancellationToken)
         if let Some(failure) = replicas.iter().find_map(|replica| replica.failure()) {
             return Err(failure);
         }
+        let serving = replicas.iter().filter_map(|replica| replica.serving());
+        if let Some(failure) = serving.filter_map(|service| service.failure()).next() {
+            return Err(failure);
+        }
         if retired.elapsed() >= RETIRE {
             for replica in replicas.iter() {
                 pair_telemetry::record(replica);
@@ -125,7 +129,8 @@ async fn watch(context: &Context, replicas: &Replicas, stop: &CancellationToken)
             return Ok(());
         }
         if stop.is_cancelled() && drain_until.is_none() {
-            if serving.is_empty() || matches!(state, State::Empty | State::Prepared) {
+            if serving.is_empty() || matches!(state, State::Empty | State::Preparing | State::Prepared) {
+                serving.iter().for_each(|replica| replica.store().store().cancel_preparing());
                 info!("stopping: no worker is served here");
                 return Ok(());
             }

@@ -1,5 +1,6 @@
 //! Making the changes of a log again, one by one, whether they come from its files or from a primary.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -79,7 +80,7 @@ pub(crate) fn base(
     let Some(prepare) = head.prepare.clone() else { return Ok(None) };
     if head.prepared_only {
         let from = Path::new(&prepare.checkpoint);
-        let there = prepare.checkpoint.is_empty() || from.is_dir() || is_committed(from)?;
+        let there = prepare.checkpoint.is_empty() || is_folder(from)? || is_committed(from)?;
         return Ok(there.then_some(prepare));
     }
     let (place, num_ps) = (prepare.place as usize, prepare.num_ps as usize);
@@ -87,6 +88,15 @@ pub(crate) fn base(
     let path = absolute(&path);
     let checkpoint = path.to_string_lossy().into_owned();
     Ok(Some(v1::PrepareRequest { checkpoint, warm_start: String::new(), ..prepare }))
+}
+
+/// Whether a path on this machine is a folder. What cannot be looked at may be one.
+fn is_folder(path: &Path) -> Result<bool, Error> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.is_dir()),
+        Err(source) if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        Err(source) => Err(Error::Io { action: "look at", path: path.to_owned(), source }),
+    }
 }
 
 impl Replay {

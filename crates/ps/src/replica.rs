@@ -332,7 +332,8 @@ impl Replica {
         Ok(stream)
     }
 
-    /// Takes in what a primary sends: it is held when `confirm` is called, and made again when this returns.
+    /// Takes in what a primary sends: it is in the log when `confirm` is called, so that it outlives this process too, and
+    /// made again when this returns.
     ///
     /// # Errors
     /// This replica is the backup of somebody else by now, or something cannot be made again.
@@ -341,26 +342,13 @@ impl Replica {
         cluster: u128,
         stream: u64,
         request: v1::FollowRequest,
-        confirm: impl FnOnce(usize),
+        mut confirm: impl FnMut(usize),
     ) -> Result<(), Refused> {
+        // Who promotes this replica takes its turn behind what it has confirmed.
         let mut turn = self.turn.lock().await;
         locked(&self.post).takes(stream)?;
-        // From here on it is this replica's, whatever becomes of the primary: who promotes it takes its turn behind.
-        confirm(request.items.len());
         let level = request.level;
-        let mut outcome = Ok(());
-        for item in request.items {
-            outcome = self.make(cluster, &mut turn, item).await;
-            if outcome.is_err() {
-                break;
-            }
-        }
-        if let Some(journal) = self.journal()
-            && let Err(error) = journal.write().await
-        {
-            outcome = outcome.and(Err(error.to_string()));
-        }
-        if let Err(what) = outcome {
+        if let Err(what) = self.take_items(cluster, &mut turn, request.items, &mut confirm).await {
             error!(shard = %self.task(), what, "a change of the primary cannot be made again: it is sent anew");
             locked(&self.post).lose_level(stream);
             *turn = None;
@@ -374,23 +362,58 @@ impl Replica {
         Ok(())
     }
 
-    async fn make(
+    async fn take_items(
         &self,
         cluster: u128,
         turn: &mut Option<Replay>,
-        item: v1::ShippedItem,
+        items: Vec<v1::ShippedItem>,
+        confirm: &mut impl FnMut(usize),
     ) -> Result<(), String> {
         use v1::shipped_item::Item;
-        match item.item.ok_or("an item that says nothing")? {
-            Item::Record(record) => {
-                let Some(journal) = self.journal() else { return Err("there is no log".into()) };
-                let replay = turn.as_mut().ok_or("a change without a store")?;
-                let (number, body) = (record.number, record.body.clone());
-                let (kind, entry) = entry_from_wire(record)?;
-                journal.follow_record(entry);
-                replay.make(kind, number, body)
+        let mut records = Vec::new();
+        for item in items {
+            match item.item.ok_or("an item that says nothing")? {
+                Item::Record(record) => records.push(record),
+                Item::Segment(segment) => {
+                    self.take_records(turn, std::mem::take(&mut records), confirm).await?;
+                    self.begin(cluster, turn, segment).await?;
+                    self.write().await?;
+                    confirm(1);
+                }
             }
-            Item::Segment(segment) => self.begin(cluster, turn, segment).await,
+        }
+        self.take_records(turn, records, confirm).await
+    }
+
+    /// Writes changes into the log, one write for all of them, and makes them again.
+    async fn take_records(
+        &self,
+        turn: &mut Option<Replay>,
+        records: Vec<v1::ShippedRecord>,
+        confirm: &mut impl FnMut(usize),
+    ) -> Result<(), String> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let journal = self.journal().ok_or("there is no log")?;
+        let replay = turn.as_mut().ok_or("a change without a store")?;
+        let mut written = Vec::with_capacity(records.len());
+        for record in records {
+            let (number, body) = (record.number, record.body.clone());
+            let (kind, entry) = entry_from_wire(record)?;
+            journal.follow_record(entry);
+            written.push((kind, number, body));
+        }
+        self.write().await?;
+        confirm(written.len());
+        written.into_iter().try_for_each(|(kind, number, body)| replay.make(kind, number, body))
+    }
+
+    /// Waits until everything that the log was given is written.
+    async fn write(&self) -> Result<(), String> {
+        match self.journal() {
+            Some(journal) => journal.write().await.map_err(|error| error.to_string()),
+            None => Ok(()),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::watch::channel;
 use tokio::time::{Instant, sleep};
 use tonic::service::Routes;
@@ -10,10 +11,10 @@ use tracing::{debug, info, warn};
 use trainyard_cluster_client::LocalShard;
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_parameter_store::State;
+use trainyard_parameter_store::{State, Status};
 use trainyard_runtime::blocking;
 
-use crate::durable::{cannot, remember};
+use crate::durable::{cannot, remember, waits_for_model_dir};
 use crate::journal::LogJournal;
 use crate::pair::run_pair;
 use crate::service::Service;
@@ -34,10 +35,15 @@ pub(crate) const FAREWELL: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// The port is taken, or the server failed.
-pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagnostic> {
-    if context.job.is_replicated() {
-        return run_pair(context, stop).await;
+pub fn run(context: Context, stop: CancellationToken) -> BoxFuture<'static, Result<(), Diagnostic>> {
+    // Boxed, so that it is compiled here and not once more in each program that is a parameter server.
+    match context.job.is_replicated() {
+        true => Box::pin(run_pair(context, stop)),
+        false => Box::pin(run_alone(context, stop)),
     }
+}
+
+async fn run_alone(context: Context, stop: CancellationToken) -> Result<(), Diagnostic> {
     let task = context.task;
     let address =
         context.cluster.address(task).map(str::to_owned).ok_or_else(|| {
@@ -51,13 +57,13 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
     context.readiness.set("waiting", false, vec!["chief:0".to_owned()]);
     let (known, journal) = channel(None);
     let most = context.job.parameter_servers.log_bytes_max;
-    let service = Service::new(shard.clone(), task.index, context.incarnation, journal, most);
+    let service = Arc::new(Service::new(shard.clone(), task.index, context.incarnation, journal, most));
     let room = Room::new(context.job.parameter_servers.memory_bytes_max);
-    let service = TensorService::new(Arc::new(service), room);
+    let served = TensorService::new(Arc::clone(&service), room);
     let closing = CancellationToken::new();
     let server = serve(
         listener,
-        Routes::new(service),
+        Routes::new(served),
         trainyard_protocol::DESCRIPTORS,
         &context,
         ServerLimits::default(),
@@ -66,6 +72,9 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
     let work = async {
         let worked = async {
             // Callers are told to wait meanwhile.
+            if !wait_for_model_dir(&context, &stop).await? {
+                return Ok(());
+            }
             context.readiness.set("recovering", false, vec!["its log".to_owned()]);
             let (given, of) = (context.clone(), shard.clone());
             let remembered = blocking(move || remember(&given, &of)).await;
@@ -76,7 +85,7 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
             // What it remembers it holds, whatever it may.
             shard.store().bound_memory(context.job.parameter_servers.memory_bytes_max);
             known.send_replace(Some(kept.clone()));
-            watch(&context, &shard, kept.as_ref(), &stop).await
+            watch(&context, &shard, &service, kept.as_ref(), &stop).await
         };
         let worked = worked.await;
         sleep(FAREWELL).await;
@@ -87,14 +96,43 @@ pub async fn run(context: Context, stop: CancellationToken) -> Result<(), Diagno
     worked.and(served)
 }
 
+/// Waits until the model folder says whose job it is, where a log waits to be used. `false` where the token said stop.
+async fn wait_for_model_dir(context: &Context, stop: &CancellationToken) -> Result<bool, Diagnostic> {
+    let mut told = false;
+    loop {
+        let given = context.clone();
+        let waits = blocking(move || waits_for_model_dir(&given)).await.map_err(|panic| {
+            Diagnostic::error(Code::E9001, format!("the model folder could not be looked at: {panic}"))
+        })??;
+        if !waits {
+            return Ok(true);
+        }
+        if !std::mem::replace(&mut told, true) {
+            let model_dir = context.job.model_dir.display();
+            warn!(
+                %model_dir,
+                "the model folder has no cluster_id: the log of this server stays as it is until a chief has been \
+                 there, or until the folder is mounted"
+            );
+            let waiting_for = vec![format!("cluster_id in {model_dir}")];
+            context.readiness.set("waiting", false, waiting_for);
+        }
+        tokio::select! {
+            () = sleep(RETIRE) => {}
+            () = stop.cancelled() => return Ok(false),
+        }
+    }
+}
+
 /// Follows the store, and closes the server when the job has ended or the drain has.
 async fn watch(
     context: &Context,
     shard: &LocalShard,
+    service: &Service,
     journal: Option<&Arc<LogJournal>>,
     stop: &CancellationToken,
 ) -> Result<(), Diagnostic> {
-    let mut known = State::Empty;
+    let mut known = (State::Empty, None);
     // A draining server waits for the checkpoint that the chief takes at once, or has taken before it ended.
     let mut drain_until = None;
     let (mut retired, mut stopping) = (Instant::now(), Instant::now());
@@ -102,6 +140,9 @@ async fn watch(
     loop {
         if let Some(failure) = journal.and_then(|journal| journal.failure()) {
             return Err(cannot(&failure));
+        }
+        if let Some(failure) = service.failure() {
+            return Err(failure);
         }
         if let Some(journal) = journal.filter(|_| retired.elapsed() >= RETIRE) {
             retire(journal, context).await;
@@ -112,16 +153,19 @@ async fn watch(
             (version, moved) = (status.version, Instant::now());
         }
         let state = status.state;
-        if state != known {
+        let told = (state, progress_of(&status));
+        if told != known {
             let (word, ready) = word_of(state);
-            context.readiness.set(word, ready, Vec::new());
-            known = state;
+            context.readiness.set(word, ready, told.1.iter().cloned().collect());
+            known = told;
         }
         if state == State::Finished {
             break;
         }
         if stop.is_cancelled() && drain_until.is_none() {
-            if matches!(state, State::Empty | State::Prepared) {
+            if matches!(state, State::Empty | State::Preparing | State::Prepared) {
+                // What is being restored is in its checkpoint.
+                shard.store().cancel_preparing();
                 info!("stopping: nothing was trained here");
                 break;
             }
@@ -168,10 +212,16 @@ pub(crate) async fn retire(journal: &Arc<LogJournal>, context: &Context) {
     }
 }
 
+/// Returns how far a store that is being prepared has come, for people.
+pub(crate) fn progress_of(status: &Status) -> Option<String> {
+    (status.state == State::Preparing).then(|| status.progress.to_string())
+}
+
 /// Returns how people call a state, and whether workers are served in it.
 pub(crate) fn word_of(state: State) -> (&'static str, bool) {
     match state {
         State::Empty => ("waiting", false),
+        State::Preparing => ("preparing", false),
         State::Prepared => ("prepared", false),
         State::Open => ("training", true),
         State::Draining => ("draining", true),

@@ -1,7 +1,7 @@
 //! The parameter service: between the wire and the shard.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -16,6 +16,7 @@ use trainyard_cluster_client::{
 };
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::Caller;
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Identity, Opened, Pull, Push, Rejections, State, Ticket, Update};
 use trainyard_protocol::framing::Tensor as _;
 use trainyard_protocol::payload::{Encoding, Payload};
@@ -27,6 +28,7 @@ use crate::answer::AnswerTensor;
 use crate::feed::Unsettled;
 use crate::gradients::WireGradients;
 use crate::journal::LogJournal;
+use crate::preparation::{Asked, HOLD, Preparation, within};
 use crate::telemetry::Telemetry;
 
 /// The service of one shard.
@@ -40,6 +42,9 @@ pub(crate) struct Service {
     journal: SharedJournal,
     /// Bytes of the log from which a checkpoint is asked for.
     log_bytes_max: u64,
+    preparation: Preparation,
+    /// Why the job has failed, once it has.
+    failed: Mutex<Option<String>>,
 }
 
 /// The journal, once the server knows what it remembers; none where there is no log.
@@ -124,6 +129,13 @@ fn rejections_to_wire(told: &Rejections) -> v1::Rejections {
     v1::Rejections { task, session: told.session, recent: told.recent, latest }
 }
 
+fn as_status(error: Error) -> Status {
+    match error {
+        Error::Refused { refusal, .. } => refusal.into(),
+        other => Refusal::new(Reason::Storage, other.to_string()).into(),
+    }
+}
+
 /// Slices, by number.
 pub(crate) type Slices = Vec<(u32, trainyard_variable::Slice)>;
 
@@ -136,7 +148,21 @@ impl Service {
         log_bytes_max: u64,
     ) -> Self {
         let (task, telemetry) = (Task { role: Role::Ps, index }, Telemetry::new());
-        Self { shard, task, incarnation, telemetry, pool: Pool::default(), journal, log_bytes_max }
+        let (pool, preparation) = (Pool::default(), Preparation::default());
+        let failed = Mutex::default();
+        Self { shard, task, incarnation, telemetry, pool, journal, log_bytes_max, preparation, failed }
+    }
+
+    /// Returns what ends this server, once its chief has said that the job has failed. Its log stays, and it is to be
+    /// started again with the job.
+    pub(crate) fn failure(&self) -> Option<Diagnostic> {
+        let reason = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let problem = Diagnostic::error(Code::E2010, format!("the job has failed: {reason}"));
+        Some(
+            problem.help(
+                "correct what the chief names and start the job again: this server goes on from its log",
+            ),
+        )
     }
 
     /// Returns the journal, if there is one.
@@ -214,11 +240,13 @@ impl Service {
         let batch = push.as_ref().map(|(_, push)| push.batch);
         let Stepped { pushed, pulled } = self.answer(self.shard.apply(push, pull).await)?;
         if pushed.is_some() {
+            #[cfg(feature = "failpoints")]
             fail::fail_point!("ps.push.after_apply_before_wal");
         }
         // Nor may values be told that a restart would take back.
         self.settle().await?;
         if pushed.is_some() {
+            #[cfg(feature = "failpoints")]
             fail::fail_point!("ps.push.after_wal_before_ack");
         }
         let mut applied = started;
@@ -278,10 +306,7 @@ impl Service {
     fn answer<T>(&self, outcome: Result<T, Error>) -> Result<T, Status> {
         outcome.map_err(|error| {
             self.telemetry.refusals.increment(1);
-            match error {
-                Error::Refused { refusal, .. } => refusal.into(),
-                other => Refusal::new(Reason::Storage, other.to_string()).into(),
-            }
+            as_status(error)
         })
     }
 
@@ -291,6 +316,7 @@ impl Service {
         self.telemetry.record(&store);
         let state = match store.state {
             State::Empty => v1::PsState::Empty,
+            State::Preparing => v1::PsState::Preparing,
             State::Prepared => v1::PsState::Prepared,
             State::Open => v1::PsState::Open,
             State::Draining => v1::PsState::Draining,
@@ -313,6 +339,10 @@ impl Service {
             settings: journal.as_ref().map_or(0, |journal| journal.settings()),
             wants_checkpoint: journal.is_some_and(|journal| journal.bytes() > self.log_bytes_max),
             rejections: store.rejections.iter().map(rejections_to_wire).collect(),
+            progress: (store.state == State::Preparing).then_some(v1::Progress {
+                done_bytes: store.progress.done_bytes,
+                total_bytes: store.progress.total_bytes,
+            }),
         }
     }
 }
@@ -348,13 +378,50 @@ impl ParameterService for Service {
         let identity = identity(caller, request.identity.clone())?;
         let (plan, place, slices) = plan_of(&request, self.task.index)?;
         let journal = self.journal()?;
-        if let Some(journal) = &journal {
-            journal.stage(identity.cluster_id, request);
+        let refused = |error| self.answer(Err(Error::refused(&self.task.to_string(), &error)));
+        self.shard.store().check_chief(&identity).or_else(refused)?;
+        let store = self.shard.store().status();
+        if store.memory == identity.epoch
+            && matches!(store.state, State::Open | State::Draining | State::Finished)
+        {
+            // A late copy: what it has made trains already.
+            return Ok(Response::new(self.standing()));
         }
-        let (from, count) = (plan.checkpoint.clone(), slices.len());
-        self.answer(self.shard.prepare_slices(identity, plan, place, slices).await)?;
-        self.settle().await?;
-        tracing::info!(slices = count, bytes = self.shard.store().status().value_bytes, checkpoint = ?from, "variables are ready");
+        let until = Instant::now() + HOLD;
+        let mut outcome = loop {
+            // An epoch has one preparation: what was prepared in it is what this request has made.
+            let still_holds = self.shard.store().status().memory == identity.epoch;
+            let begin = || {
+                let (shard, plan, slices) = (self.shard.clone(), plan.clone(), slices.clone());
+                let (journal, staged) = (journal.clone(), request.clone());
+                async move {
+                    if let Some(journal) = &journal {
+                        journal.stage(identity.cluster_id, staged);
+                    }
+                    let (from, count) = (plan.checkpoint.clone(), slices.len());
+                    let prepared = shard.prepare_slices(identity, plan, place, slices).await;
+                    prepared.map_err(as_status)?;
+                    let bytes = shard.store().status().value_bytes;
+                    tracing::info!(slices = count, bytes, checkpoint = ?from, "variables are ready");
+                    Ok(())
+                }
+            };
+            match self.preparation.ask(&request, still_holds, begin) {
+                Asked::Joined(outcome) => break outcome,
+                Asked::After(mut other) => {
+                    // The chief of an earlier epoch began it, and waits for it no more.
+                    self.shard.store().cancel_preparing();
+                    let left = until.saturating_duration_since(Instant::now());
+                    if let Ok(None) = within(left, &mut other).await {
+                        return Ok(Response::new(self.standing()));
+                    }
+                }
+            }
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        if within(left, &mut outcome).await?.is_some() {
+            self.settle().await?;
+        }
         Ok(Response::new(self.standing()))
     }
 
@@ -368,7 +435,11 @@ impl ParameterService for Service {
 
     async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
         self.journal()?;
-        let positions = match request.into_inner().positions {
+        let request = request.into_inner();
+        if let Some(version) = request.saved_version {
+            self.shard.store().saved(request.cluster_epoch, version);
+        }
+        let positions = match request.positions {
             true => self.shard.store().positions().into_iter().map(position_to_wire).collect(),
             false => Vec::new(),
         };
@@ -443,7 +514,16 @@ impl ParameterService for Service {
         let request = request.into_inner();
         let identity = identity(caller, request.identity)?;
         let journal = self.journal()?;
-        self.answer(self.shard.finish(identity, &request.reason).await)?;
+        if request.failed {
+            let refused = |error| self.answer(Err(Error::refused(&self.task.to_string(), &error)));
+            self.shard.store().check_chief(&identity).or_else(refused)?;
+            self.settle().await?;
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.get_or_insert_with(|| shown(&request.reason));
+            drop(failed);
+            return Ok(Response::new(self.standing()));
+        }
+        self.answer(self.shard.finish(identity, &request.reason, false).await)?;
         self.settle().await?;
         if let Some(Err(error)) = journal.map(|journal| journal.clear()) {
             tracing::warn!(%error, "the log of a job that has ended stays: it may be removed by hand");

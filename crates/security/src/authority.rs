@@ -8,6 +8,8 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
+use crate::Issued;
+
 /// Clocks of hosts differ: a certificate holds from so much before it was made.
 const BEFORE: Duration = Duration::from_secs(3600);
 /// How long the authority's own certificate holds.
@@ -19,15 +21,6 @@ const NAME: &str = "Trainyard trial authority";
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
-}
-
-/// A certificate and its key, as PEM.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Issued {
-    /// For `tls.crt`.
-    pub certificate: String,
-    /// For `tls.key`: a secret.
-    pub key: String,
 }
 
 impl Authority {

@@ -1,5 +1,6 @@
 //! The certificate of a task and the authority it believes in, as files.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,24 +15,17 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tracing::{info, warn};
 use trainyard_cluster_spec::Task;
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::Diagnostic;
 
-use crate::Certificate;
+use crate::private_file::{check_private, unusable};
+use crate::{CERTIFICATE_FILE, Certificate, KEY_FILE, ROOTS_FILE};
 
-/// File of the certificates of the authorities that sign tasks' certificates (PEM).
-pub const ROOTS_FILE: &str = "ca.crt";
-/// File of the task's certificate, and those between it and the authority's (PEM).
-pub const CERTIFICATE_FILE: &str = "tls.crt";
-/// File of the task's private key (PEM).
-pub const KEY_FILE: &str = "tls.key";
 /// Time between two looks whether the files have changed.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// A certificate that ends sooner is warned of.
 const ENDS_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 /// What is spoken inside (HTTP/2).
 const PROTOCOL: &[u8] = b"h2";
-/// Rights of a file's group and of others to read it.
-const OTHERS: u32 = 0o007;
 
 /// How a task speaks TLS, in both directions.
 #[derive(Debug, Clone)]
@@ -51,7 +45,7 @@ pub struct Credentials {
 #[derive(Debug)]
 struct State {
     configs: Configs,
-    changed: Vec<Option<SystemTime>>,
+    stamps: Vec<Stamp>,
     looked: Instant,
 }
 
@@ -62,9 +56,9 @@ impl Credentials {
     /// A file is missing or unreadable, others may read the key, the certificate has ended, names another task than
     /// `task`, or does not belong to the key.
     pub fn load(folder: &Path, task: Task) -> Result<Self, Diagnostic> {
-        let changed = changes(folder);
+        let stamps = stamps(folder);
         let configs = read(folder, task)?;
-        let state = Mutex::new(State { configs, changed, looked: Instant::now() });
+        let state = Mutex::new(State { configs, stamps, looked: Instant::now() });
         Ok(Self { folder: folder.to_owned(), task, state })
     }
 
@@ -73,44 +67,49 @@ impl Credentials {
         let mut state = self.state.lock();
         if state.looked.elapsed() >= LOOK_AGAIN {
             state.looked = Instant::now();
-            let changed = changes(&self.folder);
-            if changed != state.changed {
-                match read(&self.folder, self.task) {
-                    Ok(configs) => {
-                        info!(folder = %self.folder.display(), "certificate and key read again");
-                        (state.configs, state.changed) = (configs, changed);
-                    }
-                    // They may be half replaced: another look follows.
-                    Err(problem) => {
-                        warn!("the credentials have changed and are not used: {}", problem.message);
-                    }
+            match self.renew(&mut state) {
+                Ok(Looked::Same) => {}
+                Ok(Looked::Renewed) => {
+                    info!(folder = %self.folder.display(), "certificate and key read again");
+                }
+                // They may be half replaced: another look follows.
+                Err(problem) => {
+                    warn!("the credentials have changed and are not used: {}", problem.message);
                 }
             }
         }
         state.configs.clone()
     }
-}
 
-fn changes(folder: &Path) -> Vec<Option<SystemTime>> {
-    let changed = |name| std::fs::metadata(folder.join(name)).and_then(|file| file.modified()).ok();
-    [ROOTS_FILE, CERTIFICATE_FILE, KEY_FILE].map(changed).to_vec()
-}
-
-fn unusable(path: &Path, what: impl std::fmt::Display) -> Diagnostic {
-    Diagnostic::error(Code::E7001, format!("{} cannot be used: {what}", path.display()))
-}
-
-/// Refuses a file of secrets that others than its owner and group may read.
-pub(crate) fn check_private(path: &Path) -> Result<(), Diagnostic> {
-    let file = std::fs::metadata(path).map_err(|error| unusable(path, error.kind()))?;
-    match file.mode() & OTHERS {
-        0 => Ok(()),
-        _ => {
-            let mode = file.mode() & 0o777;
-            let what = format!("it may be read by others, mode {mode:04o}");
-            Err(unusable(path, what).help(format!("chmod 0600 {}", path.display())))
+    /// Reads the files again if they are not those that were read.
+    fn renew(&self, state: &mut State) -> Result<Looked, Diagnostic> {
+        let stamps = stamps(&self.folder);
+        if stamps == state.stamps {
+            return Ok(Looked::Same);
         }
+        state.configs = read(&self.folder, self.task)?;
+        state.stamps = stamps;
+        Ok(Looked::Renewed)
     }
+}
+
+/// What a look at the files has found.
+#[derive(Debug, PartialEq, Eq)]
+enum Looked {
+    Same,
+    Renewed,
+}
+
+/// Time of change, size and place of a file; or why it cannot be looked at, which is a change too.
+type Stamp = Result<(SystemTime, u64, u64), ErrorKind>;
+
+fn stamps(folder: &Path) -> Vec<Stamp> {
+    let stamp = |name| {
+        let file = std::fs::metadata(folder.join(name))?;
+        Ok((file.modified()?, file.len(), file.ino()))
+    };
+    let stamp = |name| stamp(name).map_err(|error: std::io::Error| error.kind());
+    [ROOTS_FILE, CERTIFICATE_FILE, KEY_FILE].map(stamp).to_vec()
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Diagnostic> {
@@ -186,4 +185,91 @@ fn configs(
     client.alpn_protocols = vec![PROTOCOL.to_vec()];
     server.alpn_protocols = vec![PROTOCOL.to_vec()];
     Ok(Configs { client: Arc::new(client), server: Arc::new(server) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use trainyard_cluster_spec::Role;
+    use trainyard_diagnostic::Code;
+
+    use super::*;
+    use crate::{Authority, Identity};
+
+    const TASK: Task = Task { role: Role::Worker, index: 3 };
+
+    fn issue(authority: &Authority, folder: &Path) {
+        let until = SystemTime::now() + 2 * ENDS_SOON;
+        let issued =
+            authority.issue(&Identity::name(TASK), &["127.0.0.1".to_owned()], until).expect("a certificate");
+        for (name, text) in [
+            (ROOTS_FILE, authority.certificate()),
+            (CERTIFICATE_FILE, issued.certificate.as_str()),
+            (KEY_FILE, issued.key.as_str()),
+        ] {
+            let path = folder.join(name);
+            std::fs::write(&path, text).expect("written");
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("it is ours");
+        }
+    }
+
+    /// A look at the files, and whether what is used is another configuration than before it.
+    fn look(credentials: &Credentials) -> (Result<Looked, Diagnostic>, bool) {
+        let mut state = credentials.state.lock();
+        let before = Arc::clone(&state.configs.server);
+        let looked = credentials.renew(&mut state);
+        let replaced = !Arc::ptr_eq(&before, &state.configs.server);
+        (looked, replaced)
+    }
+
+    /// Each file in turn gives way to a folder, which nobody reads, and comes back.
+    #[test]
+    fn a_file_that_has_become_unreadable_is_told_at_each_look_and_what_was_read_stays_in_use() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let authority = Authority::new().expect("an authority");
+        issue(&authority, folder.path());
+        let credentials = Credentials::load(folder.path(), TASK).expect("good credentials");
+        assert!(matches!(look(&credentials), (Ok(Looked::Same), false)));
+        for name in [ROOTS_FILE, CERTIFICATE_FILE, KEY_FILE] {
+            let path = folder.path().join(name);
+            std::fs::remove_file(&path).expect("it was there");
+            for _ in 0..2 {
+                let (looked, replaced) = look(&credentials);
+                let problem = looked.expect_err("the file is gone");
+                assert!(problem.message.contains(&path.display().to_string()), "{}", problem.message);
+                assert_eq!(problem.code, Code::E7001);
+                assert!(!replaced, "the credentials that were read stay in use");
+            }
+            std::fs::create_dir(&path).expect("its place is free");
+            assert!(look(&credentials).0.is_err(), "a folder is no {name}");
+            std::fs::remove_dir(&path).expect("it was there");
+            issue(&authority, folder.path());
+            assert!(matches!(look(&credentials), (Ok(Looked::Renewed), true)), "{name} is back");
+        }
+    }
+
+    /// Files that were unpacked or copied with their times may be as old as those before.
+    #[test]
+    fn a_renewed_certificate_is_found_though_its_time_is_that_of_the_old_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let authority = Authority::new().expect("an authority");
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let stamp = |folder: &Path| {
+            for name in [ROOTS_FILE, CERTIFICATE_FILE, KEY_FILE] {
+                let file = std::fs::File::options().write(true).open(folder.join(name)).expect("a file");
+                file.set_modified(time).expect("it is ours");
+            }
+        };
+        issue(&authority, folder.path());
+        stamp(folder.path());
+        let credentials = Credentials::load(folder.path(), TASK).expect("good credentials");
+        let beside = tempfile::tempdir_in(folder.path()).expect("a folder");
+        issue(&authority, beside.path());
+        stamp(beside.path());
+        for name in [ROOTS_FILE, CERTIFICATE_FILE, KEY_FILE] {
+            std::fs::rename(beside.path().join(name), folder.path().join(name)).expect("renamed");
+        }
+        assert!(matches!(look(&credentials), (Ok(Looked::Renewed), true)));
+    }
 }

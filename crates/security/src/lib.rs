@@ -3,20 +3,40 @@
 //! A task proves its role and index by a certificate (mutual TLS 1.3), or its role by a token. What each role may call is
 //! one table.
 
+#[cfg(not(feature = "tls"))]
+mod absent;
+#[cfg(feature = "tls")]
 mod authority;
+#[cfg(feature = "tls")]
 mod certificate;
+#[cfg(feature = "tls")]
 mod credentials;
 mod exposure;
+#[cfg(feature = "tls")]
+mod handshake;
 mod identity;
+mod private_file;
 mod rights;
 mod security;
 mod tokens;
 
-pub use authority::{Authority, Issued};
+#[cfg(not(feature = "tls"))]
+pub use absent::{Authority, Credentials};
+#[cfg(feature = "tls")]
+pub use authority::Authority;
+#[cfg(feature = "tls")]
 pub use certificate::Certificate;
-pub use credentials::{CERTIFICATE_FILE, Credentials, KEY_FILE, ROOTS_FILE};
+#[cfg(feature = "tls")]
+pub use credentials::Credentials;
 pub use exposure::{Protection, check_exposure};
 pub use identity::Identity;
 pub use rights::roles_of;
-pub use security::{Caller, Secured, Security};
+pub use security::{Caller, Issued, Secured, Security};
 pub use tokens::Tokens;
+
+/// File of the certificates of the authorities that sign tasks' certificates (PEM).
+pub const ROOTS_FILE: &str = "ca.crt";
+/// File of the task's certificate, and those between it and the authority's (PEM).
+pub const CERTIFICATE_FILE: &str = "tls.crt";
+/// File of the task's private key (PEM).
+pub const KEY_FILE: &str = "tls.key";

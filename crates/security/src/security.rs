@@ -4,22 +4,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use rustls_pki_types::{CertificateDer, ServerName};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
-use tokio_rustls::{TlsAcceptor, TlsConnector, server};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_diagnostic::Diagnostic;
-use trainyard_runtime::{Answer, Arrivals, Connection, Transport};
+use trainyard_runtime::{Answer, Arrivals, Connection, Stream, Transport};
 
 use crate::tokens::Tokens;
-use crate::{Certificate, Credentials, Identity, Protection};
-
-/// Longest time for both ends to agree.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::{Credentials, Identity, Protection};
 
 /// What a task has to prove who it is.
 #[derive(Debug, Default)]
@@ -33,7 +25,7 @@ pub struct Security {
 }
 
 /// A connection that has been agreed on, and who is at its other end.
-pub type Secured<S> = (server::TlsStream<S>, Option<Identity>);
+pub type Secured = (Connection, Option<Identity>);
 
 impl Security {
     /// Reads the credentials of a task: a folder of certificates, a file of tokens, both or none. `waived`: the operator says
@@ -79,14 +71,10 @@ impl Security {
     ///
     /// # Errors
     /// It cannot prove who it is, speaks no TLS 1.3, or takes too long.
-    pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> io::Result<Secured<S>> {
+    pub async fn accept(&self, stream: impl Stream + 'static) -> io::Result<Secured> {
         let credentials = self.credentials.as_ref();
         let credentials = credentials.ok_or_else(|| io::Error::other("this task has no certificate"))?;
-        let acceptor = TlsAcceptor::from(credentials.configs().server);
-        let stream =
-            timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await.map_err(late)?.map_err(told)?;
-        let identity = identity(stream.get_ref().1.peer_certificates());
-        Ok((stream, identity))
+        credentials.accept(stream).await
     }
 
     /// Returns who a caller is: by its certificate, which `identity` was read from, or by its header `authorization`. With both asked
@@ -109,13 +97,8 @@ impl Security {
         stream.set_nodelay(true)?;
         let Some(credentials) = &self.credentials else { return Ok(Box::new(stream)) };
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let name = ServerName::try_from(host.clone())
-            .map_err(|_| io::Error::other(format!("`{host}` is no name that a certificate may hold")))?;
-        let connector = TlsConnector::from(credentials.configs().client);
-        let stream = timeout(HANDSHAKE_TIMEOUT, connector.connect(name, stream)).await.map_err(late)?;
-        let stream = stream.map_err(explained)?;
-        let found = identity(stream.get_ref().1.peer_certificates());
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let (stream, found) = credentials.connect(host, stream).await?;
         match (self.tasks.get(address), found) {
             (Some(task), Some(found)) if !found.is(*task) => Err(io::Error::other(format!(
                 "the certificate there is of {found}, and {task} should be at {address}"
@@ -123,48 +106,18 @@ impl Security {
             (Some(task), None) => Err(io::Error::other(format!(
                 "the certificate there names no task, and {task} should be at {address}"
             ))),
-            _ => Ok(Box::new(stream)),
+            _ => Ok(stream),
         }
     }
 }
 
-fn identity(chain: Option<&[CertificateDer<'_>]>) -> Option<Identity> {
-    Certificate::read(chain?.first()?).ok()?.identity
-}
-
-fn late(_: tokio::time::error::Elapsed) -> io::Error {
-    let message = format!("TLS was not agreed on within {} s", HANDSHAKE_TIMEOUT.as_secs());
-    io::Error::new(io::ErrorKind::TimedOut, message)
-}
-
-/// What rustls says of a caller, and what may be the matter.
-fn told(error: io::Error) -> io::Error {
-    let told = error.to_string();
-    let help = if told.contains("InvalidContentType") || told.contains("corrupt message") {
-        "it does not speak TLS: it must be started with --tls-dir"
-    } else if told.contains("NoCertificatesPresented") || told.contains("sent no certificates") {
-        "it shows no certificate: it must be started with --tls-dir"
-    } else {
-        return error;
-    };
-    io::Error::new(error.kind(), format!("{told}: {help}"))
-}
-
-/// What rustls says of who was called, and what to do.
-fn explained(error: io::Error) -> io::Error {
-    let told = error.to_string();
-    let help = if told.contains("InvalidContentType") || told.contains("corrupt message") {
-        "it does not speak TLS: was it started without --tls-dir?"
-    } else if told.contains("UnknownIssuer") {
-        "another authority has signed its certificate than those in ca.crt here"
-    } else if told.contains("Expired") {
-        "its certificate has ended: renew it there"
-    } else if told.contains("NotValidForName") || told.contains("not valid for name") {
-        "its certificate does not hold this host's name: the address in the cluster file must be one of its alternative names"
-    } else {
-        return error;
-    };
-    io::Error::new(error.kind(), format!("{told}: {help}"))
+/// A certificate and its key, as PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Issued {
+    /// For `tls.crt`.
+    pub certificate: String,
+    /// For `tls.key`: a secret.
+    pub key: String,
 }
 
 /// Calls others by a task's credentials.

@@ -9,7 +9,7 @@ use trainyard_cluster_spec::Role;
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::Identity;
-use crate::credentials::check_private;
+use crate::private_file::check_private;
 
 /// Hexadecimal digits of a token at least: 256 bits.
 const DIGITS_MIN: usize = 64;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use trainyard_diagnostic::{Code, Diagnostic, suggest};
+use trainyard_diagnostic::{Code, Diagnostic, not_built_help, suggest};
 
-use crate::Scheme;
+use crate::{Location, Scheme};
 
 /// A failed access to a remote file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,13 +17,13 @@ pub enum Error {
         /// What stands before `://`.
         scheme: String,
     },
-    /// The scheme is known, but this program was built without it.
-    #[error("{url}: this program was built without `{scheme}`")]
+    /// The scheme is known, but this program was built without the feature that reads it.
+    #[error("{url}: this program was built without `{feature}`")]
     NotBuilt {
         /// The name given.
         url: String,
-        /// What stands before `://`.
-        scheme: &'static str,
+        /// The feature.
+        feature: &'static str,
     },
     /// The name is no URL of a file.
     #[error("{url} is no file that can be read: {reason}")]
@@ -129,6 +129,12 @@ impl Error {
         error.get_ref()?.downcast_ref()
     }
 
+    /// Says that this program was built without what a location needs.
+    pub(crate) fn not_built(location: &Location) -> Self {
+        let feature = if location.scheme == Scheme::Hdfs { "hdfs" } else { "object-stores" };
+        Self::NotBuilt { url: location.url.clone(), feature }
+    }
+
     fn code(&self) -> Code {
         match self {
             Self::Scheme { .. } | Self::NotBuilt { .. } | Self::Url { .. } | Self::NoListing { .. } => {
@@ -149,9 +155,7 @@ impl Error {
                 Some(near) => format!("did you mean `{near}://`?"),
                 None => format!("known: {}; a path has no `://`", Scheme::NAMES.join(", ")),
             },
-            Self::NotBuilt { scheme, .. } => {
-                format!("build it with `cargo build --release --features trainyard-storage/{scheme}`")
-            }
+            Self::NotBuilt { feature, .. } => not_built_help(feature),
             Self::Url { .. } => {
                 "write it as scheme://bucket/path, for example s3://bucket/train/part-*.csv".to_owned()
             }

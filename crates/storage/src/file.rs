@@ -3,16 +3,13 @@
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
-use crate::executor::Executor;
-use crate::read_ahead::{Object, ReadAhead};
+use crate::read_ahead::ReadAhead;
 
 /// Ranges of a remote file that are asked for at once.
-const RANGES_AT_ONCE: usize = 8;
+pub(crate) const RANGES_AT_ONCE: usize = 8;
 
 /// Bytes of a range, where many follow each other.
 const RANGE_BYTES: usize = 8 << 20;
@@ -32,8 +29,8 @@ impl File {
         Self(Source::Local(file))
     }
 
-    pub(crate) fn remote(executor: Arc<Executor>, object: Object) -> Self {
-        Self(Source::Remote(Box::new(ReadAhead::new(executor, object))))
+    pub(crate) fn remote(file: ReadAhead) -> Self {
+        Self(Source::Remote(Box::new(file)))
     }
 
     /// Returns whether each access is a request to another machine.
@@ -48,7 +45,7 @@ impl File {
     pub fn bytes(&self) -> std::io::Result<u64> {
         match &self.0 {
             Source::Local(file) => Ok(file.metadata()?.len()),
-            Source::Remote(file) => Ok(file.object.bytes),
+            Source::Remote(file) => Ok(file.bytes()),
         }
     }
 
@@ -83,27 +80,12 @@ impl File {
     /// One cannot be read, or the file ends before it does.
     pub fn read_ranges(&self, ranges: &[Range<u64>]) -> std::io::Result<Vec<Bytes>> {
         let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
-        let Source::Remote(file) = &self.0 else {
-            return ranges.iter().map(|range| self.read_at(range.start, length(range) as usize)).collect();
-        };
-        if ranges.iter().any(|range| range.end > file.object.bytes) {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        match &self.0 {
+            Source::Local(_) => {
+                ranges.iter().map(|range| self.read_at(range.start, length(range) as usize)).collect()
+            }
+            Source::Remote(file) => file.read_ranges(ranges),
         }
-        let wanted: Vec<Range<u64>> = ranges.iter().filter(|range| length(range) > 0).cloned().collect();
-        // Each has a deadline of its own, and so many of them follow each other.
-        let turns = u32::try_from(wanted.len().div_ceil(RANGES_AT_ONCE)).unwrap_or(u32::MAX);
-        let (object, deadline) =
-            (file.object.clone(), file.object.deadline.saturating_mul(turns.saturating_add(1)));
-        let read = file.executor.wait(deadline, async move {
-            let object = &object;
-            let read = stream::iter(wanted).map(|range| object.range(range)).buffered(RANGES_AT_ONCE);
-            read.try_collect::<Vec<Bytes>>().await
-        });
-        let mut read = read.unwrap_or_else(|| Err(file.object.unreachable()))?.into_iter();
-        let next = |range: &Range<u64>| {
-            if length(range) > 0 { read.next().unwrap_or_default() } else { Bytes::new() }
-        };
-        Ok(ranges.iter().map(next).collect())
     }
 
     /// Fills `out` from a place on, wherever it stands; of a remote file, parts of it come at once.
@@ -140,18 +122,7 @@ impl File {
                 file.read_exact_at(&mut out, at)?;
                 Ok(out.into())
             }
-            Source::Remote(file) => {
-                if at.checked_add(count as u64).is_none_or(|end| end > file.object.bytes) {
-                    return Err(std::io::ErrorKind::UnexpectedEof.into());
-                }
-                if count == 0 {
-                    return Ok(Bytes::new());
-                }
-                let (object, range) = (file.object.clone(), at..at + count as u64);
-                let deadline = 2 * object.deadline;
-                let read = file.executor.wait(deadline, async move { object.range(range).await });
-                Ok(read.unwrap_or_else(|| Err(file.object.unreachable()))?)
-            }
+            Source::Remote(file) => file.read_at(at, count),
         }
     }
 }

@@ -9,21 +9,35 @@
 //!
 //! Credentials come from where the clients of these stores look for them: environment variables, or the host.
 
+#[cfg(not(feature = "object-stores"))]
+mod absent;
 mod error;
+#[cfg(feature = "object-stores")]
 mod executor;
 mod file;
 #[cfg(feature = "hdfs")]
 mod hdfs;
 mod location;
+#[cfg(feature = "object-stores")]
 mod pauses;
+#[cfg(feature = "object-stores")]
 mod read_ahead;
+#[cfg(feature = "object-stores")]
+mod remote;
+#[cfg(feature = "object-stores")]
 mod retry;
 mod storage;
+#[cfg(feature = "object-stores")]
 mod store;
+#[cfg(feature = "object-stores")]
 mod write;
+
+#[cfg(not(feature = "object-stores"))]
+use absent as remote;
+#[cfg(not(feature = "object-stores"))]
+use absent as read_ahead;
 
 pub use error::Error;
 pub use file::File;
 pub use location::{Location, Scheme, is_remote};
-pub use storage::{Stamp, Storage};
-pub use write::Entry;
+pub use storage::{Entry, Stamp, Storage};

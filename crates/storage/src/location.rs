@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use object_store::path::Path as Key;
-
 use crate::Error;
 
 /// Where a remote file is.
@@ -108,15 +106,6 @@ impl Location {
         Ok(Self { url, scheme, store, bucket, key })
     }
 
-    /// Returns the key as the store's client wants it.
-    pub(crate) fn key(&self) -> Result<Key, Error> {
-        let key = match self.scheme {
-            Scheme::Http => Key::from_url_path(&self.key),
-            _ => Key::parse(&self.key),
-        };
-        key.map_err(|error| Error::Url { url: self.url.clone(), reason: error.to_string() })
-    }
-
     /// Returns whether it may stand for several files.
     pub(crate) fn is_pattern(&self) -> bool {
         self.scheme != Scheme::Http && self.key.contains(['*', '?', '['])
@@ -138,8 +127,6 @@ mod tests {
         let location = Location::parse("s3a://bucket/a/b-*.csv").expect("a URL");
         assert_eq!((location.store.as_str(), location.key.as_str()), ("s3://bucket", "a/b-*.csv"));
         assert_eq!((location.folder(), location.is_pattern()), ("a", true));
-        let location = Location::parse("https://host:8080/x%20y.csv").expect("a URL");
-        assert_eq!(location.key().expect("a key").as_ref(), "x y.csv");
     }
 
     #[test]

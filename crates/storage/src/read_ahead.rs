@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectStore};
 use tokio::task::AbortHandle;
 
 use crate::executor::Executor;
+use crate::file::RANGES_AT_ONCE;
 use crate::retry::retry;
 use crate::{Error, Location};
 
@@ -108,6 +110,48 @@ impl ReadAhead {
             range_bytes: RANGE_BYTES_MIN,
             ranges_ahead: 0,
         }
+    }
+
+    /// Returns the file's size when it was opened.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.object.bytes
+    }
+
+    /// Reads several ranges, [`RANGES_AT_ONCE`] at a time.
+    pub(crate) fn read_ranges(&self, ranges: &[Range<u64>]) -> std::io::Result<Vec<Bytes>> {
+        let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
+        if ranges.iter().any(|range| range.end > self.object.bytes) {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let wanted: Vec<Range<u64>> = ranges.iter().filter(|range| length(range) > 0).cloned().collect();
+        // Each has a deadline of its own, and so many of them follow each other.
+        let turns = u32::try_from(wanted.len().div_ceil(RANGES_AT_ONCE)).unwrap_or(u32::MAX);
+        let object = self.object.clone();
+        let deadline = object.deadline.saturating_mul(turns.saturating_add(1));
+        let read = self.executor.wait(deadline, async move {
+            let object = &object;
+            let read = stream::iter(wanted).map(|range| object.range(range)).buffered(RANGES_AT_ONCE);
+            read.try_collect::<Vec<Bytes>>().await
+        });
+        let mut read = read.unwrap_or_else(|| Err(self.object.unreachable()))?.into_iter();
+        let next = |range: &Range<u64>| {
+            if length(range) > 0 { read.next().unwrap_or_default() } else { Bytes::new() }
+        };
+        Ok(ranges.iter().map(next).collect())
+    }
+
+    /// Reads `count` bytes from a place on, wherever it stands.
+    pub(crate) fn read_at(&self, at: u64, count: usize) -> std::io::Result<Bytes> {
+        if at.checked_add(count as u64).is_none_or(|end| end > self.object.bytes) {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        if count == 0 {
+            return Ok(Bytes::new());
+        }
+        let (object, range) = (self.object.clone(), at..at + count as u64);
+        let deadline = 2 * object.deadline;
+        let read = self.executor.wait(deadline, async move { object.range(range).await });
+        Ok(read.unwrap_or_else(|| Err(self.object.unreachable()))?)
     }
 
     /// Goes to a byte. What was asked for is kept if it is that or comes soon.
@@ -226,7 +270,7 @@ mod tests {
     #[test]
     fn ranges_come_in_the_order_in_which_they_were_asked_for() {
         let (reader, content) = reader(3_000_000);
-        let file = crate::File::remote(Arc::clone(&reader.executor), reader.object.clone());
+        let file = crate::File::remote(ReadAhead::new(Arc::clone(&reader.executor), reader.object.clone()));
         let ranges: Vec<Range<u64>> =
             (0..30).rev().map(|nth| nth * 100_000..nth * 100_000 + nth * 7).collect();
         let read = file.read_ranges(&ranges).expect("they are read");

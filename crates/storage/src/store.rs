@@ -112,7 +112,7 @@ pub(crate) fn open(location: &Location, executor: &Executor) -> Result<Client, E
             Client { objects: tree.objects(), writing: Some(Writing::Tree(tree)) }
         }
         #[cfg(not(feature = "hdfs"))]
-        Scheme::Hdfs => return Err(Error::NotBuilt { url: location.url.clone(), scheme: "hdfs" }),
+        Scheme::Hdfs => return Err(Error::not_built(location)),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -12,9 +12,10 @@ use object_store::path::Path as Key;
 use object_store::{ObjectMeta, ObjectStoreExt as _, PutMode, PutPayload};
 
 use crate::executor::Executor;
+use crate::remote::key;
 use crate::retry::retry;
 use crate::store::{Client, Writing};
-use crate::{Error, Location, Storage};
+use crate::{Entry, Error, Location, Storage};
 
 /// Bytes of a part of a large object: stores want 5 MiB at least. A smaller object is put at once.
 pub(crate) const PART_BYTES: u64 = 16 << 20;
@@ -24,15 +25,6 @@ const PARTS_MAX: u64 = 10_000;
 const PARTS_AT_ONCE: usize = 4;
 /// Objects that are removed at once.
 const REMOVALS_AT_ONCE: usize = 8;
-
-/// What a folder of a store holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Its name below the folder.
-    pub name: String,
-    /// When it was put, by the store's clock; nothing for a folder.
-    pub modified: Option<SystemTime>,
-}
 
 /// An object that is there or is to be.
 struct Place {
@@ -46,7 +38,7 @@ impl Storage {
     fn place(&self, name: &Path) -> Result<Place, Error> {
         let location = Location::parse(&name.to_string_lossy())?;
         let (executor, client) = self.store(&location)?;
-        Ok(Place { key: location.key()?, location: Arc::new(location), executor, client })
+        Ok(Place { key: key(&location)?, location: Arc::new(location), executor, client })
     }
 
     /// Puts an object whole; one of that name is replaced. Readers see the old one or the new.
@@ -69,7 +61,7 @@ impl Storage {
     fn put_as(&self, name: &Path, bytes: Bytes, mode: PutMode) -> Result<bool, Error> {
         let Place { location, executor, client, key } = self.place(name)?;
         let writing = client.writing(&location)?;
-        let (asked, deadline) = (Arc::clone(&location), self.deadline);
+        let (asked, deadline) = (Arc::clone(&location), self.clients.deadline);
         self.wait(&executor, &location, async move {
             let put = || async {
                 let put = match &writing {
@@ -119,8 +111,8 @@ impl Storage {
         let count = bytes.div_ceil(part_bytes);
         // Each part has a deadline of its own; so have beginning and end.
         let turns = u32::try_from(count.div_ceil(PARTS_AT_ONCE as u64) + 3).unwrap_or(u32::MAX);
-        let limit = self.deadline.saturating_mul(turns);
-        let (asked, deadline) = (Arc::clone(&location), self.deadline);
+        let limit = self.clients.deadline.saturating_mul(turns);
+        let (asked, deadline) = (Arc::clone(&location), self.clients.deadline);
         let sent = executor.wait(limit, async move {
             let asked = &*asked;
             let id = retry(asked, deadline, || store.create_multipart(&key)).await?;
@@ -173,8 +165,8 @@ impl Storage {
         let Place { location, executor, key, .. } = to;
         // Every part has a deadline; so have beginning and end.
         let turns = u32::try_from(bytes.div_ceil(PART_BYTES) + 3).unwrap_or(u32::MAX);
-        let limit = self.deadline.saturating_mul(turns);
-        let (asked, deadline) = (Arc::clone(&location), self.deadline);
+        let limit = self.clients.deadline.saturating_mul(turns);
+        let (asked, deadline) = (Arc::clone(&location), self.clients.deadline);
         let sent = executor.wait(limit, async move { tree.send(&file, bytes, &key, &asked, deadline).await });
         sent.unwrap_or_else(|| Err(late(&location, limit).into()))
     }
@@ -185,7 +177,7 @@ impl Storage {
     /// It is larger, there is no such bucket, or the store does not let us or cannot be reached.
     pub fn read(&self, name: &Path, bytes_max: u64) -> Result<Option<Bytes>, Error> {
         let Place { location, executor, client, key } = self.place(name)?;
-        let (asked, deadline) = (Arc::clone(&location), self.deadline);
+        let (asked, deadline) = (Arc::clone(&location), self.clients.deadline);
         let read = self.wait(&executor, &location, async move {
             let get = || async {
                 let found = client.objects.get(&key).await?;
@@ -211,7 +203,7 @@ impl Storage {
     /// There is no such bucket, or the store does not let us or cannot be reached.
     pub fn entries(&self, folder: &Path) -> Result<Vec<Entry>, Error> {
         let Place { location, executor, client, key } = self.place(folder)?;
-        let (asked, deadline) = (Arc::clone(&location), self.deadline);
+        let (asked, deadline) = (Arc::clone(&location), self.clients.deadline);
         let listed = self.wait(&executor, &location, async move {
             retry(&asked, deadline, || client.objects.list_with_delimiter(Some(&key))).await
         })?;
@@ -233,7 +225,7 @@ impl Storage {
     pub fn remove_all(&self, name: &Path, first: Option<&str>) -> Result<(), Error> {
         let Place { location, executor, client, key } = self.place(name)?;
         let writing = client.writing(&location)?;
-        let (asked, deadline) = (Arc::clone(&location), self.deadline);
+        let (asked, deadline) = (Arc::clone(&location), self.clients.deadline);
         let first = first.map(|first| key.clone().join(first));
         self.wait(&executor, &location, async move {
             let (asked, objects) = (&*asked, &client.objects);

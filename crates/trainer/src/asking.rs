@@ -81,8 +81,8 @@ impl Open {
 }
 
 /// Asks for one data shard ahead of the one that is read.
-pub(crate) struct Asking<C> {
-    pub(crate) coordinator: C,
+pub(crate) struct Asking {
+    pub(crate) coordinator: Arc<dyn Coordinator>,
     pub(crate) pulse: Pulse,
     pub(crate) deadline: Duration,
     /// Whether data shards are known ahead, for a time without the chief.
@@ -125,7 +125,7 @@ impl Reserve {
     }
 }
 
-impl<C: Coordinator> Asking<C> {
+impl Asking {
     pub(crate) async fn run(self, mut lane: Option<(u32, u64)>) -> Result<(), Error> {
         let mut reserve = Reserve::new();
         loop {

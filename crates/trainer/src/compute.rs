@@ -65,6 +65,7 @@ impl<'a> Computing<'a> {
         tally: &Tally<'_>,
         tell: &mut OnGradient<'_>,
     ) -> Result<Sent, Diagnostic> {
+        #[cfg(feature = "failpoints")]
         fail::fail_point!("worker.after_pull");
         let position = prepared.position;
         let Some(features) = prepared.features else {

@@ -2,11 +2,11 @@
 
 mod service;
 
-use std::future::Future;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use trainyard_cluster_client::Error;
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_input::{DataShard, Direction, Parcel};
@@ -43,6 +43,8 @@ pub struct Join {
     pub process_id: u32,
     /// When it started, seconds since 1970.
     pub started_unix_secs: u64,
+    /// The latest session of this process, whose numbers it has used: it asks for another. 0 = none.
+    pub spent_session: u64,
 }
 
 /// A granted session.
@@ -225,20 +227,20 @@ pub enum LeaveReason {
     Failed(String),
 }
 
-/// The chief. Every call is made once; retrying is the caller's.
-pub trait Coordinator: Clone + Send + Sync + 'static {
+/// The chief. Every call is made once; retrying is the caller's. It is a trait object so that the training loop is compiled once.
+pub trait Coordinator: Send + Sync + 'static {
     /// Joins the job.
-    fn register(&self, join: Join) -> impl Future<Output = Result<Joined, Error>> + Send;
+    fn register(&self, join: Join) -> BoxFuture<'_, Result<Joined, Error>>;
     /// Renews the lease.
-    fn heartbeat(&self, pulse: Pulse) -> impl Future<Output = Result<Beat, Error>> + Send;
+    fn heartbeat(&self, pulse: Pulse) -> BoxFuture<'_, Result<Beat, Error>>;
     /// Is there, until the connection breaks off.
-    fn attend(&self, pulse: Pulse) -> impl Future<Output = ()> + Send;
+    fn attend(&self, pulse: Pulse) -> BoxFuture<'_, ()>;
     /// Asks for data.
-    fn next_shard(&self, ask: Ask) -> impl Future<Output = Result<Grant, Error>> + Send;
+    fn next_shard(&self, ask: Ask) -> BoxFuture<'_, Result<Grant, Error>>;
     /// Asks to be one of those who add up their gradients. The answer may be held for a while.
-    fn form(&self, form: Form) -> impl Future<Output = Result<Forming, Error>> + Send;
+    fn form(&self, form: Form) -> BoxFuture<'_, Result<Forming, Error>>;
     /// Leaves the job.
-    fn leave(&self, pulse: Pulse, reason: LeaveReason) -> impl Future<Output = Result<(), Error>> + Send;
+    fn leave(&self, pulse: Pulse, reason: LeaveReason) -> BoxFuture<'_, Result<(), Error>>;
     /// Returns the name for messages.
     fn name(&self) -> String;
 }

@@ -70,11 +70,11 @@ impl Feed {
     }
 
     /// Reads what the chief hands out; of one lane, where the updates are synchronous.
-    pub(crate) fn granted<C: Coordinator>(
+    pub(crate) fn granted(
         config: &Config,
         model: &Arc<AnyModel>,
         session: &Session,
-        coordinator: &C,
+        coordinator: &Arc<dyn Coordinator>,
         lane: Option<u32>,
     ) -> Result<Self, Diagnostic> {
         let dead_letter = Some(dead_letter(config));
@@ -85,7 +85,7 @@ impl Feed {
         let (sender, receiver) = mpsc::channel(1);
         let (open, floor) = (Arc::<Open>::default(), Arc::<AtomicU64>::default());
         let asking = Asking {
-            coordinator: coordinator.clone(),
+            coordinator: Arc::clone(coordinator),
             pulse: session.pulse.clone(),
             deadline: config.connect_deadline,
             // Records that the chief reads cannot be trained without it.

@@ -104,8 +104,8 @@ pub(crate) struct Heartbeat {
 
 impl Heartbeat {
     /// Starts to beat. `ended` tells, where the chief cannot be reached, whether the job is known to be over.
-    pub(crate) fn start<C: Coordinator>(
-        coordinator: C,
+    pub(crate) fn start(
+        coordinator: Arc<dyn Coordinator>,
         pulse: Pulse,
         interval: Duration,
         lanes: Vec<u32>,
@@ -175,8 +175,8 @@ struct Tells {
     silent: watch::Sender<Option<Instant>>,
 }
 
-async fn beat<C: Coordinator>(
-    coordinator: C,
+async fn beat(
+    coordinator: Arc<dyn Coordinator>,
     pulse: Pulse,
     interval: Duration,
     counts: Arc<Counts>,

@@ -25,6 +25,7 @@ mod threads;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -101,10 +102,21 @@ pub struct Mirror {
 ///
 /// # Errors
 /// The input, the model or a wait has failed for good.
-pub async fn run<C: Coordinator>(
+pub fn run(
     config: Config,
     model: Arc<AnyModel>,
-    coordinator: C,
+    coordinator: Arc<dyn Coordinator>,
+    shards: Vec<Shard>,
+    stop: CancellationToken,
+) -> BoxFuture<'static, Result<Outcome, Diagnostic>> {
+    // Boxed, so that it is compiled here and not once more in each program that trains.
+    Box::pin(train_until_told(config, model, coordinator, shards, stop))
+}
+
+async fn train_until_told(
+    config: Config,
+    model: Arc<AnyModel>,
+    coordinator: Arc<dyn Coordinator>,
     shards: Vec<Shard>,
     stop: CancellationToken,
 ) -> Result<Outcome, Diagnostic> {
@@ -116,22 +128,23 @@ pub async fn run<C: Coordinator>(
     let tables: Vec<Shard> = tables.into_iter().filter(|shard| matches!(shard, Shard::Remote(_))).collect();
     let threads = Threads::start(config.job.run.intra_op_parallelism_threads)?;
     info!(threads = threads.count(), "computing");
-    let mut outcome = Outcome::default();
+    let (mut outcome, mut spent_session) = (Outcome::default(), 0);
     loop {
-        let mut session =
-            match Session::join(&config, &coordinator, &shards, &layout, fingerprint, &stop).await {
-                Ok(Some(session)) => session,
-                Ok(None) => return Ok(outcome),
-                Err(error) if ended(&error) => return Ok(outcome),
-                Err(error) => match again(&error) {
-                    true => {
-                        warn!(%error, "joining again");
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                        continue;
-                    }
-                    false => return Err(into_diagnostic(&error)),
-                },
-            };
+        let joining =
+            Session::join(&config, &coordinator, &shards, &layout, fingerprint, &mut spent_session, &stop);
+        let mut session = match joining.await {
+            Ok(Some(session)) => session,
+            Ok(None) => return Ok(outcome),
+            Err(error) if ended(&error) => return Ok(outcome),
+            Err(error) => match again(&error) {
+                true => {
+                    warn!(%error, "joining again");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+                false => return Err(into_diagnostic(&error)),
+            },
+        };
         let gone = session.heartbeat.gone();
         let training = async {
             match (&mut replica, &config.mirror) {
@@ -197,12 +210,12 @@ pub async fn run<C: Coordinator>(
 }
 
 /// Trains in a session, the way the job has it.
-async fn train<C: Coordinator>(
+async fn train(
     config: &Config,
     model: &Arc<AnyModel>,
     threads: &Threads,
     session: &mut Session,
-    coordinator: &C,
+    coordinator: &Arc<dyn Coordinator>,
     outcome: &mut Outcome,
     stop: &CancellationToken,
 ) -> Result<LeaveReason, step::Failure> {

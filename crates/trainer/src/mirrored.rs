@@ -63,11 +63,11 @@ enum Ended {
 }
 
 /// Trains in groups, one after the other, until there is a reason to leave.
-pub(crate) async fn train<C: Coordinator>(
+pub(crate) async fn train(
     member: &Member<'_>,
     replica: &mut Replica,
     session: &mut Session,
-    coordinator: &C,
+    coordinator: &Arc<dyn Coordinator>,
     outcome: &mut Outcome,
 ) -> Result<LeaveReason, Failure> {
     let (config, stop) = (member.config, member.stop);
@@ -122,10 +122,10 @@ pub(crate) async fn train<C: Coordinator>(
 }
 
 /// Waits until the chief has formed the next group. Nothing where the job is over, or the token says stop.
-async fn form<C: Coordinator>(
+async fn form(
     config: &Config,
     session: &Session,
-    coordinator: &C,
+    coordinator: &Arc<dyn Coordinator>,
     generation: u64,
     stop: &CancellationToken,
 ) -> Result<Option<Formed>, Failure> {

@@ -73,3 +73,34 @@ pub fn into_diagnostic(error: &Error) -> Diagnostic {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use trainyard_protocol::Refusal;
+
+    use super::*;
+
+    #[test]
+    fn each_refusal_has_the_code_of_its_reason_and_a_cure() {
+        for (reason, code) in [
+            (Reason::TaskTaken, "E2008"),
+            (Reason::OtherCluster, "E2006"),
+            (Reason::OtherLayout, "E2007"),
+            (Reason::TooLarge, "E2007"),
+            (Reason::Unproved, "E7003"),
+            (Reason::NotAllowed, "E7003"),
+            (Reason::StaleEpoch, "E2009"),
+            (Reason::Fenced, "E2009"),
+            (Reason::NotFinite, "E5001"),
+            (Reason::Quarantined, "E5002"),
+            (Reason::Storage, "E3003"),
+            (Reason::NoRoom, "E3009"),
+            (Reason::BadRequest, "E9001"),
+        ] {
+            let refusal = Refusal::new(reason, "no");
+            let told = into_diagnostic(&Error::Refused { peer: "ps:0".to_owned(), refusal });
+            assert_eq!(told.code.name, code, "{reason:?}");
+            assert!(told.message.contains("ps:0") && told.help.is_some(), "{}", told.render());
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -14,7 +14,7 @@ use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::{Identity, Opened};
 use trainyard_protocol::payload::Encoding;
 use trainyard_protocol::{Reason, Refusal};
-use trainyard_run_config::{PayloadType, Sharding};
+use trainyard_run_config::{PayloadType, Sharding, UpdateConfig};
 use trainyard_variable::Layout;
 
 use crate::Config;
@@ -55,16 +55,19 @@ pub(crate) struct Session {
 
 impl Session {
     /// Joins, waits until the job trains, and opens the session everywhere. Nothing where the job is over, or the
-    /// token says stop.
-    pub(crate) async fn join<C: Coordinator>(
+    /// token says stop. `spent_session` is the latest session of this process, which is followed by another; 0 = none.
+    pub(crate) async fn join(
         config: &Config,
-        coordinator: &C,
+        coordinator: &Arc<dyn Coordinator>,
         shards: &[Shard],
         layout: &Arc<Layout>,
         fingerprint: u64,
+        spent_session: &mut u64,
         stop: &CancellationToken,
     ) -> Result<Option<Self>, Error> {
-        let Some(joined) = register(config, coordinator, fingerprint, stop).await? else { return Ok(None) };
+        let registered = register(config, coordinator, fingerprint, *spent_session, stop).await?;
+        let Some(joined) = registered else { return Ok(None) };
+        *spent_session = joined.session;
         let pulse = Pulse {
             task: config.task,
             incarnation: config.incarnation,
@@ -96,12 +99,16 @@ impl Session {
             () = stop.cancelled() => return Ok(None),
         };
         let parameters = parameters.with_encoding(encoding(config.job.strategy.payload));
+        let parameters = match config.job.strategy.update {
+            UpdateConfig::Ssp { .. } => parameters.bounded(),
+            UpdateConfig::Async | UpdateConfig::Sync { .. } => parameters,
+        };
         let interval = joined.heartbeat_interval;
         let ended = {
-            let (task, folder, since) = (config.task, config.job.model_dir.clone(), config.started_unix_secs);
+            let (task, folder, since) = (config.task, config.job.model_dir.clone(), config.started);
             move || ended_without(task, &folder, since)
         };
-        let (coordinator, lanes) = (coordinator.clone(), joined.lanes.clone());
+        let (coordinator, lanes) = (Arc::clone(coordinator), joined.lanes.clone());
         let heartbeat = Heartbeat::start(coordinator, pulse.clone(), interval, lanes, ended);
         let next_batch = opened.batches_applied;
         info!(task = %config.task, session = joined.session, epoch = joined.epoch, next_batch, "joined");
@@ -118,7 +125,7 @@ impl Session {
     }
 
     /// Takes leave of the chief. Returns whether it listened.
-    pub(crate) async fn leave<C: Coordinator>(&self, coordinator: &C, reason: LeaveReason) -> bool {
+    pub(crate) async fn leave(&self, coordinator: &Arc<dyn Coordinator>, reason: LeaveReason) -> bool {
         let pulse = self.heartbeat.counts.told_by(&self.pulse);
         let left = tokio::time::timeout(LEAVE_TIMEOUT, coordinator.leave(pulse, reason)).await;
         let listened = matches!(left, Ok(Ok(())));
@@ -181,12 +188,13 @@ fn data_shard(config: &Config, joined: &Joined) -> u64 {
 
 /// Whether the model folder, where this task sees it, says that the job has ended since the task was started: one that
 /// is short may be over before each of its tasks has found the chief.
-fn ended_without(task: Task, folder: &Path, started_unix_secs: u64) -> bool {
+fn ended_without(task: Task, folder: &Path, started: Instant) -> bool {
     let Ok(Some((state, written))) = trainyard_checkpoint::JobState::read_with_time(folder) else {
         return false;
     };
     let over = matches!(state.phase, JobPhase::Done | JobPhase::Failed);
-    let since = written.duration_since(UNIX_EPOCH).is_ok_and(|at| at.as_secs() >= started_unix_secs);
+    // A task that is started again at once must not take the end of the run before for this one's.
+    let since = SystemTime::now().checked_sub(started.elapsed()).is_none_or(|started| written >= started);
     if over && since {
         info!(%task, step = state.global_step, reason = state.reason, "the job is over already");
     }
@@ -194,10 +202,11 @@ fn ended_without(task: Task, folder: &Path, started_unix_secs: u64) -> bool {
 }
 
 /// Registers and waits until the job trains.
-async fn register<C: Coordinator>(
+async fn register(
     config: &Config,
-    coordinator: &C,
+    coordinator: &Arc<dyn Coordinator>,
     layout_fingerprint: u64,
+    spent_session: u64,
     stop: &CancellationToken,
 ) -> Result<Option<Joined>, Error> {
     let join = Join {
@@ -208,6 +217,7 @@ async fn register<C: Coordinator>(
         address: config.address.clone(),
         process_id: std::process::id(),
         started_unix_secs: config.started_unix_secs,
+        spent_session,
     };
     let started = Instant::now();
     let mut waiting = Waiting::new(config.task.to_string(), coordinator.name(), config.connect_deadline);
@@ -226,12 +236,16 @@ async fn register<C: Coordinator>(
             }
             Ok(joined) => {
                 (config.standing)("waiting", false, joined.waiting_for.clone());
-                (joined.waiting_for.join(", "), READY_POLL)
+                let last = match joined.waiting_for.is_empty() {
+                    true => "the parameter servers make or restore their variables".to_owned(),
+                    false => joined.waiting_for.join(", "),
+                };
+                (last, READY_POLL)
             }
             Err(error) if error.may_pass() => match error {
                 // Its chief is gone for good, if the job has ended since this task was started.
                 Error::Unreachable { .. }
-                    if ended_without(config.task, &config.job.model_dir, config.started_unix_secs) =>
+                    if ended_without(config.task, &config.job.model_dir, config.started) =>
                 {
                     return Ok(None);
                 }

@@ -49,12 +49,12 @@ struct Part {
 }
 
 /// Trains until there is a reason to leave.
-pub(crate) async fn train<C: Coordinator>(
+pub(crate) async fn train(
     config: &Config,
     model: &Arc<AnyModel>,
     threads: &Threads,
     session: &mut Session,
-    coordinator: &C,
+    coordinator: &Arc<dyn Coordinator>,
     outcome: &mut Outcome,
     stop: &CancellationToken,
 ) -> Result<LeaveReason, Failure> {
@@ -151,11 +151,11 @@ struct Steps<'a> {
 
 impl Steps<'_> {
     /// Takes lanes up and lays them down, as the chief says.
-    fn settle_lanes<C: Coordinator>(
+    fn settle_lanes(
         &mut self,
         config: &Config,
         model: &Arc<AnyModel>,
-        coordinator: &C,
+        coordinator: &Arc<dyn Coordinator>,
     ) -> Result<(), Failure> {
         let wanted = self.session.heartbeat.lanes();
         self.lanes.retain(|lane| wanted.contains(&lane.number));

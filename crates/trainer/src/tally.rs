@@ -71,6 +71,7 @@ impl<'a> Tally<'a> {
 
     /// Takes note of a pushed step.
     pub(crate) fn count(&mut self, pushed: &PushedStep, sent: Sent) {
+        #[cfg(feature = "failpoints")]
         fail::fail_point!("worker.after_ack");
         let (outcome, telemetry) = (&mut *self.outcome, &self.telemetry);
         if pushed.stale {

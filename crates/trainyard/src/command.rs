@@ -28,7 +28,7 @@ const USAGE: u8 = 64;
 #[command(
     name = "trainyard",
     version,
-    about = "Trains models on one machine or many, with parameter servers."
+    about = "Trains click-through and ranking models on one machine or many, with parameter servers."
 )]
 struct Command {
     #[command(subcommand)]

@@ -20,7 +20,7 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
     };
     let newest = Checkpoint::open(newest)?;
     let manifest = newest.manifest();
-    let state = JobState::read(path).ok().flatten();
+    let state = JobState::read(path)?;
     if arguments.format == Format::Json {
         return print(&format!(
             "{}\n",

@@ -17,8 +17,10 @@ use crate::output::{Sink, print, read_files, table};
 fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnostic> {
     let folder = job.model_dir.display();
     let none = |what: String| {
-        let steps: Vec<String> =
-            list(&job.model_dir).unwrap_or_default().iter().map(|found| found.step.to_string()).collect();
+        let steps: Vec<String> = match list(&job.model_dir) {
+            Ok(found) => found.iter().map(|found| found.step.to_string()).collect(),
+            Err(error) => return error.into(),
+        };
         let problem = Diagnostic::error(Code::E3004, what);
         match steps.is_empty() {
             true => problem.help("train first, or give --model-dir"),

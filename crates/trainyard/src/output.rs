@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use trainyard_chief::Report;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Scores;
 use trainyard_run_config::{InputPart, Job, Sharding};
@@ -79,8 +80,39 @@ pub(crate) fn print(text: &str) -> Result<(), Diagnostic> {
     })
 }
 
+/// Says in one line how far a run has come, for example `trained to step 6000 in 3.5 s (1714 steps/s, ...)`.
+pub(crate) fn result_line(verb: &str, report: &Report) -> String {
+    let step = report.global_step;
+    if report.examples == 0 && report.steps_per_second == 0.0 {
+        return format!(
+            "{verb} step {step}: this run added no step. A larger train.max_steps goes on, another --model-dir begins anew\n"
+        );
+    }
+    let Report { train_seconds, steps_per_second, examples_per_second, .. } = report;
+    format!(
+        "{verb} step {step} in {train_seconds:.1} s ({steps_per_second:.0} steps/s, {examples_per_second:.0} examples/s)\n"
+    )
+}
+
 /// Returns metrics as a table.
 pub(crate) fn table(scores: &Scores) -> String {
     let width = scores.keys().map(String::len).max().unwrap_or(0);
     scores.iter().map(|(name, value)| format!("  {name:width$}  {value:.6}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_found_nothing_to_do_says_how_to_train_more() {
+        let report = Report { global_step: 1000, ..Report::default() };
+        let text = result_line("trained to", &report);
+        assert!(text.starts_with("trained to step 1000: this run added no step."), "{text}");
+        assert!(text.contains("train.max_steps") && text.contains("--model-dir"), "{text}");
+        let rates = Report { examples: 640, steps_per_second: 2.0, examples_per_second: 256.0, ..report };
+        let rates = Report { train_seconds: 2.5, ..rates };
+        let text = "trained to step 1000 in 2.5 s (2 steps/s, 256 examples/s)\n";
+        assert_eq!(result_line("trained to", &rates), text);
+    }
 }

@@ -44,7 +44,9 @@ fn order(mut stream: UnixStream, workers: usize) -> Result<(), Diagnostic> {
         )
         .help("look at the output of `trainyard up`")
     };
-    let text = serde_json::to_string(&Order { workers }).unwrap_or_default() + "\n";
+    let text = serde_json::to_string(&Order { workers }).map_err(|error| {
+        Diagnostic::error(Code::E9001, format!("the order cannot be written as JSON: {error}"))
+    })? + "\n";
     let sent = stream.set_read_timeout(Some(ANSWER)).and_then(|()| stream.write_all(text.as_bytes()));
     sent.map_err(|error| lost(&format!("cannot be told ({error})")))?;
     for line in BufReader::new(stream).lines().take(ANSWERS_MAX) {

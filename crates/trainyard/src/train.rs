@@ -13,7 +13,7 @@ use trainyard_run_config::{Job, StrategyKind};
 use trainyard_trainer::{LocalMeeting, Meeting, Mirror};
 
 use crate::command::Train;
-use crate::output::{print, table};
+use crate::output::{print, result_line, table};
 use crate::progress::progress_line;
 use crate::up::share_of_cores;
 
@@ -115,10 +115,8 @@ async fn alone(
     if let Some(path) = &context.report {
         report.write(path)?;
     }
-    let rate =
-        format!("{:.0} steps/s, {:.0} examples/s", report.steps_per_second, report.examples_per_second);
     let verb = if ending == Ending::Done { "trained to" } else { "stopped at" };
-    let mut text = format!("{verb} step {} in {:.1} s ({rate})\n", report.global_step, report.train_seconds);
+    let mut text = result_line(verb, &report);
     if !report.eval.is_empty() {
         text.push_str(&format!(
             "evaluation at step {}:\n{}",

@@ -9,15 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use tracing::info;
+use serde::Deserialize;
+use tracing::{info, warn};
 use trainyard_chief::Report;
 use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
+use trainyard_daemon::LogFormat;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::{Job, StrategyKind};
 
 use crate::command::Up;
 use crate::folder::Folder;
-use crate::output::{print, table};
+use crate::output::{print, result_line, table};
 pub(crate) use child::RUNTIME_THREADS;
 pub(crate) use control::{Address, Answer, Order};
 use scaling::Scaling;
@@ -116,10 +118,29 @@ pub(crate) fn share_of_cores(tasks: usize) -> usize {
     (std::thread::available_parallelism().map_or(1, usize::from) / tasks.max(1)).max(1)
 }
 
+/// Says where a browser sees the run, if the cluster names the chief's admin port: for a person on a line, for a program in the log.
+fn tell_page(cluster: &ClusterSpec, format: LogFormat) -> Result<(), Diagnostic> {
+    match (page(cluster), format) {
+        (None, _) => Ok(()),
+        (Some(page), LogFormat::Text) => print(&format!("watch this run in a browser: {page}\n")),
+        (Some(page), LogFormat::Json) => {
+            tracing::info!(page, "a browser shows this run");
+            Ok(())
+        }
+    }
+}
+
+/// Returns the address of the page of a run.
+fn page(cluster: &ClusterSpec) -> Option<String> {
+    let chief = cluster.admin.iter().find(|(task, _)| task.role == Role::Chief);
+    chief.map(|(_, address)| format!("http://{address}/"))
+}
+
 async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8, Diagnostic> {
     let tasks = tasks(&cluster, job);
     let threads = threads(job, tasks.len());
     let mut scaling = Scaling::open(job, &cluster)?;
+    tell_page(&cluster, arguments.job.log_format)?;
     let mut supervisor = Supervisor::start(&arguments.job, threads, &job.local_dir(), &cluster, &tasks)?;
     for (task, address) in &cluster.admin {
         info!(%task, "metrics at http://{address}/metrics");
@@ -133,9 +154,9 @@ async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8
     let watched = supervisor.watch(&mut scaling).await;
     scaling.end();
     let code = watched?;
-    let mut report = read_report(supervisor.report_file());
+    let mut report = told(read_report(supervisor.report_file()));
     report.exit = supervisor.exits().iter().map(|(task, code)| (task.to_string(), *code)).collect();
-    report.eval = read_evaluation(&job.model_dir);
+    report.eval = told(read_evaluation(&job.model_dir));
     if let Some(path) = &arguments.report {
         report.write(path)?;
     }
@@ -145,24 +166,43 @@ async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8
     Ok(code)
 }
 
-fn read_report(path: &Path) -> Report {
-    let text = std::fs::read(path).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
+/// Returns what was read. What could not be read is missing from the report, and is told.
+fn told<T: Default>(read: Result<Option<T>, String>) -> T {
+    let read = read.unwrap_or_else(|problem| {
+        warn!(%problem, "the report lacks what this file should say");
+        None
+    });
+    read.unwrap_or_default()
 }
 
-fn read_evaluation(model_dir: &Path) -> BTreeMap<String, f64> {
-    let text =
-        trainyard_checkpoint::read(&model_dir.join("eval/result.json")).ok().flatten().unwrap_or_default();
-    let result: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
-    let metrics = result["metrics"].as_object().cloned().unwrap_or_default();
-    metrics.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?))).collect()
+/// Reads the chief's report: none where it has not come to write one.
+fn read_report(path: &Path) -> Result<Option<Report>, String> {
+    parsed(path, |text| serde_json::from_slice(text))
+}
+
+/// Reads the metrics of the last evaluation: none where there was none.
+fn read_evaluation(model_dir: &Path) -> Result<Option<BTreeMap<String, f64>>, String> {
+    #[derive(Deserialize)]
+    struct Evaluation {
+        metrics: BTreeMap<String, Option<f64>>,
+    }
+    let path = model_dir.join("eval/result.json");
+    let evaluation = parsed(&path, |text| serde_json::from_slice::<Evaluation>(text))?;
+    // A metric that is not finite has no number in JSON.
+    let known = |metrics: BTreeMap<String, Option<f64>>| {
+        metrics.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    };
+    Ok(evaluation.map(|evaluation| known(evaluation.metrics)))
+}
+
+fn parsed<T>(path: &Path, parse: impl Fn(&[u8]) -> serde_json::Result<T>) -> Result<Option<T>, String> {
+    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let text = trainyard_checkpoint::read(path).map_err(|error| wrong(&error))?;
+    text.map(|text| parse(&text).map_err(|error| wrong(&error))).transpose()
 }
 
 fn summary(report: &Report, job: &Job) -> String {
-    let rate =
-        format!("{:.0} steps/s, {:.0} examples/s", report.steps_per_second, report.examples_per_second);
-    let mut text =
-        format!("trained to step {} in {:.1} s ({rate})\n", report.global_step, report.train_seconds);
+    let mut text = result_line("trained to", report);
     if !report.eval.is_empty() {
         text.push_str(&format!("last evaluation:\n{}", table(&report.eval)));
     }
@@ -182,10 +222,46 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_report_that_cannot_be_read_is_told_and_one_that_is_not_there_is_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, results) =
+            (folder.path().join("chief-report.json"), folder.path().join("eval/result.json"));
+        assert_eq!((read_report(&path), read_evaluation(folder.path())), (Ok(None), Ok(None)));
+        std::fs::create_dir(folder.path().join("eval")).expect("there is room");
+        let report = Report { global_step: 7, ..Report::default() };
+        let whole = serde_json::to_string(&report).expect("a report");
+        std::fs::write(&path, &whole).expect("written");
+        std::fs::write(&results, "{\"metrics\": {\"auc\": 0.5, \"loss\": null}}").expect("written");
+        assert_eq!(read_report(&path), Ok(Some(report)));
+        assert_eq!(read_evaluation(folder.path()), Ok(Some([("auc".to_owned(), 0.5)].into())));
+        for damaged in ["", "[1]", &whole[..whole.len() - 1]] {
+            std::fs::write(&path, damaged).expect("written");
+            std::fs::write(&results, damaged).expect("written");
+            let problem = read_report(&path).expect_err("it is damaged");
+            assert!(problem.starts_with(&path.display().to_string()), "{problem}");
+            let problem = read_evaluation(folder.path()).expect_err("it is damaged");
+            assert!(problem.starts_with(&results.display().to_string()), "{problem}");
+        }
+    }
+
+    #[test]
     fn processes_that_start_together_look_for_ports_far_apart() {
         let mut places: Vec<u16> = (4_194_300_u32..4_194_320).map(first_port).collect();
         places.sort_unstable();
         assert!(places.iter().all(|place| PORTS.contains(place)), "{places:?}");
         assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= 100), "{places:?}");
+    }
+
+    #[test]
+    fn the_page_is_at_the_admin_port_of_the_chief() {
+        let counts = LocalCounts { ps: 1, workers: 1, evaluators: 0 };
+        let mut cluster = ClusterSpec::local(counts, &[1, 2, 3]);
+        assert_eq!(page(&cluster), None);
+        let admin = [(Role::Worker, 4), (Role::Chief, 5), (Role::Ps, 6)];
+        cluster.admin = admin
+            .map(|(role, port)| (Task { role, index: 0 }, format!("127.0.0.1:{port}")))
+            .into_iter()
+            .collect();
+        assert_eq!(page(&cluster).as_deref(), Some("http://127.0.0.1:5/"));
     }
 }

@@ -2,23 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a recorded case that is not as its README says fails the test")]
 
 use serde_json::Value;
+use trainyard_testing::{Golden, list};
 use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, VariableSpec};
 
-fn golden() -> Option<Value> {
-    let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/golden");
-    let folder = std::env::var("TRAINYARD_GOLDEN").unwrap_or_else(|_| default.into());
-    match std::fs::read_to_string(format!("{folder}/partitioners.json")) {
-        Ok(text) => Some(serde_json::from_str(&text).unwrap()),
-        Err(_) => {
-            println!("skipped: {folder}/partitioners.json is not here");
-            None
-        }
-    }
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
+const FILE: &str = "partitioners.json";
 
 fn sizes(shape: &Value) -> Vec<usize> {
     list(shape).iter().map(|size| size.as_u64().unwrap() as usize).collect()
@@ -63,12 +50,13 @@ fn value_bytes(case: &Value) -> usize {
 
 #[test]
 fn golden_partitioners_cut_as_tensorflow_does() {
-    let Some(golden) = golden() else { return };
-    let (mut passed, mut apart) = (0, Vec::new());
-    for case in list(&golden["cases"]) {
+    let golden = Golden::find();
+    let (mut cut, mut refused, mut wider, mut narrower) = (0, 0, Vec::new(), Vec::new());
+    let cases = golden.cases(FILE, "cases");
+    for case in &cases {
         let rule = partitioner(case["partitioner"].as_str().unwrap(), &case["args"]);
         match (rule, case.get("partitions")) {
-            (None, None) => passed += 1,
+            (None, None) => refused += 1,
             (Some(rule), Some(partitions)) => {
                 let shape = sizes(&case["shape"]);
                 // Layouts cut along axis 0 alone; the rule holds along any.
@@ -77,15 +65,25 @@ fn golden_partitioners_cut_as_tensorflow_does() {
                 let mut expected = sizes(partitions);
                 assert_eq!(rule.num_slices(shape[axis], row_bytes), expected.remove(axis), "{case}");
                 assert!(expected.iter().all(|along| *along == 1), "{case}");
-                passed += 1;
+                cut += 1;
             }
-            // TensorFlow 1 takes some bounds of 0 that TensorFlow 2 and we refuse; we store no strings, whose size it checks.
-            (None, Some(_)) | (Some(_), None) => apart.push(case.to_string()),
+            (None, Some(_)) => narrower.push(case),
+            (Some(_), None) => wider.push(case),
         }
     }
-    println!("partitioners.json, cases: {passed} passed, {} apart", apart.len());
-    let known = |case: &String| case.contains(":0") || case.contains(":-");
-    assert!(apart.iter().all(known) && apart.len() * 10 < passed, "{}", apart.join("\n"));
+    // Bounds of 0, which TensorFlow 1 takes for none.
+    let bounded_by_0 = |case: &&Value| case["args"].as_object().unwrap().values().any(|bound| *bound == 0);
+    let others: Vec<&&Value> = narrower.iter().filter(|case| !bounded_by_0(case)).collect();
+    assert!(others.is_empty() && wider.is_empty(), "{others:?} {wider:?}");
+    golden.assert_counts(
+        "partitioners.json, cases",
+        &[
+            ("cut equally", cut, 253),
+            ("refused by both", refused, 60),
+            ("refused here alone", narrower.len(), 24),
+            ("refused by TensorFlow alone", wider.len(), 0),
+        ],
+    );
 }
 
 fn spec(name: &str, shape: Vec<usize>) -> VariableSpec {
@@ -95,12 +93,12 @@ fn spec(name: &str, shape: Vec<usize>) -> VariableSpec {
 
 #[test]
 fn golden_slices_hold_tensorflows_rows() {
-    let Some(golden) = golden() else { return };
-    let (mut passed, mut apart) = (0, 0);
-    for case in list(&golden["row_ranges"]) {
+    let golden = Golden::find();
+    let (mut equal, mut other_axis) = (0, 0);
+    for case in &golden.cases(FILE, "row_ranges") {
         if case["args"]["axis"].as_u64().unwrap_or(0) > 0 {
             // Cut along another axis than the first, as only TensorFlow 1 does.
-            apart += 1;
+            other_axis += 1;
             continue;
         }
         let rule = partitioner(case["partitioner"].as_str().unwrap(), &case["args"]).unwrap();
@@ -110,19 +108,20 @@ fn golden_slices_hold_tensorflows_rows() {
         let range = |shard: &Value| [&shard["row_begin"], &shard["row_end"]].map(|end| end.as_u64().unwrap());
         let expected: Vec<[u64; 2]> = list(&case["shards"]).iter().map(range).collect();
         assert_eq!(given, expected, "{case}");
-        passed += 1;
+        equal += 1;
     }
-    println!("partitioners.json, row_ranges: {passed} passed, {apart} apart (another axis)");
+    let counts = [("equal", equal, 14), ("cut along another axis", other_axis, 1)];
+    golden.assert_counts("partitioners.json, row_ranges", &counts);
 }
 
 #[test]
 fn golden_rows_lie_where_tensorflows_div_strategy_puts_them() {
-    let Some(golden) = golden() else { return };
-    let (mut passed, mut apart) = (0, 0);
-    for case in list(&golden["embedding_lookup_partition"]) {
+    let golden = Golden::find();
+    let (mut equal, mut dealt_out) = (0, 0);
+    for case in &golden.cases(FILE, "embedding_lookup_partition") {
         // Ours is "div": rows of a part lie side by side. "mod" deals rows out one by one.
         if case["strategy"] == "mod" {
-            apart += 1;
+            dealt_out += 1;
             continue;
         }
         let rows = case["n_rows"].as_u64().unwrap() as usize;
@@ -133,21 +132,21 @@ fn golden_rows_lie_where_tensorflows_div_strategy_puts_them() {
             let slice = &layout.slices[shard];
             assert_eq!((slice.rows.contains(&id), id - slice.rows.start), (true, place), "{case}");
         }
-        passed += 1;
+        equal += 1;
     }
-    println!("partitioners.json, embedding_lookup_partition: {passed} passed, {apart} apart (mod)");
-    assert!(passed > 0);
+    let counts = [("equal", equal, 5), ("dealt out row by row", dealt_out, 5)];
+    golden.assert_counts("partitioners.json, embedding_lookup_partition", &counts);
 }
 
 #[test]
 fn golden_variables_are_placed_where_tensorflow_places_them() {
-    let Some(golden) = golden() else { return };
-    let (mut passed, mut apart) = (0, 0);
-    for case in list(&golden["placement"]) {
+    let golden = Golden::find();
+    let (mut equal, mut without_ps) = (0, 0);
+    for case in &golden.cases(FILE, "placement") {
         let num_ps = case["num_ps"].as_u64().unwrap() as usize;
         if num_ps == 0 {
             // No parameter server: nothing is placed.
-            apart += 1;
+            without_ps += 1;
             continue;
         }
         let placement = match case["strategy"].as_str().unwrap() {
@@ -176,8 +175,10 @@ fn golden_variables_are_placed_where_tensorflow_places_them() {
         let given: Vec<usize> = layout.slices.iter().map(|slice| slice.ps).collect();
         let expected: Vec<usize> = variables.iter().map(|entry| device(entry)).collect();
         assert_eq!(given, expected, "{} over {num_ps}: {specs:?}", case["strategy"]);
-        passed += 1;
+        equal += 1;
     }
-    println!("partitioners.json, placement: {passed} passed, {apart} apart (no ps)");
-    assert!(passed > 0);
+    golden.assert_counts(
+        "partitioners.json, placement",
+        &[("equal", equal, 23), ("without a ps", without_ps, 2)],
+    );
 }

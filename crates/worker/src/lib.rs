@@ -86,7 +86,7 @@ async fn work(context: Context, build: Build, stop: CancellationToken) -> Result
     };
     // On a thread of its own: its arithmetic must not hold up connections and heartbeats.
     let (pulse, training) =
-        (context.pulse.clone(), trainyard_trainer::run(config, model, coordinator, shards, stop));
+        (context.pulse.clone(), trainyard_trainer::run(config, model, Arc::new(coordinator), shards, stop));
     let training = apart(async move { pulse.within(training).await });
     let outcome = training
         .await

@@ -98,10 +98,12 @@ impl Writer {
             ended.file.sync_data().map_err(Error::io("flush", &ended.path))?;
             give_back(&ended.file, ended.given_back, ended.end);
         }
+        #[cfg(feature = "failpoints")]
         fail::fail_point!("ps.wal.before_segment");
         let path = self.folder.segment(number);
         let file = File::options().append(true).create_new(true).open(&path);
         let mut file = file.map_err(Error::io("create", &path))?;
+        #[cfg(feature = "failpoints")]
         fail::fail_point!("ps.wal.before_segment_header");
         let header = SegmentHeader { origin, number, boot: boot() };
         file.write_all(&header.encode()).map_err(Error::io("write", &path))?;

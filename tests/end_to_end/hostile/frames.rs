@@ -2,9 +2,11 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{PS, Stage};
+use crate::end_to_end::LIMIT;
 
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -20,9 +22,11 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 /// Largest frame that any server takes.
 const FRAME_MAX: usize = 16 << 10;
-/// Time of each attack.
+/// Least time of each attack. It goes on until others were served meanwhile.
 const ATTACK: Duration = Duration::from_secs(2);
 const ATTACKERS: usize = 4;
+/// Honest callers that are answered during an attack.
+const ANSWERS: usize = 3;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
@@ -153,16 +157,15 @@ fn windows(_: &mut Peer) -> Vec<u8> {
     (0..512).flat_map(|_| frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes())).collect()
 }
 
-/// Sends until the time is over, on another connection whenever one is closed. Returns the bytes sent and the connections closed.
-fn run(address: &str, attack: Attack, reads: bool) -> (u64, u64) {
-    let begun = Instant::now();
+/// Sends until it is over, on another connection whenever one is closed. Returns the bytes sent and the connections closed.
+fn run(address: &str, attack: Attack, reads: bool, over: &AtomicBool) -> (u64, u64) {
     let (mut sent, mut closed) = (0, 0);
-    while begun.elapsed() < ATTACK {
+    while !over.load(Ordering::Relaxed) {
         let Ok(mut peer) = Peer::connect(address, reads) else {
             std::thread::sleep(Duration::from_millis(10));
             continue;
         };
-        while begun.elapsed() < ATTACK {
+        while !over.load(Ordering::Relaxed) {
             let bytes = attack(&mut peer);
             if peer.stream.write_all(&bytes).is_err() {
                 closed += 1;
@@ -175,7 +178,25 @@ fn run(address: &str, attack: Attack, reads: bool) -> (u64, u64) {
     (sent, closed)
 }
 
-#[test]
+/// Waits until the server has served others while it is attacked: some callers, and a step of the worker. Says what it did
+/// not do.
+fn serve_others(stage: &Stage) -> Result<(), String> {
+    let (begun, steps) = (Instant::now(), stage.steps());
+    for answered in 0..ANSWERS {
+        if !stage.answers_others() {
+            return Err(format!("{answered} of {ANSWERS} callers are answered meanwhile"));
+        }
+    }
+    while begun.elapsed() < ATTACK || stage.steps() <= steps {
+        if begun.elapsed() > LIMIT {
+            return Err(format!("no step within {LIMIT:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+trial!(floods_of_frames_are_cut_or_bounded_and_training_goes_on);
 fn floods_of_frames_are_cut_or_bounded_and_training_goes_on() {
     let mut stage = Stage::start();
     let address = stage.tasks.address(PS).to_owned();
@@ -192,10 +213,14 @@ fn floods_of_frames_are_cut_or_bounded_and_training_goes_on() {
         ("window updates", windows, true, false),
     ];
     for (name, attack, reads, is_cut) in attacks {
-        let (sent, closed) = stage.withstands(name, |_| {
+        let over = AtomicBool::new(false);
+        let (sent, closed) = stage.withstands(name, |stage| {
             std::thread::scope(|scope| {
                 let attackers: Vec<_> =
-                    (0..ATTACKERS).map(|_| scope.spawn(|| run(&address, attack, reads))).collect();
+                    (0..ATTACKERS).map(|_| scope.spawn(|| run(&address, attack, reads, &over))).collect();
+                let served = serve_others(stage);
+                over.store(true, Ordering::Relaxed);
+                assert_eq!(served, Ok(()), "{name}");
                 let ended = attackers.into_iter().map(|attacker| attacker.join().expect("no panic"));
                 ended.fold((0, 0), |(sent, closed), (more, again)| (sent + more, closed + again))
             })

@@ -55,7 +55,7 @@ fn call(stage: &Stage, runtime: &Runtime, path: &str, body: Body) -> (Code, Dura
     (answer.map_or_else(|status| status.code(), |_| Code::Ok), begun.elapsed())
 }
 
-#[test]
+trial!(messages_that_announce_too_much_or_are_compressed_are_refused_at_once, alone);
 fn messages_that_announce_too_much_or_are_compressed_are_refused_at_once() {
     let mut stage = Stage::start();
     let runtime = Runtime::new().expect("a runtime");
@@ -75,7 +75,7 @@ fn messages_that_announce_too_much_or_are_compressed_are_refused_at_once() {
     stage.end();
 }
 
-#[test]
+trial!(messages_that_never_come_do_not_keep_the_room_of_others, alone);
 fn messages_that_never_come_do_not_keep_the_room_of_others() {
     let mut stage = Stage::start();
     let runtime = Runtime::new().expect("a runtime");

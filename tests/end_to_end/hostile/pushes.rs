@@ -22,7 +22,7 @@ fn session(stage: &Stage) -> u64 {
     number.and_then(|number| number.parse().ok()).expect("its number")
 }
 
-#[test]
+trial!(pushes_that_come_again_or_in_disorder_or_of_no_session_change_nothing);
 fn pushes_that_come_again_or_in_disorder_or_of_no_session_change_nothing() {
     let mut stage = Stage::start();
     let mut client = Client::new(&stage, STRANGER);
@@ -80,7 +80,7 @@ fn pushes_that_come_again_or_in_disorder_or_of_no_session_change_nothing() {
     stage.end();
 }
 
-#[test]
+trial!(a_worker_with_a_certificate_pushes_under_no_other_name);
 fn a_worker_with_a_certificate_pushes_under_no_other_name() {
     let mut stage = Stage::start_with_tls();
     let mut client = Client::new(&stage, STRANGER);
@@ -99,7 +99,7 @@ fn a_worker_with_a_certificate_pushes_under_no_other_name() {
         let (push, payload) = spoil(1);
         let status = client.push(&own, push, payload).expect_err("it has no session");
         assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
-        let request = v1::FinishRequest { identity: Some(chief), reason: "forged".to_owned() };
+        let request = v1::FinishRequest { identity: Some(chief), reason: "forged".to_owned(), failed: false };
         let status = client.runtime.block_on(client.server.finish(request)).expect_err("it is no chief");
         assert_eq!(status.code(), Code::PermissionDenied, "{status}");
     });

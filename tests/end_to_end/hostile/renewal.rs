@@ -12,7 +12,7 @@ use trainyard_cluster_spec::Task;
 use trainyard_security::{CERTIFICATE_FILE, KEY_FILE, ROOTS_FILE};
 
 use super::{PS, STRANGER, Stage};
-use crate::security::DAY;
+use crate::end_to_end::security::DAY;
 
 /// Life of a certificate that is to end while the job trains.
 const SHORT: Duration = Duration::from_secs(6);
@@ -55,7 +55,7 @@ fn on_disk(stage: &Stage) -> Vec<u8> {
     CertificateDer::from_pem_file(path).expect("a certificate").to_vec()
 }
 
-#[test]
+trial!(certificates_renewed_on_disk_are_used_for_new_connections_and_the_job_goes_on);
 fn certificates_renewed_on_disk_are_used_for_new_connections_and_the_job_goes_on() {
     let stage = Stage::prepare(Some(trainyard_security::Authority::new().expect("random numbers")));
     stage.certify(PS, SHORT);

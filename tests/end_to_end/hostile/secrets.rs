@@ -7,8 +7,8 @@ use trainyard_security::{Authority, KEY_FILE};
 use trainyard_tests::{Program, TestCluster, get};
 
 use super::{CHIEF, PS, WORKER};
-use crate::LIMIT;
-use crate::security::{DAY, secret, write_credentials};
+use crate::end_to_end::LIMIT;
+use crate::end_to_end::security::{DAY, secret, write_credentials};
 
 const PAGES: [&str; 8] = [
     "/metrics",
@@ -32,7 +32,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-#[test]
+trial!(secrets_are_in_no_log_metric_page_command_line_or_model_folder);
 fn secrets_are_in_no_log_metric_page_command_line_or_model_folder() {
     let cluster = TestCluster::new(1, 1, 2000, "[train]\nmax_steps = 100000000\n");
     let folder = cluster.folder.path();

@@ -89,7 +89,7 @@ fn undescribed() -> Vec<(&'static str, Vec<v1::Variable>)> {
     ]
 }
 
-#[test]
+trial!(tensors_that_are_not_what_they_say_are_refused_and_change_nothing);
 fn tensors_that_are_not_what_they_say_are_refused_and_change_nothing() {
     let mut stage = Stage::start();
     let mut client = Client::new(&stage, STRANGER);

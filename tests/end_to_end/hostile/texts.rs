@@ -14,7 +14,7 @@ use trainyard_protocol::{convert, v1};
 use trainyard_tests::TestCluster;
 
 use super::{CHIEF, Client, STRANGER, Stage};
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 /// Characters in a row that a log may show of a name that a peer gives itself, and of what it says of a call.
 const SHOWN_MAX: usize = 256;
@@ -44,7 +44,7 @@ fn wrong(log: &str, most: usize) -> Vec<String> {
     found
 }
 
-#[test]
+trial!(texts_of_peers_are_escaped_and_cut_in_every_log);
 fn texts_of_peers_are_escaped_and_cut_in_every_log() {
     let mut stage = Stage::start();
     let (cluster, mut client) = (stage.cluster(), Client::new(&stage, STRANGER));
@@ -140,7 +140,7 @@ impl Service<http::Request<Body>> for Liar {
     }
 }
 
-#[test]
+trial!(a_server_that_answers_with_harmful_texts_is_told_of_in_harmless_ones);
 fn a_server_that_answers_with_harmful_texts_is_told_of_in_harmless_ones() {
     let cluster = TestCluster::new(1, 0, 200, "[train]\nmax_steps = 5\n");
     let runtime = Runtime::new().expect("a runtime");

@@ -2,7 +2,7 @@
 
 use super::Trial;
 use super::trial::{Tasks, kill};
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 /// What a worker says when it has read its share.
 const READ: &str = "all input has been read here";
@@ -33,14 +33,15 @@ fn all_but_one(trial: &Trial) -> Tasks {
     tasks
 }
 
-#[test]
+trial!(a_chief_that_is_killed_when_some_have_read_their_share_hears_it_again);
 fn a_chief_that_is_killed_when_some_have_read_their_share_hears_it_again() {
     let trial = trial(&[]);
     let mut tasks = all_but_one(&trial);
+    let said = tasks.workers[0].said();
     kill(tasks.chief);
     tasks.chief = trial.start("chief", 0);
     tasks.chief.wait_for("taking over a job that is running", LIMIT);
-    tasks.workers[0].wait_for_next(READ, LIMIT);
+    tasks.workers[0].wait_for_after(said, READ, LIMIT);
     assert!(tasks.workers[0].runs());
     tasks.workers.push(trial.start("worker", 1));
     let output = tasks.end();
@@ -48,14 +49,15 @@ fn a_chief_that_is_killed_when_some_have_read_their_share_hears_it_again() {
     assert_all_is_applied(&trial);
 }
 
-#[test]
+trial!(a_share_that_a_lost_server_has_forgotten_is_read_once_more);
 fn a_share_that_a_lost_server_has_forgotten_is_read_once_more() {
     let trial = trial(&["parameter_servers.durability=none", "run.save_checkpoints_steps=100000"]);
     let mut tasks = all_but_one(&trial);
+    let said = tasks.workers[0].said();
     kill(tasks.servers.remove(1));
     tasks.servers.push(trial.start("ps", 1));
     tasks.chief.wait_for("restoring every parameter server", LIMIT);
-    tasks.workers[0].wait_for_next(READ, LIMIT);
+    tasks.workers[0].wait_for_after(said, READ, LIMIT);
     tasks.workers.push(trial.start("worker", 1));
     let output = tasks.end();
     assert!(!output.contains("is not read"), "{output}");

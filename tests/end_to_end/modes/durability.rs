@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::Trial;
 use super::trial::{ENDLESS, Tasks, kill, side_by_side, wait_until_it_trains};
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 const BROUGHT_BACK: &str = "memory brought back from the log";
 
@@ -38,17 +38,18 @@ fn kill_servers(trial: &Trial, mut tasks: Tasks, times: usize) -> Tasks {
     tasks.workers.iter_mut().for_each(wait_until_it_trains);
     for time in 0..times {
         let ps = time % 2;
+        let said = tasks.chief.said();
         kill(tasks.servers.remove(ps));
         let mut back = trial.start("ps", ps);
         back.wait_for(BROUGHT_BACK, LIMIT);
         tasks.servers.insert(ps, back);
-        tasks.chief.wait_for_next("was restarted, and remembers everything", LIMIT);
+        tasks.chief.wait_for_after(said, "was restarted, and remembers everything", LIMIT);
         tasks.chief.wait_for_next("training step=", LIMIT);
     }
     tasks
 }
 
-#[test]
+trial!(servers_killed_again_and_again_lose_nothing_in_every_way_to_train);
 fn servers_killed_again_and_again_lose_nothing_in_every_way_to_train() {
     let ways: [&[&str]; 4] = [
         &["strategy.update=async"],
@@ -65,7 +66,7 @@ fn servers_killed_again_and_again_lose_nothing_in_every_way_to_train() {
     trials.chunks(2).for_each(side_by_side);
 }
 
-#[test]
+trial!(synchronous_training_has_the_same_bits_when_servers_are_killed);
 fn synchronous_training_has_the_same_bits_when_servers_are_killed() {
     let settings = ["strategy.update=sync", "run.save_checkpoints_steps=150"];
     let (passes, killed) = learned(&settings, 3, |trial, tasks| kill_servers(trial, tasks, 5));
@@ -74,7 +75,7 @@ fn synchronous_training_has_the_same_bits_when_servers_are_killed() {
     assert!(reference.bits() == killed, "values and slots");
 }
 
-#[test]
+trial!(all_daemons_killed_at_once_come_back_with_everything);
 fn all_daemons_killed_at_once_come_back_with_everything() {
     let one = |way: &str, lanes: u64| {
         // No checkpoint but the first: everything else is in the logs.
@@ -110,7 +111,7 @@ fn with_log_of_a_server(change: impl FnOnce(&mut Vec<u8>)) -> Trial {
     trial
 }
 
-#[test]
+trial!(a_log_that_is_damaged_in_its_middle_is_put_aside_and_the_checkpoint_restored);
 fn a_log_that_is_damaged_in_its_middle_is_put_aside_and_the_checkpoint_restored() {
     let trial = with_log_of_a_server(|bytes| {
         let middle = bytes.len() / 4;
@@ -128,7 +129,7 @@ fn a_log_that_is_damaged_in_its_middle_is_put_aside_and_the_checkpoint_restored(
     assert!(aside.read_dir().expect("it is there").count() > 0);
 }
 
-#[test]
+trial!(a_log_with_a_torn_end_is_cut_and_goes_on);
 fn a_log_with_a_torn_end_is_cut_and_goes_on() {
     let trial = with_log_of_a_server(|bytes| bytes.extend([7; 100]));
     let mut tasks = trial.start_all();
@@ -140,7 +141,7 @@ fn a_log_with_a_torn_end_is_cut_and_goes_on() {
     trial.assert_applied(8 * 500);
 }
 
-#[test]
+trial!(a_job_whose_file_has_changed_goes_on_from_where_its_logs_end);
 fn a_job_whose_file_has_changed_goes_on_from_where_its_logs_end() {
     let trial = with_log_of_a_server(|_| ());
     let more = ["--set", "input.train.epochs=9"];
@@ -170,7 +171,7 @@ fn a_job_whose_file_has_changed_goes_on_from_where_its_logs_end() {
     assert_eq!(trial.global_step(), 3900);
 }
 
-#[test]
+trial!(a_model_folder_that_was_removed_is_begun_anew_whatever_the_logs_say);
 fn a_model_folder_that_was_removed_is_begun_anew_whatever_the_logs_say() {
     let state = tempfile::tempdir().expect("a folder");
     let more = ["--state-dir", state.path().to_str().expect("a name")];
@@ -191,7 +192,7 @@ fn a_model_folder_that_was_removed_is_begun_anew_whatever_the_logs_say() {
     assert_eq!(trial.global_step(), 8 * 500);
 }
 
-#[test]
+trial!(a_server_whose_log_cannot_be_written_ends_with_a_reason);
 fn a_server_whose_log_cannot_be_written_ends_with_a_reason() {
     let trial = Trial::new(1, 1, 8000, &[ENDLESS, "run.save_checkpoints_steps=200"]);
     let mut tasks = trial.start_all();

@@ -5,7 +5,7 @@ use super::trial::{ENDLESS, Tasks, kill, wait_until_it_trains};
 
 const ABSENT: [&str; 2] = ["--set", "input.train.files=[\"nowhere/absent.csv\"]"];
 
-#[test]
+trial!(workers_without_files_train_and_what_a_killed_one_had_is_handed_out_again);
 fn workers_without_files_train_and_what_a_killed_one_had_is_handed_out_again() {
     let trial = Trial::new(2, 2, 8000, &["strategy.replication=in_graph", ENDLESS]);
     let mut tasks = Tasks {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use trainyard_checkpoint::PositionRecord;
-use trainyard_tests::{Draw, passes_to_go};
+use trainyard_tests::{Draw, passes_to_go, seed};
 
 use super::Trial;
 use super::trial::{ENDLESS, kill, side_by_side, wait_until_it_trains};
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
-#[test]
+trial!(an_epoch_is_every_row_once_however_many_tasks_train_and_with_none_once_for_each);
 fn an_epoch_is_every_row_once_however_many_tasks_train_and_with_none_once_for_each() {
     // 650 rows of batches of 16 are 41.
     let told = |sharding: &str| {
@@ -29,10 +29,9 @@ fn an_epoch_is_every_row_once_however_many_tasks_train_and_with_none_once_for_ea
     assert!(line.contains(meaning), "{line}");
 }
 
-#[test]
+trial!(each_batch_counts_once_while_workers_die_and_come_back_at_any_moment);
 fn each_batch_counts_once_while_workers_die_and_come_back_at_any_moment() {
-    let seed = u64::from(std::process::id());
-    println!("seed {seed}");
+    let seed = seed("workers die at any moment");
     let one = |seed: u64| {
         let mut draw = Draw::new(seed);
         let trial = Trial::new(2, 3, 10_000, &["input.train.epochs=3"]);
@@ -54,7 +53,7 @@ fn each_batch_counts_once_while_workers_die_and_come_back_at_any_moment() {
     side_by_side(&[&|| one(seed), &|| one(seed + 1), &|| one(seed + 2)]);
 }
 
-#[test]
+trial!(the_data_of_a_worker_that_is_gone_for_good_is_read_by_the_others);
 fn the_data_of_a_worker_that_is_gone_for_good_is_read_by_the_others() {
     // Long enough for the second worker to be seen to train, on a fast machine too.
     let trial = Trial::new(2, 3, 10_000, &["input.train.epochs=12"]);
@@ -66,16 +65,17 @@ fn the_data_of_a_worker_that_is_gone_for_good_is_read_by_the_others() {
     trial.assert_applied(12 * 625);
 }
 
-#[test]
+trial!(the_others_take_over_the_data_of_a_worker_that_stands_still_and_it_comes_back);
 fn the_others_take_over_the_data_of_a_worker_that_stands_still_and_it_comes_back() {
     let trial = Trial::new(2, 2, 8000, &[ENDLESS]);
     let mut tasks = trial.start_all();
     tasks.workers.iter_mut().for_each(wait_until_it_trains);
+    let said = (tasks.chief.said(), tasks.workers[0].said());
     tasks.workers[0].signal(Signal::STOP);
-    tasks.chief.wait_for_next("has fallen silent", LIMIT);
+    tasks.chief.wait_for_after(said.0, "has fallen silent", LIMIT);
     tasks.chief.wait_for_next("training step=", LIMIT);
     tasks.workers[0].signal(Signal::CONT);
-    tasks.workers[0].wait_for_next("joined", LIMIT);
+    tasks.workers[0].wait_for_after(said.1, "joined", LIMIT);
     tasks.workers[0].wait_for_next("training step=", LIMIT);
     tasks.stop();
     let checkpoint = trial.checkpoint();
@@ -93,7 +93,7 @@ fn the_others_take_over_the_data_of_a_worker_that_stands_still_and_it_comes_back
     trial.assert_applied(passes * 500);
 }
 
-#[test]
+trial!(every_way_to_train_stops_by_itself_at_the_last_step_and_at_the_end_of_the_data);
 fn every_way_to_train_stops_by_itself_at_the_last_step_and_at_the_end_of_the_data() {
     let ways: [&[&str]; 4] = [
         &["strategy.update=async"],
@@ -116,7 +116,7 @@ fn every_way_to_train_stops_by_itself_at_the_last_step_and_at_the_end_of_the_dat
     }
 }
 
-#[test]
+trial!(settings_that_cannot_be_are_refused_with_a_reason);
 fn settings_that_cannot_be_are_refused_with_a_reason() {
     let cases: [(&str, &[&str], i32, &[&str]); 6] = [
         (

@@ -7,7 +7,7 @@ use trainyard_checkpoint::PositionRecord;
 
 use super::Trial;
 use super::trial::{ENDLESS, Tasks, kill, wait_until_it_trains};
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 const TAKEN_OVER: &str = "the server of this shard is gone: its backup serves it from now on";
 const REPLICA: &str = "parameter_servers.durability=replica";
@@ -67,11 +67,11 @@ fn wait_until_paired(trial: &Trial) {
 /// Waits until both shards are served without this server.
 fn wait_until_gone(trial: &Trial, ps: usize) {
     wait_until(trial, "the other one serves", |shards| {
-        shards.iter().all(|&(primary, paired)| primary != ps as u64 && !paired)
+        shards.len() == 2 && shards.iter().all(|&(primary, paired)| primary != ps as u64 && !paired)
     });
 }
 
-#[test]
+trial!(servers_killed_again_and_again_with_and_without_their_disks_lose_nothing);
 fn servers_killed_again_and_again_with_and_without_their_disks_lose_nothing() {
     let output = exact(|trial, mut tasks| {
         tasks.workers.iter_mut().for_each(wait_until_it_trains);
@@ -95,7 +95,7 @@ fn servers_killed_again_and_again_with_and_without_their_disks_lose_nothing() {
     assert!(output.contains(TAKEN_OVER), "{output}");
 }
 
-#[test]
+trial!(synchronous_training_has_the_same_bits_when_backups_take_over);
 fn synchronous_training_has_the_same_bits_when_backups_take_over() {
     let trial = |epochs: &str| Trial::new(2, 2, 8000, &[REPLICA, "strategy.update=sync", epochs]);
     let disturbed = trial(ENDLESS);
@@ -109,13 +109,15 @@ fn synchronous_training_has_the_same_bits_when_backups_take_over() {
     }
     let (passes, output) = disturbed.end(tasks);
     assert!(!output.contains("restoring every parameter server"), "{output}");
+    // Each of the two servers led a shard at least when it was killed.
+    assert!(output.matches(TAKEN_OVER).count() >= 2, "a backup takes over each time: {output}");
     assert_eq!(disturbed.global_step(), passes * 500_u64.div_ceil(3));
     let reference = trial(&format!("input.train.epochs={passes}"));
     reference.start_all().end();
     assert!(reference.bits() == disturbed.bits(), "values and slots");
 }
 
-#[test]
+trial!(a_primary_that_stood_still_past_its_replacement_acknowledges_nothing_more_and_follows);
 fn a_primary_that_stood_still_past_its_replacement_acknowledges_nothing_more_and_follows() {
     exact(|trial, mut tasks| {
         tasks.workers.iter_mut().for_each(wait_until_it_trains);
@@ -124,8 +126,9 @@ fn a_primary_that_stood_still_past_its_replacement_acknowledges_nothing_more_and
         wait_until_gone(trial, 0);
         assert!(begun.elapsed() < Duration::from_secs(30), "it is noticed by its silence");
         tasks.chief.wait_for_next("training step=", LIMIT);
+        let said = tasks.servers[0].said();
         tasks.servers[0].signal(Signal::CONT);
-        let backup = tasks.servers[0].wait_for_next("role=\"backup\"", LIMIT);
+        let backup = tasks.servers[0].wait_for_after(said, "role=\"backup\"", LIMIT);
         assert!(backup.contains("ps:"), "{backup}");
         wait_until_paired(trial);
         tasks.chief.wait_for_next("training step=", LIMIT);
@@ -133,7 +136,7 @@ fn a_primary_that_stood_still_past_its_replacement_acknowledges_nothing_more_and
     });
 }
 
-#[test]
+trial!(all_daemons_killed_at_once_come_back_with_everything);
 fn all_daemons_killed_at_once_come_back_with_everything() {
     exact(|trial, mut tasks| {
         tasks.workers.iter_mut().for_each(wait_until_it_trains);
@@ -151,7 +154,7 @@ fn all_daemons_killed_at_once_come_back_with_everything() {
     });
 }
 
-#[test]
+trial!(a_cluster_of_one_server_cannot_have_backups);
 fn a_cluster_of_one_server_cannot_have_backups() {
     let trial = Trial::new(1, 1, 800, &[REPLICA]);
     for role in ["ps", "chief", "worker"] {

@@ -2,7 +2,7 @@
 
 use super::Trial;
 use super::trial::{ENDLESS, Tasks, kill, side_by_side, wait_until_it_trains};
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 const WAYS: [(&[&str], u64); 4] = [
     (&["strategy.update=async"], 1),
@@ -21,7 +21,7 @@ fn end_and_assert_exact(trial: &Trial, tasks: Tasks, way: &[&str], lanes: u64) {
     trial.assert_applied(passes * 500);
 }
 
-#[test]
+trial!(a_chief_that_is_killed_and_comes_back_takes_every_way_to_train_over);
 fn a_chief_that_is_killed_and_comes_back_takes_every_way_to_train_over() {
     let one = |way: &[&str], lanes: u64| {
         let trial = trial(way);
@@ -38,7 +38,7 @@ fn a_chief_that_is_killed_and_comes_back_takes_every_way_to_train_over() {
     trials.chunks(2).for_each(side_by_side);
 }
 
-#[test]
+trial!(a_server_without_a_log_that_is_killed_and_comes_back_is_restored_in_every_way_to_train);
 fn a_server_without_a_log_that_is_killed_and_comes_back_is_restored_in_every_way_to_train() {
     let one = |way: &[&str], lanes: u64| {
         let trial = trial(&[way, &["parameter_servers.durability=none"]].concat());
@@ -55,7 +55,7 @@ fn a_server_without_a_log_that_is_killed_and_comes_back_is_restored_in_every_way
     trials.chunks(2).for_each(side_by_side);
 }
 
-#[test]
+trial!(an_asynchronous_job_goes_on_synchronously);
 fn an_asynchronous_job_goes_on_synchronously() {
     // Checkpoints of asynchronous training are of another version at each server.
     let trial = Trial::new(2, 2, 8000, &[ENDLESS, "run.save_checkpoints_steps=20"]);

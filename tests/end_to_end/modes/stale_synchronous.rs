@@ -29,14 +29,14 @@ fn leads(text: &str, bound: u64) -> (u64, u64) {
     )
 }
 
-#[test]
+trial!(nobody_is_farther_ahead_than_the_bound_of_a_worker_that_is_slow);
 fn nobody_is_farther_ahead_than_the_bound_of_a_worker_that_is_slow() {
     for bound in [0, 2] {
         let staleness = format!("strategy.staleness_steps_max={bound}");
         let settings = ["strategy.update=ssp", &staleness, ENDLESS];
         let trial = Trial::new(2, 2, 8000, &settings);
         let mut servers = vec![trial.start("ps", 0), trial.start("ps", 1)];
-        let line = servers[0].wait_for("the admin port listens", crate::LIMIT);
+        let line = servers[0].wait_for("the admin port listens", crate::end_to_end::LIMIT);
         let admin = line.split("address=").nth(1).and_then(|rest| rest.split(' ').next());
         let admin = admin.expect("it says where");
         let mut chief = trial.start("chief", 0);
@@ -44,7 +44,7 @@ fn nobody_is_farther_ahead_than_the_bound_of_a_worker_that_is_slow() {
         workers.iter_mut().for_each(wait_until_it_trains);
         let slow = slow_down(workers.remove(0), Duration::from_millis(120), Duration::from_millis(30));
         for _ in 0..5 {
-            chief.wait_for_next("training step=", crate::LIMIT);
+            chief.wait_for_next("training step=", crate::end_to_end::LIMIT);
             let (within, all) = leads(&metrics(admin), bound);
             assert!(all > 10 && within == all, "{within} of {all} within {bound}");
         }
@@ -55,7 +55,7 @@ fn nobody_is_farther_ahead_than_the_bound_of_a_worker_that_is_slow() {
     }
 }
 
-#[test]
+trial!(the_last_data_is_read_while_others_have_none_left_and_are_not_ahead);
 fn the_last_data_is_read_while_others_have_none_left_and_are_not_ahead() {
     // Two data shards for five tasks: three of them find nothing to do, and nobody may wait for them.
     let settings = ["strategy.update=ssp", "strategy.staleness_steps_max=1", "input.train.epochs=1"];

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use super::Trial;
 use super::trial::{ENDLESS, Tasks, kill, side_by_side, wait_until_it_trains};
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
 
 const SYNC: [&str; 2] = ["strategy.update=sync", "strategy.replicas_to_aggregate=3"];
 const ROWS: usize = 5000;
@@ -42,7 +42,7 @@ fn assert_same(what: &str, reference: &Bits, other: &Bits) {
     assert_eq!(reference.len(), other.len(), "{what}");
 }
 
-#[test]
+trial!(synchronous_training_has_the_same_bits_whoever_dies_helps_or_is_missing);
 fn synchronous_training_has_the_same_bits_whoever_dies_helps_or_is_missing() {
     side_by_side(&[
         &|| {
@@ -74,17 +74,18 @@ fn synchronous_training_has_the_same_bits_whoever_dies_helps_or_is_missing() {
     ]);
 }
 
-#[test]
+trial!(steps_go_on_while_a_synchronous_worker_stands_still_and_it_comes_back);
 fn steps_go_on_while_a_synchronous_worker_stands_still_and_it_comes_back() {
     let settings = [SYNC[0], SYNC[1], "train.max_steps=100000000", ENDLESS];
     let trial = Trial::new(2, 3, 2000, &settings);
     let mut tasks = trial.start_all();
     tasks.workers.iter_mut().for_each(wait_until_it_trains);
+    let said = (tasks.chief.said(), tasks.workers[0].said());
     tasks.workers[0].signal(Signal::STOP);
-    tasks.chief.wait_for_next("worker:0", LIMIT);
+    tasks.chief.wait_for_after(said.0, "worker:0", LIMIT);
     (0..10).for_each(|_| drop(tasks.chief.wait_for_next("training step=", LIMIT)));
     tasks.workers[0].signal(Signal::CONT);
-    tasks.workers[0].wait_for_next("joined", LIMIT);
+    tasks.workers[0].wait_for_after(said.1, "joined", LIMIT);
     tasks.workers[0].wait_for_next("training step=", LIMIT);
     tasks.stop();
     let checkpoint = trial.checkpoint();

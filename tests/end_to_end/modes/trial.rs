@@ -10,7 +10,8 @@ use rustix::process::Signal;
 use trainyard_checkpoint::{Checkpoint, latest_good};
 use trainyard_tests::{Program, TestCluster, passes_to_go};
 
-use crate::LIMIT;
+use crate::end_to_end::LIMIT;
+use crate::end_to_end::solo::Trained;
 
 /// Passes that no test lives to see: how fast a machine is does not matter to a job that lasts until it is told to end.
 pub(super) const ENDLESS: &str = "input.train.epochs=100000000";
@@ -75,21 +76,7 @@ impl Trial {
 
     /// Of each variable and slot, the bits of all values of the last checkpoint.
     pub(super) fn bits(&self) -> BTreeMap<String, Vec<u32>> {
-        let checkpoint = self.checkpoint();
-        let manifest = checkpoint.manifest();
-        let mut bits = BTreeMap::new();
-        for spec in &manifest.variables {
-            let slots = manifest.optimizers[&spec.optimizer_group].slots();
-            for slot in std::iter::once(None).chain(slots.iter().map(|slot| Some(slot.name))) {
-                let mut values = vec![0.0; spec.len()];
-                checkpoint
-                    .read_rows(&spec.name, slot, 0..spec.rows(), &mut values)
-                    .expect("the checkpoint holds it");
-                let name = format!("{} {}", spec.name, slot.unwrap_or("values"));
-                bits.insert(name, values.iter().map(|value| value.to_bits()).collect());
-            }
-        }
-        bits
+        Trained::in_checkpoint(&self.checkpoint()).parameters
     }
 
     /// Brings an endless job to an end: all stop, and train one pass more than any that was begun. Returns how many passes

@@ -38,13 +38,18 @@ impl CrashPoints {
             let chosen = |call: &Call| {
                 self.only.as_ref().is_none_or(|only| format!("{task} at {call}").contains(only.as_str()))
             };
+            let (wanted, before) = (self.wanted(all.len()), survived.tried);
             for call in self.points(all).into_iter().filter(chosen) {
+                if survived.tried - before >= wanted {
+                    break;
+                }
                 let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
                 let outcome = self.job(scratch.path(), task, arguments(Path::new("/dev/null"), Some(&call)));
                 let outcome =
                     outcome.map(|killed| if killed { "killed, exact" } else { "not reached, exact" });
                 told(&format!("{task} at {call}: {outcome:?}"));
-                // Threads share their work by chance: one that did not come as far this time was not tried.
+                // Threads share their work by chance: one that did not come as far this time was not tried, and another
+                // point is.
                 survived.tried += usize::from(outcome != Ok("not reached, exact"));
                 if let Err(problem) = outcome {
                     let kept = scratch.keep();
@@ -73,7 +78,10 @@ impl CrashPoints {
             return Err(format!("the job did not end: {:?}", tasks.failed_for_good()));
         }
         let killed = tasks.starts() > before;
-        tasks.finish(Duration::from_secs(10));
+        let late = tasks.finish(LIMIT);
+        if !late.is_empty() {
+            return Err(format!("did not end by themselves: {late:?}"));
+        }
         let account = Account::of_model_dir(&folder.join("model"), &ledger)?;
         if account.is_exact() { Ok(killed) } else { Err(account.to_string()) }
     }

@@ -95,6 +95,11 @@ impl Schedule {
         Self { next, draw }
     }
 
+    /// Returns the kinds of faults that are to come.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
+        self.next.iter().map(|(kind, ..)| *kind)
+    }
+
     /// Returns the faults whose time has come.
     pub(super) fn due(&mut self) -> Vec<Kind> {
         let now = Instant::now();

@@ -39,6 +39,8 @@ pub struct Report {
     pub account: Account,
     /// Tasks that did not end by themselves behind the chief.
     pub late: Vec<String>,
+    /// Kinds of faults that were to come and did not.
+    pub absent: Vec<Kind>,
 }
 
 impl Report {
@@ -51,6 +53,11 @@ impl Report {
         recovery.faults += 1;
         recovery.update.extend(fault.update);
         recovery.back.extend(fault.back);
+    }
+
+    /// Whether each update was applied once, and every task has ended by itself.
+    pub fn is_good(&self) -> bool {
+        self.account.is_exact() && self.late.is_empty()
     }
 
     /// Faults of all kinds.
@@ -100,6 +107,9 @@ impl fmt::Display for Report {
         write!(formatter, "{}", self.account)?;
         if !self.late.is_empty() {
             writeln!(formatter, "did not end by themselves: {}", self.late.join(", "))?;
+        }
+        for kind in &self.absent {
+            writeln!(formatter, "there was no fault of the kind: {kind}")?;
         }
         writeln!(formatter, "goodput {:.1} % of the run without faults", self.goodput * 100.0)?;
         writeln!(formatter, "{}", if self.account.is_exact() { "exact" } else { "NOT EXACT" })

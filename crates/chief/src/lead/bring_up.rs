@@ -11,11 +11,12 @@ use trainyard_checkpoint::{
     Checkpoint, JobPhase, Manifest, Origin, WarmStart, absolute, latest_good, list, misfit, note_prepared,
     prepared_epoch, sweep_before,
 };
-use trainyard_cluster_client::{Error, Plan, Shard, ShardStatus, retry};
+use trainyard_cluster_client::{Error, Plan, Shard, ShardStatus, prepare as prepare_server, retry};
 use trainyard_daemon::CancellationToken;
-use trainyard_diagnostic::Diagnostic;
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{State, Update};
 use trainyard_run_config::{WarmStartConfig, resolve_path};
+use trainyard_runtime::blocking;
 use trainyard_storage::is_remote;
 use trainyard_trainer::{Start, into_diagnostic};
 
@@ -69,6 +70,7 @@ async fn forgetful(shards: &[Shard], epoch: u64) -> String {
 
 /// Claims every server for a new epoch.
 async fn claim_all(lead: &Lead, run: &mut Run) -> Result<Vec<ShardStatus>, Diagnostic> {
+    #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.epoch.before_claim");
     run.epoch = lead.claim_epoch()?;
     if is_remote(&lead.job.model_dir) {
@@ -77,6 +79,7 @@ async fn claim_all(lead: &Lead, run: &mut Run) -> Result<Vec<ShardStatus>, Diagn
     if let Err(error) = sweep_before(&lead.job.model_dir, run.epoch) {
         warn!(%error, "what earlier chiefs did not finish stays in the bucket");
     }
+    #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.epoch.after_claim");
     run.telemetry.epoch.set(run.epoch as f64);
     if let Some(pairs) = &lead.pairs {
@@ -109,7 +112,7 @@ async fn open(
         info!(epoch = run.epoch, "the job file has changed since: training goes on from a checkpoint of now");
         run.global_step = servers.first().map_or(0, |server| server.store.global_step);
         run.server_bytes = servers.iter().map(|server| server.store.value_bytes).collect();
-        let input = std::mem::replace(&mut run.input, known_input(&lead.job.model_dir));
+        let input = std::mem::replace(&mut run.input, known_input(&lead.job.model_dir)?);
         // Synchronous steps that are complete on some servers only are better computed again.
         let level = servers.windows(2).all(|pair| pair[0].store.version == pair[1].store.version);
         let saved = match lead.plan.update {
@@ -141,6 +144,7 @@ async fn open(
         let positions: Vec<_> = told.into_iter().map(|status| status.positions).collect();
         data.restart(&positions);
     }
+    #[cfg(feature = "failpoints")]
     fail::fail_point!("restore.before_serve");
     if let Some(pairs) = lead.pairs.as_ref().filter(|_| !running) {
         pairs.wait_until_paired().await;
@@ -167,11 +171,15 @@ async fn open(
     Ok(())
 }
 
-/// Returns what the latest checkpoint says of how the input is divided.
-fn known_input(model_dir: &Path) -> String {
-    let latest = list(model_dir).ok().and_then(|found| found.into_iter().next_back());
-    let checkpoint = latest.and_then(|found| Checkpoint::open(&found.path).ok());
-    checkpoint.map_or_else(|| "not known".to_owned(), |checkpoint| checkpoint.manifest().input.clone())
+/// Returns what the latest checkpoint that can be read says of how the input is divided.
+fn known_input(model_dir: &Path) -> Result<String, Diagnostic> {
+    for found in list(model_dir)?.into_iter().rev() {
+        match Checkpoint::open(&found.path) {
+            Ok(checkpoint) => return Ok(checkpoint.manifest().input.clone()),
+            Err(error) => warn!(checkpoint = %found.path.display(), %error, "it does not tell its input"),
+        }
+    }
+    Ok("not known".to_owned())
 }
 
 /// Returns the fingerprint of what servers are prepared with: FNV-1a of its text, which is the same for the same release.
@@ -228,7 +236,12 @@ fn versions_of(manifest: &Manifest, lead: &Lead) -> Vec<u64> {
 /// Creates the variables, or restores them from the latest good checkpoint.
 async fn prepare(lead: &mut Lead, run: &mut Run) -> Result<(), Diagnostic> {
     let folder = &lead.job.model_dir;
-    let checkpoint = latest_good(folder, &mut |warning| warn!("{}", warning.render()))?;
+    let of = folder.clone();
+    // Every byte of it is read: those who wait for this chief are answered meanwhile.
+    let looked = blocking(move || latest_good(&of, &mut |warning| warn!("{}", warning.render())));
+    let checkpoint = looked.await.map_err(|panic| {
+        Diagnostic::error(Code::E9001, format!("the checkpoints could not be looked at: {panic}"))
+    })??;
     if let Some(problem) = checkpoint
         .as_ref()
         .and_then(|checkpoint| misfit(checkpoint.manifest(), &lead.plan.variables, &lead.plan.optimizers))
@@ -263,9 +276,7 @@ async fn prepare(lead: &mut Lead, run: &mut Run) -> Result<(), Diagnostic> {
     note_prepared(folder, run.epoch)?;
     let identity = lead.identity(run);
     let plan = &lead.plan;
-    let calls = lead.shards.iter().map(|shard| {
-        retry(&identity, shard.name(), lead.connect_deadline, move || shard.prepare(identity, plan))
-    });
+    let calls = lead.shards.iter().map(|shard| prepare_server(&identity, shard, lead.connect_deadline, plan));
     try_join_all(calls).await.map_err(|error| into_diagnostic(&error))?;
     if fresh && run.value_bytes <= FIRST_SAVE_BYTES {
         // As TensorFlow does: the values that training starts from can be looked at, and gone back to.

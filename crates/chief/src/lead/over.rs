@@ -88,7 +88,7 @@ pub(super) async fn tell(lead: &Lead, run: &mut Run) -> Result<(), Diagnostic> {
     let (identity, cluster, folder) = (lead.identity(run), lead.servers.fingerprint(), &folder);
     let told = lead.shards.iter().map(|shard| async move {
         retry(&identity, shard.name(), TELL, move || shard.claim(identity, cluster, folder)).await?;
-        shard.finish(identity, "done").await
+        shard.finish(identity, "done", false).await
     });
     // A server of a job that is over may be anybody's by now.
     match tokio::time::timeout(TELL, join_all(told)).await {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics::gauge;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::warn;
 use trainyard_checkpoint::{Checkpoint, list};
 use trainyard_cluster_client::{Error, ShardStatus};
 use trainyard_diagnostic::Diagnostic;
@@ -31,10 +31,22 @@ impl Lead {
             gauge!("trainyard_checkpoint_interval_seconds").set(secs as f64);
         }
         run.telemetry.expected_tasks.set(self.tasks as f64);
-        self.observation.resume(history::kept(&self.job.model_dir));
-        // Who needs them says so where they cannot be read.
-        for found in list(&self.job.model_dir).unwrap_or_default() {
-            let Ok(checkpoint) = Checkpoint::open(&found.path) else { continue };
+        match history::kept(&self.job.model_dir) {
+            Ok(curves) => self.observation.resume(curves),
+            Err(problem) => warn!(%problem, "the curves of earlier runs are lost: they begin anew"),
+        }
+        let found = list(&self.job.model_dir).unwrap_or_else(|error| {
+            warn!(model_dir = %self.job.model_dir.display(), %error, "earlier checkpoints are not shown");
+            Vec::new()
+        });
+        for found in found {
+            let checkpoint = match Checkpoint::open(&found.path) {
+                Ok(checkpoint) => checkpoint,
+                Err(error) => {
+                    warn!(checkpoint = %found.path.display(), %error, "it cannot be read and is not shown");
+                    continue;
+                }
+            };
             let manifest = checkpoint.manifest();
             let unix_secs = manifest.created_unix_secs as f64;
             let bytes = manifest.shards.iter().map(|shard| shard.bytes).sum();
@@ -128,7 +140,7 @@ fn keep(observation: &Observation, model_dir: &Path) -> impl FnOnce() + Send + '
     let (curves, model_dir) = (observation.curves(), model_dir.to_owned());
     move || {
         if let Err(error) = history::keep(&model_dir, &curves) {
-            debug!(%error, "the curves of the run are not kept");
+            warn!(%error, "the curves of the run are not kept");
         }
     }
 }

@@ -10,19 +10,19 @@ use trainyard_cluster_client::{Error, Shard, ShardStatus};
 use trainyard_cluster_spec::Task;
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
-use trainyard_parameter_store::{Rejections, ShardPosition, State, Update};
+use trainyard_parameter_store::{Identity, Rejections, ShardPosition, State, Update};
 use trainyard_trainer::{Outcome, into_diagnostic};
 
 use super::{Lead, Run};
-use crate::save::{Saver, Written};
+use crate::telemetry::Telemetry;
 use crate::{Attendance, Data};
 
 /// Time between looks.
-const TICK: Duration = Duration::from_millis(25);
+pub(super) const TICK: Duration = Duration::from_millis(25);
 /// Time between looks at every server.
 pub(super) const SERVERS: Duration = Duration::from_millis(500);
 /// Wait after a checkpoint that could not be written.
-const SAVE_AGAIN: Duration = Duration::from_secs(30);
+pub(super) const SAVE_AGAIN: Duration = Duration::from_secs(30);
 /// Absence after which a task that was here is no longer waited for at the end of the input.
 const RETURN: Duration = Duration::from_secs(60);
 /// Absence after which a task is missed aloud.
@@ -54,7 +54,7 @@ struct Known {
 
 /// A session that is over, of which a server has not heard.
 #[derive(Debug, Clone, Copy)]
-struct Unclosed {
+pub(super) struct Unclosed {
     ps: usize,
     task: Task,
     session: u64,
@@ -72,7 +72,6 @@ pub(super) async fn watch(
     stop: &CancellationToken,
 ) -> Seen {
     let mut known: Vec<Option<Known>> = vec![None; lead.shards.len()];
-    let mut unclosed = Vec::new();
     let mut silence: Vec<Option<(Instant, Waiting)>> = vec![None; lead.shards.len()];
     let (mut servers_at, mut save_again) = (Instant::now(), None::<Instant>);
     let mut told = Vec::new();
@@ -118,7 +117,7 @@ pub(super) async fn watch(
                 }
             }
         }
-        close_sessions(lead, run, &mut unclosed).await;
+        close_sessions(lead, lead.identity(run), &run.telemetry, &mut run.unclosed).await;
         if !lead.coordinator.with(|roster, _| roster.trains(lead.task)) {
             lead.tell_step(run);
         }
@@ -154,7 +153,7 @@ async fn look_at_trainer(trainer: &mut Trainer, outcome: &mut Option<Outcome>) -
     }
 }
 
-async fn status(lead: &Lead, ps: usize) -> Result<ShardStatus, Error> {
+pub(super) async fn status(lead: &Lead, ps: usize) -> Result<ShardStatus, Error> {
     let shard = &lead.shards[ps];
     tokio::time::timeout(STATUS_TIMEOUT, shard.status()).await.unwrap_or_else(|_| {
         Err(Error::Unreachable { peer: shard.name().to_owned(), message: "no answer within 2 s".to_owned() })
@@ -260,39 +259,47 @@ fn look_at_silence(
 
 /// Tells the servers of sessions that have ended, by leave or by silence. A server that does not answer is told when it
 /// does: it comes back with all sessions that it had.
-async fn close_sessions(lead: &mut Lead, run: &Run, unclosed: &mut Vec<Unclosed>) {
+pub(super) async fn close_sessions(
+    lead: &Lead,
+    identity: Identity,
+    telemetry: &Telemetry,
+    unclosed: &mut Vec<Unclosed>,
+) {
     let mut ended = lead.coordinator.with(|roster, now| roster.expire(now));
     for (task, session) in &ended {
         if let Some(data) = lead.coordinator.data() {
             data.release((*task, *session));
         }
-        run.telemetry.leases_lost.increment(1);
+        telemetry.leases_lost.increment(1);
         warn!(%task, "has fallen silent: its session is over, the others go on");
     }
-    while let Ok(closed) = lead.closed.try_recv() {
-        ended.push(closed);
-    }
+    ended.extend(lead.ended.take());
     let (active, done) = lead.coordinator.with(|roster, _| (roster.active(), roster.done()));
-    run.telemetry.active_tasks.set(active as f64);
-    run.telemetry.expected_tasks.set(lead.tasks.saturating_sub(done) as f64);
-    let identity = lead.identity(run);
+    telemetry.active_tasks.set(active as f64);
+    telemetry.expected_tasks.set(lead.tasks.saturating_sub(done) as f64);
     let fresh = ended.into_iter().flat_map(|(task, session)| {
         (0..lead.shards.len()).map(move |ps| Unclosed { ps, task, session, tried: None })
     });
     unclosed.extend(fresh);
     let due = |tried: &Option<Instant>| tried.is_none_or(|tried| tried.elapsed() >= SERVERS);
-    for closing in std::mem::take(unclosed) {
-        let Unclosed { ps, task, session, tried } = closing;
+    let mut place = 0;
+    // One stays among them until it has been closed, so that none is forgotten where this is broken off.
+    while let Some(&Unclosed { ps, task, session, tried }) = unclosed.get(place) {
         if !due(&tried) {
-            unclosed.push(closing);
+            place += 1;
             continue;
         }
         match lead.shards[ps].close_session(identity, task, session).await {
-            Ok(()) => {}
             Err(error) if error.may_pass() => {
-                unclosed.push(Unclosed { tried: Some(Instant::now()), ..closing });
+                unclosed[place].tried = Some(Instant::now());
+                place += 1;
             }
-            Err(error) => warn!(%task, session, %error, "the session could not be closed there"),
+            closed => {
+                if let Err(error) = closed {
+                    warn!(%task, session, %error, "the session could not be closed there");
+                }
+                unclosed.remove(place);
+            }
         }
     }
 }
@@ -308,40 +315,6 @@ impl Lead {
                 run.global_step = status.store.global_step;
             }
         }
-    }
-
-    /// Writes a checkpoint, unless there is one of what all servers hold.
-    pub(super) async fn save(&self, run: &mut Run) -> Result<(), Diagnostic> {
-        let together = self.plan.update == Update::Sync && !self.plan.hybrid;
-        self.save_as(run, together).await
-    }
-
-    /// The same while nobody trains, however the servers have been trained before.
-    pub(super) async fn save_apart(&self, run: &mut Run) -> Result<(), Diagnostic> {
-        self.save_as(run, false).await
-    }
-
-    async fn save_as(&self, run: &mut Run, synchronous: bool) -> Result<(), Diagnostic> {
-        // A server may have applied more of the same step since.
-        if run.saved_step == Some(run.global_step) && run.saved_versions == run.versions {
-            run.saved_at = Instant::now();
-            return Ok(());
-        }
-        let (job, plan) = (&self.job, &self.plan);
-        let saver = Saver {
-            model_dir: &job.model_dir,
-            shards: &self.shards,
-            plan,
-            input: &run.input,
-            run: &job.run,
-            telemetry: &run.telemetry,
-        };
-        let bytes = run.value_bytes.max(run.server_bytes.iter().sum());
-        let written = saver.save(self.identity(run), run.global_step, bytes, synchronous).await;
-        self.observe_save(&written);
-        let Written { step, versions, .. } = written?;
-        (run.saved_step, run.saved_versions, run.saved_at) = (Some(step), versions, Instant::now());
-        Ok(())
     }
 
     fn save_is_due(&self, run: &Run) -> bool {
@@ -367,7 +340,10 @@ impl Lead {
         if self.is_at_last_step(run) {
             // A synchronous step is over when all servers have applied it.
             let together = self.plan.update == Update::Sync && !self.plan.hybrid;
-            let over = !together || run.versions.iter().all(|version| *version >= run.version);
+            let over = match together {
+                true => run.versions.iter().all(|version| *version >= run.version),
+                false => self.all_agree().await,
+            };
             return over.then_some(Seen::Ended);
         }
         let mut notice = |text: String| {
@@ -399,6 +375,10 @@ impl Lead {
                     return Some(Seen::Ended);
                 }
                 warn!("those who had read to the end have left, and not all of it has been applied");
+                // A server may have lost what it had told as applied, with its machine: it is handed out once more.
+                if let Some((data, positions)) = self.positions().await {
+                    data.restart(&positions);
+                }
                 self.coordinator.with(|roster, _| roster.reopen());
                 None
             }
@@ -446,6 +426,25 @@ impl Lead {
                 Some(Seen::Failed(Diagnostic::error(Code::E2003, message).help(help)))
             }
         }
+    }
+
+    /// Whether all servers have applied the same batches, or nobody is left who could complete those that only some of them
+    /// have: a task repeats its push until every server has it.
+    async fn all_agree(&self) -> bool {
+        if self.shards.len() < 2 || self.plan.hybrid {
+            return true;
+        }
+        let active = self.coordinator.with(|roster, _| roster.active());
+        if self.coordinator.data().is_none() {
+            return true;
+        }
+        // One that does not answer has not said.
+        let Some((_, positions)) = self.positions().await else { return false };
+        let agree = positions.windows(2).all(|pair| pair[0] == pair[1]);
+        if !agree && active == 0 {
+            warn!("the last batches of a task that is gone are applied on some parameter servers only");
+        }
+        agree || active == 0
     }
 
     /// Whether every server has applied all data that is handed out. Nothing where one does not answer.

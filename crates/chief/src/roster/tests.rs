@@ -50,6 +50,7 @@ fn join(index: usize, incarnation: u64) -> Join {
         address: "host:1".into(),
         process_id: 4711,
         started_unix_secs: 9,
+        spent_session: 0,
     }
 }
 
@@ -83,6 +84,24 @@ fn a_task_waits_until_training_is_opened() {
         "the same process, the same session"
     );
     assert_eq!((again.data_shard_index, again.data_shard_count), (0, 2));
+}
+
+#[test]
+fn a_process_that_joins_again_behind_a_session_it_has_used_gets_another_and_its_earlier_one_is_over() {
+    let mut roster = open(0);
+    let first = roster.register(SECOND, join(0, 7)).unwrap();
+    roster.heartbeat(2 * SECOND, &pulse(0, 7, &first)).unwrap();
+    let spent = |session| Join { spent_session: session, ..join(0, 7) };
+    // It lives: nobody waits until it has been silent.
+    let second = roster.register(2 * SECOND, spent(first.session)).unwrap();
+    assert!(second.session > first.session, "numbers are used once in a session");
+    // The answer was lost, and it asks again.
+    let repeated = roster.register(2 * SECOND, spent(first.session)).unwrap();
+    assert_eq!(repeated.session, second.session);
+    let fenced = roster.heartbeat(3 * SECOND, &pulse(0, 7, &first)).unwrap_err();
+    assert_eq!(fenced.reason, Reason::Fenced);
+    assert_eq!(roster.totals(), (3, 30), "what it did in the first one still counts");
+    assert_eq!(roster.register(2 * SECOND + SECOND / 2, join(0, 8)).unwrap_err().reason, Reason::TaskTaken);
 }
 
 #[test]

@@ -137,6 +137,43 @@ async fn a_part_that_only_some_servers_were_given_is_computed_again_from_the_sam
     assert_eq!(pulled.held.values[0], (0..8).map(sum).collect::<Vec<_>>());
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_is_read_behind_a_wait_for_a_slower_task_holds_its_step_on_every_server() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (shards, plan) = serve(folder.path(), Update::StaleSynchronous { staleness_max: 0 }).await;
+    let other = Identity { task: Task { role: Role::Worker, index: 1 }, ..identity(Role::Worker, 1) };
+    let mut fast = join(&shards, &plan, identity(Role::Worker, 1)).await.0.bounded();
+    let mut slow = join(&shards, &plan, other).await.0.bounded();
+    let rows = || vec![Read::Rows((0..4).collect::<Vec<u32>>().into())];
+    let push = |pulled: PulledStep, batch: u64| Push {
+        step: pulled.step,
+        batch: BatchId { pass: 0, shard: 0, batch },
+        batches: 1,
+        contribution: None,
+        stores: None,
+        gradients: vec![vec![-1.0; 8]],
+        rejected: None,
+    };
+    let begun = |parameters: &mut Parameters| {
+        let step = parameters.plan(&rows());
+        parameters.call(None, Some((step, Held::default())))
+    };
+    let (first, second) = (begun(&mut fast), begun(&mut slow));
+    let first = first.await.expect("an answer").pulled.expect("a pull");
+    let second = second.await.expect("an answer").pulled.expect("a pull");
+    assert_eq!((first.ticket, second.ticket), (Ticket::Granted, Ticket::Granted));
+    // The fast one has finished its step and wants another; the slow one has not.
+    let next = fast.plan(&rows());
+    let waiting = tokio::spawn(fast.call(Some(push(first, 0)), Some((next, Held::default()))));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!waiting.is_finished(), "it is a step ahead");
+    slow.call(Some(push(second, 1)), None).await.expect("pushed");
+    let pulled = waiting.await.expect("no panic").expect("an answer").pulled.expect("a pull");
+    assert_eq!(pulled.ticket, Ticket::Granted);
+    assert_eq!(pulled.step.versions, [2, 2, 2], "both steps are in what each server was read for");
+    assert_eq!(pulled.held.values[0], [2.0; 8]);
+}
+
 #[tokio::test]
 async fn servers_that_have_nothing_to_read_or_update_take_part_in_every_step() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -70,7 +70,7 @@ fn kind(value: &Value) -> ColumnKind {
 }
 
 /// Returns a value as a whole number, if the column holds such.
-pub(super) fn int(value: &Value) -> i64 {
+pub(crate) fn int(value: &Value) -> i64 {
     match value {
         Value::Int(number) => *number,
         Value::Float(number) => *number as i64,
@@ -79,7 +79,7 @@ pub(super) fn int(value: &Value) -> i64 {
 }
 
 /// Returns a value as a float, if the column holds numbers.
-pub(super) fn float(value: &Value) -> Option<f64> {
+pub(crate) fn float(value: &Value) -> Option<f64> {
     match value {
         Value::Int(number) => Some(*number as f64),
         Value::Float(number) => Some(*number),
@@ -90,7 +90,7 @@ pub(super) fn float(value: &Value) -> Option<f64> {
 }
 
 /// Appends a value as text. A float is the shortest decimal that gives it back; one that came from 32 bits, of those.
-pub(super) fn text(value: &Value, out: &mut Vec<u8>) {
+pub(crate) fn text(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Int(number) => out.extend_from_slice(number.to_string().as_bytes()),
         Value::Float(number) => {

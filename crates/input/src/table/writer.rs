@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use flate2::write::{GzEncoder, ZlibEncoder};
 use trainyard_tfrecord::write_frame;
 
-use super::layout::{float, int, text};
-use super::parquet_writer::ParquetWriter;
-use super::{Cell, ColumnKind, Layout};
+use super::{Cell, ColumnKind, Layout, float, int, text};
+#[cfg(not(feature = "parquet"))]
+use crate::parquet_absent::ParquetWriter;
+#[cfg(feature = "parquet")]
+use crate::parquet_writer::ParquetWriter;
 use crate::{Compression, Error, Format, libsvm};
 
 /// Stands between the values of a list in text.
@@ -82,11 +84,11 @@ impl TableWriter {
         let file = BufWriter::new(File::create(&partial).map_err(failed)?);
         let level = flate2::Compression::default();
         let target = match format {
-            Format::Parquet => Target::Parquet(ParquetWriter::new(file, &layout).map_err(|message| {
+            Format::Parquet => {
+                let writer = ParquetWriter::new(path, file, &layout);
                 // The file is empty, and nobody knows of it.
-                let _ = std::fs::remove_file(&partial);
-                Error::File { file: path.to_owned(), message }
-            })?),
+                Target::Parquet(writer.inspect_err(|_| drop(std::fs::remove_file(&partial)))?)
+            }
             _ => {
                 let output = match Compression::of(path) {
                     Compression::None => Output::Plain(file),

@@ -1,52 +1,47 @@
-//! A slice of a dynamic table at rest: copied for a checkpoint, built from one.
+//! A slice of a dynamic table at rest: read for a checkpoint, built from one.
 
 use crate::sync::RwLock;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{Candidate, DynamicRows, Idle, InitialRows, Slice, VariableSpec};
 
+use super::aside::Taken;
 use super::state::State;
 use super::{Counts, DynamicSlice};
 use crate::recency::Moment;
 use crate::{Error, SliceValues};
 
-/// A copy of a slice as it is in memory. Putting it in order takes a while, and needs no lock.
-#[derive(Debug)]
-pub(crate) struct Frozen {
-    now: Moment,
-    width: usize,
-    rows: Vec<(u64, u32, Moment)>,
-    values: SliceValues,
-    candidates: Vec<(u64, u32, Moment)>,
-    sightings: Vec<u32>,
-}
+/// Places that are read at a time for a checkpoint: a push waits for no more.
+const PLACES_AT_ONCE: u32 = 4 << 10;
 
-impl Frozen {
+impl Taken {
     /// Returns the rows in ascending order of id.
-    pub(crate) fn into_rows(mut self) -> DynamicRows {
+    pub(super) fn into_rows(mut self, width: usize) -> DynamicRows {
         let now = self.now;
         let idle = |used: &Moment| Idle {
             pushes: now.pushes.saturating_sub(used.pushes),
             secs: now.secs.saturating_sub(used.secs).max(0) as u64,
         };
-        self.rows.sort_unstable_by_key(|(id, ..)| *id);
-        self.candidates.sort_unstable_by_key(|(id, ..)| *id);
-        let gather = |buffer: &Vec<f32>| {
-            let mut out = Vec::with_capacity(self.rows.len() * self.width);
-            for (_, place, _) in &self.rows {
-                out.extend_from_slice(&buffer[*place as usize * self.width..][..self.width]);
+        let mut order: Vec<u32> = (0..self.rows.len() as u32).collect();
+        order.sort_unstable_by_key(|row| self.rows[*row as usize].0);
+        // Each buffer goes when it has been put in order: none but one is held twice.
+        let gather = |buffer: Vec<f32>| {
+            let mut out = Vec::with_capacity(buffer.len());
+            for row in &order {
+                out.extend_from_slice(&buffer[*row as usize * width..][..width]);
             }
             out
         };
-        let candidate = |(id, place, used): &(u64, u32, Moment)| Candidate {
+        self.candidates.sort_unstable_by_key(|(id, ..)| *id);
+        let candidate = |(id, used, sightings): &(u64, Moment, u32)| Candidate {
             id: *id,
             idle: idle(used),
-            sightings: self.sightings[*place as usize].into(),
+            sightings: (*sightings).into(),
         };
         DynamicRows {
-            ids: self.rows.iter().map(|(id, ..)| *id).collect(),
-            idle: self.rows.iter().map(|(_, _, used)| idle(used)).collect(),
-            values: gather(&self.values.values),
-            slots: self.values.slots.iter().map(gather).collect(),
+            ids: order.iter().map(|row| self.rows[*row as usize].0).collect(),
+            idle: order.iter().map(|row| idle(&self.rows[*row as usize].1)).collect(),
+            values: gather(self.values.values),
+            slots: self.values.slots.into_iter().map(gather).collect(),
             candidates: self.candidates.iter().map(candidate).collect(),
         }
     }
@@ -98,17 +93,22 @@ impl DynamicSlice {
         Ok(built)
     }
 
-    /// Copies everything that a checkpoint holds. `now` is the moment of the copy.
-    pub(crate) fn freeze(&self, now: Moment) -> Frozen {
-        let state = self.state.read();
-        Frozen {
-            now: now.latest(state.now),
-            width: self.width,
-            rows: state.rows.all().collect(),
-            values: state.values.clone(),
-            candidates: state.candidates.all().collect(),
-            sightings: state.sightings.clone(),
-        }
+    /// The instant of a checkpoint: what changes from now on is set aside until it is read. `now` is that moment.
+    pub(crate) fn cut(&self, now: Moment) {
+        self.state.write().cut(now);
+    }
+
+    /// Copies everything as it was at the instant of the checkpoint, some rows at a time: pushes and pulls go on between.
+    pub(crate) fn take(&self) -> DynamicRows {
+        let mut taken = Taken::default();
+        while self.state.write().take_some(&mut taken, PLACES_AT_ONCE, self.width) {}
+        self.forget_cut();
+        taken.into_rows(self.width)
+    }
+
+    /// Forgets the checkpoint.
+    pub(crate) fn forget_cut(&self) {
+        self.state.write().aside = None;
     }
 
     fn load(&self, state: &mut State, rows: DynamicRows) -> Result<(), Error> {

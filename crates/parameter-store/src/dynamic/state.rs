@@ -3,6 +3,7 @@
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{DynamicTable, InitialRows};
 
+use super::aside::Aside;
 use crate::SliceValues;
 use crate::recency::{Moment, Recency};
 
@@ -23,6 +24,8 @@ pub(crate) struct State {
     /// By place of the candidate.
     pub(super) sightings: Vec<u32>,
     pub(super) now: Moment,
+    /// What a checkpoint under way still needs.
+    pub(super) aside: Option<Aside>,
 }
 
 impl State {
@@ -40,6 +43,7 @@ impl State {
         }
         let place = match self.candidates.place(id) {
             Some(place) => {
+                self.set_candidate_aside(place);
                 self.candidates.touch(place, now);
                 place
             }
@@ -47,6 +51,7 @@ impl State {
                 if self.candidates.len() >= candidates_max
                     && let Some((oldest, _)) = self.candidates.oldest()
                 {
+                    self.set_candidate_aside(oldest);
                     self.candidates.remove(oldest);
                 }
                 self.add_candidate(id, 0, now)
@@ -58,6 +63,9 @@ impl State {
     }
 
     pub(super) fn add_candidate(&mut self, id: u64, sightings: u32, now: Moment) -> u32 {
+        if let Some(place) = self.candidates.next_place() {
+            self.set_candidate_aside(place);
+        }
         let place = self.candidates.insert(id, now);
         if place as usize == self.sightings.len() {
             self.sightings.push(sightings);
@@ -69,8 +77,21 @@ impl State {
 
     pub(super) fn forget_candidate(&mut self, id: u64) {
         if let Some(place) = self.candidates.place(id) {
+            self.set_candidate_aside(place);
             self.candidates.remove(place);
         }
+    }
+
+    /// Makes the row at `place` the one used last.
+    pub(super) fn touch_row(&mut self, place: u32, now: Moment, width: usize) {
+        self.set_row_aside(place, width);
+        self.rows.touch(place, now);
+    }
+
+    /// Takes the row at `place` from its id.
+    pub(super) fn remove_row(&mut self, place: u32, width: usize) {
+        self.set_row_aside(place, width);
+        self.rows.remove(place);
     }
 
     /// Gives an id a row with first values and slots, and returns its place, below `capacity`.
@@ -83,6 +104,9 @@ impl State {
         optimizer: &OptimizerConfig,
         first: &InitialRows,
     ) -> u32 {
+        if let Some(place) = self.rows.next_place() {
+            self.set_row_aside(place, width);
+        }
         let place = self.rows.insert(id, now);
         let (begin, slots) = (place as usize * width, optimizer.slots());
         let SliceValues { values, slots: slot_values } = &mut self.values;
@@ -100,7 +124,7 @@ impl State {
     }
 
     /// Removes the ids that have been unused for too long, and returns how many of them had rows.
-    pub(super) fn expire(&mut self, table: &DynamicTable) -> u64 {
+    pub(super) fn expire(&mut self, table: &DynamicTable, width: usize) -> u64 {
         let now = self.now;
         let stale = |used: Moment| {
             table.expire_after_steps.is_some_and(|steps| now.pushes.saturating_sub(used.pushes) >= steps)
@@ -110,10 +134,11 @@ impl State {
         };
         let mut expired = 0;
         while let Some((place, _)) = self.rows.oldest().filter(|(_, used)| stale(*used)) {
-            self.rows.remove(place);
+            self.remove_row(place, width);
             expired += 1;
         }
         while let Some((place, _)) = self.candidates.oldest().filter(|(_, used)| stale(*used)) {
+            self.set_candidate_aside(place);
             self.candidates.remove(place);
         }
         expired

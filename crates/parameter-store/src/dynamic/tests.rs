@@ -6,6 +6,7 @@ use trainyard_variable::{
     Access, DynamicRows, DynamicTable, InitialRows, Initializer, Layout, Partitioner, Placement, VariableSpec,
 };
 
+use super::aside::Taken;
 use super::*;
 
 const WIDTH: usize = 2;
@@ -54,10 +55,16 @@ fn cut(rows: &DynamicRows, keep: impl Fn(u64) -> bool) -> DynamicRows {
     }
 }
 
+/// What a checkpoint of this moment holds.
+fn snapshot(slice: &DynamicSlice, now: Moment) -> DynamicRows {
+    slice.cut(now);
+    slice.take()
+}
+
 fn joined(slices: &[DynamicSlice], now: Moment) -> DynamicRows {
     let mut all = DynamicRows { slots: vec![Vec::new()], ..DynamicRows::default() };
     for slice in slices {
-        let part = slice.freeze(now).into_rows();
+        let part = snapshot(slice, now);
         all.ids.extend(part.ids);
         all.idle.extend(part.idle);
         all.values.extend(part.values);
@@ -226,9 +233,31 @@ proptest! {
             let mut counted: Vec<_> = twin.candidates.iter().map(|(id, _, seen)| (*id, u64::from(*seen))).collect();
             counted.sort_unstable();
             drop(state);
-            let rest = slices[0].freeze(now).into_rows();
+            let rest = snapshot(&slices[0], now);
             prop_assert_eq!(rest.candidates.iter().map(|known| (known.id, known.sightings)).collect::<Vec<_>>(), counted);
         }
+    }
+
+    #[test]
+    fn a_checkpoint_is_of_its_instant_whatever_changes_while_it_is_read(
+        table in tables(), capacity in 1_usize..9, before in pushes(), meanwhile in pushes(), places in 1_u32..4,
+    ) {
+        let slices = slices(&spec(table, capacity), 1, Moment::default(), None);
+        let mut now = Moment::default();
+        for (numbers, secs) in before {
+            now = later(now, secs);
+            push(&slices, now, &sorted(&numbers));
+        }
+        let expected = snapshot(&slices[0], now);
+        slices[0].cut(now);
+        let mut taken = Taken::default();
+        for (numbers, secs) in meanwhile {
+            now = later(now, secs);
+            push(&slices, now, &sorted(&numbers));
+            slices[0].state.write().take_some(&mut taken, places, WIDTH);
+        }
+        while slices[0].state.write().take_some(&mut taken, places, WIDTH) {}
+        prop_assert_eq!(taken.into_rows(WIDTH), expected);
     }
 
     #[test]

@@ -18,16 +18,26 @@ impl Store {
         Ok(())
     }
 
-    /// Marks the store as about to stop. It goes on serving.
+    /// Marks a store that trains as about to stop. It goes on serving.
     pub fn drain(&self) {
         let mut control = self.control.write();
-        if control.state != State::Finished {
+        if control.state == State::Open {
             control.state = State::Draining;
         }
     }
 
-    /// Takes no more pushes in if the latest snapshot holds all there were, and returns whether it does: the process may
-    /// end then, and nothing that was acknowledged is missing.
+    /// Takes note that a checkpoint of this epoch has been committed which holds the store at a version. To have taken the
+    /// snapshot says nothing of it: its file may never come to be whole.
+    pub fn saved(&self, epoch: u64, version: u64) {
+        let control = self.control.read();
+        let mut ledger = self.ledger.lock();
+        if control.epoch == epoch && version <= ledger.version {
+            ledger.saved_version = ledger.saved_version.max(Some(version));
+        }
+    }
+
+    /// Takes no more pushes in if a committed checkpoint holds all there were, and returns whether one does: the process
+    /// may end then, and nothing that was acknowledged is missing.
     pub fn close_if_saved(&self) -> bool {
         let _alone = self.cut.write();
         let ledger = self.ledger.lock();

@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use super::{Awaited, Store, check_control};
 use crate::aggregation::Aggregation;
-use crate::dynamic::{DynamicSlice, Frozen};
+use crate::dynamic::DynamicSlice;
 use crate::memory::Loan;
 use crate::snapshot::Turn;
-use trainyard_variable::VariableSpec;
-
-use crate::{Error, Identity, ShardPosition, Snapshot, SnapshotSlice, SnapshotTable, State};
+use crate::{Error, Identity, Snapshot, SnapshotSlice, SnapshotTable, State};
 
 /// Answer to the wish for a snapshot at a version.
 #[derive(Debug)]
@@ -28,16 +26,16 @@ pub enum SnapshotAt {
 
 impl Store {
     /// Takes a snapshot: everything that a checkpoint holds of this store, at one instant between pushes. Training is
-    /// held up for that instant, and while dynamic tables are copied; what it changes until the snapshot has been read is set aside.
+    /// held up for that instant; what it changes until the snapshot has been read is set aside.
     ///
     /// # Errors
     /// A stale epoch, no variables, or another snapshot that has not been dropped.
     pub fn snapshot(&self, identity: &Identity) -> Result<Snapshot, Error> {
         self.check_snapshot(identity)?;
         let alone = self.cut.write();
-        let cut = self.cut_now(&self.aggregation.lock())?;
+        let snapshot = self.cut_now(&self.aggregation.lock());
         drop(alone);
-        Ok(cut.into_snapshot())
+        snapshot
     }
 
     /// Takes a snapshot of a synchronous store at a version, so that those of all servers are of the same step. A later
@@ -48,26 +46,30 @@ impl Store {
     pub fn snapshot_at(&self, identity: &Identity, version: u64) -> Result<SnapshotAt, Error> {
         self.check_snapshot(identity)?;
         let aggregation = self.aggregation.lock();
-        let alone = self.step.write();
+        let _alone = self.step.write();
         let mut awaited = self.awaited.lock();
         if awaited.version == Some(version)
             && let Some(cut) = awaited.cut.take()
         {
             awaited.version = None;
-            drop((awaited, alone, aggregation));
-            return Ok(SnapshotAt::Taken(cut.into_snapshot()));
+            return Ok(SnapshotAt::Taken(cut));
         }
         let reached = self.ledger.lock().version;
         // An earlier snapshot that nobody came for would keep this one from being taken.
         *awaited = Awaited { version: (reached < version).then_some(version), cut: None };
         match reached.cmp(&version) {
             Ordering::Less => Ok(SnapshotAt::NotYet),
-            Ordering::Equal => {
-                let cut = self.cut_now(&aggregation)?;
-                drop((awaited, alone, aggregation));
-                Ok(SnapshotAt::Taken(cut.into_snapshot()))
-            }
+            Ordering::Equal => self.cut_now(&aggregation).map(SnapshotAt::Taken),
             Ordering::Greater => Ok(SnapshotAt::Passed { version: reached }),
+        }
+    }
+
+    /// Takes the wish for a snapshot at a version back, and with it a snapshot that nobody has come for: rows would be set
+    /// aside for it.
+    pub fn withdraw_snapshot(&self, version: u64) {
+        let mut awaited = self.awaited.lock();
+        if awaited.version == Some(version) {
+            *awaited = Awaited::default();
         }
     }
 
@@ -84,20 +86,20 @@ impl Store {
         let control = self.control.read();
         check_control(&control, identity)?;
         match control.state {
-            State::Empty => Err(Error::NotReady("it holds no variables")),
+            State::Empty | State::Preparing => Err(Error::NotReady("it holds no variables")),
             _ => Ok(()),
         }
     }
 
     /// The caller sees to it that no push is half applied.
-    fn cut_now(&self, aggregation: &Aggregation) -> Result<Cut, Error> {
+    pub(super) fn cut_now(&self, aggregation: &Aggregation) -> Result<Snapshot, Error> {
         let turn = Turn::take(&self.snapshot_taken).ok_or(Error::NotReady("it writes another checkpoint"))?;
-        // As they are, and put in order.
+        // As they are read, and put in order.
         let copies = self.tables.memory_bytes() + self.tables.bytes();
         self.check_room(copies, "the copies of dynamic tables that a checkpoint takes")?;
         let loan = Loan::new(copies, &self.memory.copies);
         let variables = Arc::clone(&*self.variables.read());
-        let mut ledger = self.ledger.lock();
+        let ledger = self.ledger.lock();
         let mut slices: Vec<(u32, SnapshotSlice)> = Vec::with_capacity(self.slices.len());
         for entry in &self.slices {
             let slice = entry.value();
@@ -113,43 +115,21 @@ impl Store {
             slices.push((*entry.key(), snapshot));
         }
         slices.sort_by_key(|(number, _)| *number);
-        ledger.saved_version = Some(ledger.version);
         if let Some(journal) = &*self.journal.read() {
             journal.cut(self.standing_of(&ledger, aggregation.standing()));
         }
         let positions = ledger.sessions.positions();
         let (version, global_step) = (ledger.version, ledger.steps.global_step());
-        let frozen = self.tables.freeze(self.moment(version));
-        drop(ledger);
-        let slices = slices.into_iter().map(|(_, slice)| slice).collect();
-        Ok(Cut { turn: (turn, loan), variables, version, global_step, positions, slices, frozen })
-    }
-}
-
-/// A store at one instant, its dynamic tables not yet put in order: that need not hold training up.
-#[derive(Debug)]
-pub(super) struct Cut {
-    variables: Arc<[VariableSpec]>,
-    version: u64,
-    global_step: u64,
-    positions: Vec<ShardPosition>,
-    slices: Vec<SnapshotSlice>,
-    frozen: Vec<(Arc<DynamicSlice>, Frozen)>,
-    /// Given back behind the slices, which are declared before it.
-    turn: (Turn, Loan),
-}
-
-impl Cut {
-    fn into_snapshot(self) -> Snapshot {
-        let Self { variables, version, global_step, positions, slices, frozen, turn } = self;
-        let table = |(slice, frozen): (Arc<DynamicSlice>, Frozen)| SnapshotTable {
+        let named = |slice: Arc<DynamicSlice>| SnapshotTable {
             variable: variables[slice.variable].name.clone(),
             part: slice.part,
             width: slice.width,
             slot_names: slice.optimizer.slots().iter().map(|slot| slot.name).collect(),
-            rows: frozen.into_rows(),
+            slice,
         };
-        let tables = frozen.into_iter().map(table).collect();
-        Snapshot { version, global_step, positions, slices, tables, _turn: turn }
+        let tables = self.tables.cut(self.moment(version)).into_iter().map(named).collect();
+        drop(ledger);
+        let slices = slices.into_iter().map(|(_, slice)| slice).collect();
+        Ok(Snapshot { version, global_step, positions, slices, tables, _turn: (turn, loan) })
     }
 }

@@ -196,6 +196,10 @@ impl Store {
             Pushed { duplicate: false, stale: false, version, global_step, staleness, rejected: None }
         };
         self.apply(pushed.version, resolved, push.gradients);
+        if counts_steps {
+            // Whoever is let go on by this reads what it has changed.
+            self.ledger.lock().steps.tick(identity.task);
+        }
         Ok(pushed)
     }
 

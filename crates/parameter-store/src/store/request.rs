@@ -19,6 +19,8 @@ pub enum State {
     /// It holds no variables.
     #[default]
     Empty,
+    /// Its variables are being made, or restored.
+    Preparing,
     /// It holds variables and lets no worker in.
     Prepared,
     /// It trains.
@@ -27,6 +29,22 @@ pub enum State {
     Draining,
     /// The job has ended.
     Finished,
+}
+
+/// How far a store has come with its variables, while it is being prepared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of values and slots that are there.
+    pub done_bytes: u64,
+    /// Bytes of all of them, but for dynamic tables, which a checkpoint alone knows.
+    pub total_bytes: u64,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gigabytes = |bytes: u64| bytes as f64 / 1e9;
+        write!(formatter, "{:.1} of {:.1} GB", gigabytes(self.done_bytes), gigabytes(self.total_bytes))
+    }
 }
 
 /// What a parameter server says of itself.
@@ -45,12 +63,14 @@ pub struct Status {
     pub layout_fingerprint: u64,
     /// Pushes applied.
     pub version: u64,
-    /// Pushes that the latest snapshot holds; absent = none was taken.
+    /// Pushes that the latest committed checkpoint holds; absent = none is known.
     pub saved_version: Option<u64>,
     /// Steps applied; counted on one server only.
     pub global_step: u64,
     /// Bytes of values and slots.
     pub value_bytes: u64,
+    /// How far it has come, while it is being prepared.
+    pub progress: Progress,
     /// Slot that the latest synchronous step waited for longest.
     pub slowest_slot: Option<u32>,
     /// Its slices of dynamic tables; not told on the wire.

@@ -69,7 +69,7 @@ impl Store {
         let mut control = self.control.write();
         let _alone = self.cut.write();
         *control = Control::default();
-        self.clear();
+        drop(self.clear());
         *self.ledger.lock() = Ledger::default();
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::dynamic::{DynamicSlice, DynamicStatus, Frozen};
+use crate::dynamic::{DynamicSlice, DynamicStatus};
 use crate::recency::Moment;
 use crate::selection::Resolved;
 use crate::slice::Scratch;
@@ -19,11 +19,15 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn replace(&self, slices: impl IntoIterator<Item = (u32, DynamicSlice)>) {
+    /// Returns those that were there.
+    pub(super) fn replace(
+        &self,
+        slices: impl IntoIterator<Item = (u32, DynamicSlice)>,
+    ) -> BTreeMap<u32, Arc<DynamicSlice>> {
         let past = self.status().into_iter().map(|status| (status.variable.clone(), status));
         self.before.write().extend(past.collect::<Vec<_>>());
         let slices = slices.into_iter().map(|(number, slice)| (number, Arc::new(slice)));
-        *self.slices.write() = slices.collect();
+        std::mem::replace(&mut *self.slices.write(), slices.collect())
     }
 
     /// Finds the slices that a request names, and checks its ids.
@@ -98,7 +102,9 @@ impl Tables {
         self.slices.read().values().map(|slice| slice.memory_bytes()).sum()
     }
 
-    pub(super) fn freeze(&self, now: Moment) -> Vec<(Arc<DynamicSlice>, Frozen)> {
-        self.slices.read().values().map(|slice| (Arc::clone(slice), slice.freeze(now))).collect()
+    /// The instant of a checkpoint. Returns the slices, in the order of their numbers.
+    pub(super) fn cut(&self, now: Moment) -> Vec<Arc<DynamicSlice>> {
+        let slices = self.slices.read();
+        slices.values().inspect(|slice| slice.cut(now)).cloned().collect()
     }
 }

@@ -12,6 +12,7 @@ use crate::*;
 mod dynamic;
 mod guard;
 mod memory;
+mod preparing;
 mod reading;
 mod stripes;
 mod synchronous;
@@ -323,18 +324,21 @@ struct Copy {
     positions: Vec<ShardPosition>,
     /// By variable.
     slices: Vec<(String, SliceValues)>,
-    tables: Vec<SnapshotTable>,
+    /// By variable, with the names of slots.
+    tables: Vec<(String, Vec<&'static str>, DynamicRows)>,
 }
 
 impl Copy {
     fn of(snapshot: Snapshot) -> Self {
         let slices = snapshot.slices.iter().map(|slice| (slice.variable.clone(), slice.read_all()));
+        let tables = snapshot.tables.iter();
+        let tables = tables.map(|table| (table.variable.clone(), table.slot_names.clone(), table.read()));
         Self {
             version: snapshot.version,
             global_step: snapshot.global_step,
             positions: snapshot.positions.clone(),
             slices: slices.collect(),
-            tables: snapshot.tables.clone(),
+            tables: tables.collect(),
         }
     }
 }
@@ -366,9 +370,10 @@ impl TensorSource for Copied {
         slots: &[&str],
         ids: std::ops::Range<u128>,
     ) -> Result<DynamicRows, String> {
-        let table = self.0.tables.iter().find(|table| table.variable == variable).ok_or("no such table")?;
-        assert_eq!((table.slot_names.as_slice(), ids), (slots, 0..1 << 64));
-        Ok(table.rows.clone())
+        let found = self.0.tables.iter().find(|(name, ..)| name == variable);
+        let (_, slot_names, rows) = found.ok_or("no such table")?;
+        assert_eq!((slot_names.as_slice(), ids), (slots, 0..1 << 64));
+        Ok(rows.clone())
     }
 }
 
@@ -461,24 +466,26 @@ fn a_snapshot_is_of_its_instant_and_there_is_one_at_a_time() {
 }
 
 #[test]
-fn the_store_knows_whether_its_latest_snapshot_holds_every_push() {
+fn the_store_knows_whether_its_latest_checkpoint_holds_every_push() {
     let store = open_store(0);
     assert_eq!(store.status().saved_version, None);
     store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
     step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
-    store.snapshot(&chief(1)).unwrap();
+    store.saved(1, 1);
     assert_eq!(store.status().saved_version, Some(store.status().version));
+    store.saved(1, 9);
+    assert_eq!(store.status().saved_version, Some(1), "it has no such version");
     step(&store, &worker(0, 1, 2), batch(0, 1), &[1.0; 4]).unwrap();
     assert!(store.status().saved_version < Some(store.status().version));
 }
 
 #[test]
-fn a_server_that_ends_behind_its_last_snapshot_takes_no_push_in_any_more() {
+fn a_server_that_ends_behind_its_last_checkpoint_takes_no_push_in_any_more() {
     let store = open_store(0);
     store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
     let pushed = step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
     assert!(!store.close_if_saved(), "nothing is saved");
-    drop(store.snapshot(&chief(1)).unwrap());
+    store.saved(1, 1);
     assert!(store.close_if_saved());
     let refused = step(&store, &worker(0, 1, 2), batch(0, 1), &[1.0; 4]);
     assert_eq!(refused, Err(Error::NotReady("it is about to end")));

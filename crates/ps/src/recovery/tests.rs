@@ -1,8 +1,7 @@
 //! A store that is brought back is the store that was, whenever the process died.
 //!
 //! Random work is done twice: on a store with a log, and on one without as far as the log had come when it was cut.
-//! Both must be the same: values and slots bit by bit, sessions, windows, data, tickets, clocks and parts. Longer than 500 lines because one
-//! trial compares all of it.
+//! Both must be the same: values and slots bit by bit, sessions, windows, data, tickets, clocks and parts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -297,7 +296,7 @@ pub(crate) fn image(shard: &LocalShard) -> Image {
         all.push(bits(&values.values));
         all.extend(values.slots.iter().map(|slot| bits(slot)));
     }
-    let tables = snapshot.tables.iter().map(|table| format!("{:?}", table.rows)).collect();
+    let tables = snapshot.tables.iter().map(|table| format!("{:?}", table.read())).collect();
     Image { status, standing, bits: all, tables }
 }
 

@@ -134,13 +134,18 @@ fn read(path: &Path, section: &Section<'_>, model: Option<ModelKind>) -> Option<
         section.fail(Code::E1006, "name", "name cannot be given for several columns at once");
     }
     let apart = match section.node("separator") {
-        Some(_) if kind != Kind::Crossed => Some(separator(section)?),
-        _ => None,
+        Some(_) => Some(separator(section)?),
+        None => None,
     };
     let weights = match kind {
         Kind::Numeric | Kind::Bucketized => None,
         _ => section.text("weights"),
     };
+    if kind == Kind::Crossed && apart.is_some() && weights.is_none() {
+        let message = "separator of a crossed feature stands between its weights, and it has none: \
+                       the features of its columns say how those are divided";
+        section.fail(Code::E1006, "separator", message);
+    }
     let parts = part::read(section, kind, model);
     let (kinds, (wide, deep)) = (kinds?, parts?);
     columns?;

@@ -157,7 +157,8 @@ fn read_part(section: Section<'_>, shuffle_rows: u64, training: bool) -> Option<
         section.fail(Code::E1002, "files", "files must name at least one file, and no name may be empty");
     }
     let epochs = section.integer("epochs", 1..=u64::MAX);
-    let sharding = match section.node("sharding") {
+    // The evaluator reads everything alone, and nothing ahead: there, both keys are unknown.
+    let sharding = match training.then(|| section.node("sharding")).flatten() {
         Some(_) => section.choice(
             "sharding",
             "sharding",
@@ -171,13 +172,14 @@ fn read_part(section: Section<'_>, shuffle_rows: u64, training: bool) -> Option<
         None if training => Some(Sharding::Dynamic),
         None => Some(Sharding::Row),
     };
+    let prefetch_batches = training.then(|| section.integer("prefetch_batches", 1..=1_000_000)).flatten();
     let part = InputPart {
         files: files.unwrap_or_default(),
         batch_size: section.integer("batch_size", 1..=ROWS_MAX).unwrap_or(128) as usize,
         shuffle_rows: section.integer("shuffle_rows", 0..=ROWS_MAX).unwrap_or(shuffle_rows) as usize,
         epochs: if training { epochs } else { Some(epochs.unwrap_or(1)) },
         sharding: sharding?,
-        prefetch_batches: section.integer("prefetch_batches", 1..=1_000_000).unwrap_or(4) as usize,
+        prefetch_batches: prefetch_batches.unwrap_or(4) as usize,
     };
     section.finish();
     Some(part)

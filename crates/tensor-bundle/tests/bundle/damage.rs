@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use trainyard_tensor_bundle::{Bundle, Error, Tensor};
 
-use crate::golden::TESTDATA;
+use crate::golden::recorded;
 use crate::memory;
 use crate::writer::masked;
 
@@ -13,7 +13,7 @@ const PREFIXES: [&str; 2] = ["model.ckpt-30", "mixed.ckpt-7"];
 const DATA: &str = "data-00000-of-00001";
 
 fn file(prefix: &str, ending: &str) -> Vec<u8> {
-    std::fs::read(format!("{TESTDATA}/{prefix}.{ending}")).expect("a recorded file")
+    std::fs::read(recorded().join(format!("{prefix}.{ending}"))).expect("a recorded file")
 }
 
 /// Reads everything, all rows as floats too where there are not many.

@@ -2,13 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a recorded case that is not as its README says fails the test")]
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use serde_json::Value;
 use trainyard_tensor_bundle::{Bundle, Tensor, Values};
+use trainyard_testing::Golden;
 
-/// The recorded checkpoints, kept here too so that no run goes without them.
-pub(crate) const TESTDATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata");
+/// The checkpoints of the repository's records, which other tests read and damage too.
+pub(crate) fn recorded() -> PathBuf {
+    Golden::repository().path("checkpoint")
+}
 
 fn flat<'a>(value: &'a Value, out: &mut Vec<&'a Value>) {
     match value {
@@ -39,13 +42,15 @@ fn expected(dtype: &str, value: &Value) -> Values {
     }
 }
 
-/// Compares all checkpoints of a folder and returns the number of tensors; nothing where the folder is not there.
-fn compare(folder: &Path) -> Option<usize> {
-    let golden: Value =
-        serde_json::from_str(&std::fs::read_to_string(folder.join("expected.json")).ok()?).unwrap();
+#[test]
+fn golden_checkpoints_are_read_exactly() {
+    let golden = Golden::find();
+    let Some(recorded) = golden.json("checkpoint/expected.json") else { return };
+    let recorded = recorded.as_object().unwrap();
     let mut compared = 0;
-    for checkpoint in ["toy", "mixed"].map(|name| &golden[name]) {
-        let bundle = Bundle::open(&folder.join(checkpoint["prefix"].as_str().unwrap())).unwrap();
+    for checkpoint in recorded.values() {
+        let prefix = golden.path("checkpoint").join(checkpoint["prefix"].as_str().unwrap());
+        let bundle = Bundle::open(&prefix).unwrap();
         let tensors = checkpoint["tensors"].as_object().unwrap();
         let mut names: Vec<&str> = tensors.keys().map(String::as_str).collect();
         names.sort_unstable();
@@ -62,29 +67,14 @@ fn compare(folder: &Path) -> Option<usize> {
             compared += 1;
         }
     }
-    Some(compared)
-}
-
-#[test]
-fn golden_checkpoints_are_read_exactly() {
-    let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/golden");
-    let folder = std::env::var("TRAINYARD_GOLDEN").unwrap_or_else(|_| default.into());
-    let folder = Path::new(&folder).join("checkpoint");
-    match compare(&folder) {
-        Some(compared) => assert_eq!(compared, 15, "tensors of expected.json"),
-        None => println!("skipped: {}/expected.json is not here", folder.display()),
-    }
-}
-
-#[test]
-fn checkpoints_of_tensorflow_are_read_exactly() {
-    assert_eq!(compare(Path::new(TESTDATA)), Some(15));
+    let counts = [("checkpoints", recorded.len(), 2), ("tensors equal", compared, 15)];
+    golden.assert_counts("checkpoint/expected.json", &counts);
 }
 
 #[test]
 fn a_folder_stands_for_its_newest_checkpoint_and_an_index_for_its_own() {
-    let folder = Path::new(TESTDATA);
-    for path in [folder.to_owned(), folder.join("model.ckpt-30.index"), folder.join("model.ckpt-30")] {
+    let folder = recorded();
+    for path in [folder.clone(), folder.join("model.ckpt-30.index"), folder.join("model.ckpt-30")] {
         let bundle = Bundle::open(&path).unwrap();
         assert_eq!(bundle.prefix(), folder.join("model.ckpt-30"));
         assert_eq!(bundle.read("global_step").unwrap().values, Values::I64(vec![30]));
@@ -93,7 +83,7 @@ fn a_folder_stands_for_its_newest_checkpoint_and_an_index_for_its_own() {
 
 #[test]
 fn rows_of_a_partitioned_table_are_those_of_the_whole() {
-    let bundle = Bundle::open(&Path::new(TESTDATA).join("mixed.ckpt-7")).unwrap();
+    let bundle = Bundle::open(&recorded().join("mixed.ckpt-7")).unwrap();
     let Values::F32(whole) = bundle.read("emb").unwrap().values else { panic!("emb is float32") };
     for begin in 0..=10 {
         for end in begin..=10 {

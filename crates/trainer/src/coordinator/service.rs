@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use trainyard_cluster_client::{Error, timed};
 use trainyard_input::{DataShard, Direction, Fault, Header, Parcel, Piece};
 use trainyard_protocol::Channel;
@@ -50,112 +51,128 @@ impl RemoteCoordinator {
 }
 
 impl Coordinator for RemoteCoordinator {
-    async fn register(&self, join: Join) -> Result<Joined, Error> {
-        let request = v1::RegisterRequest {
-            task: Some(convert::task_to_wire(join.task)),
-            incarnation: join.incarnation,
-            release: trainyard_protocol::RELEASE.into(),
-            servers: join.servers.lines(),
-            layout_fingerprint: join.layout_fingerprint,
-            address: join.address,
-            process_id: join.process_id,
-            started_unix_secs: join.started_unix_secs,
-        };
-        let mut client = self.client.clone();
-        let reply = timed(&self.name, limits::CALL_TIMEOUT, client.register(request)).await?.into_inner();
-        let cluster_id = convert::cluster_id_from_wire(&reply.cluster_id)
-            .map_err(|error| Error::Protocol { peer: self.name.clone(), message: error.to_string() })?;
-        Ok(Joined {
-            cluster_id,
-            epoch: reply.cluster_epoch,
-            session: reply.session,
-            lease: Duration::from_millis(reply.lease_ms.into()),
-            heartbeat_interval: Duration::from_millis(reply.heartbeat_interval_ms.into()),
-            state: state_from_wire(reply.state()),
-            waiting_for: reply.waiting_for,
-            data_shard_index: reply.data_shard_index as usize,
-            data_shard_count: reply.data_shard_count as usize,
-            lanes: reply.lanes,
+    fn register(&self, join: Join) -> BoxFuture<'_, Result<Joined, Error>> {
+        Box::pin(async move {
+            let request = v1::RegisterRequest {
+                task: Some(convert::task_to_wire(join.task)),
+                incarnation: join.incarnation,
+                release: trainyard_protocol::RELEASE.into(),
+                servers: join.servers.lines(),
+                layout_fingerprint: join.layout_fingerprint,
+                address: join.address,
+                process_id: join.process_id,
+                started_unix_secs: join.started_unix_secs,
+                spent_session: join.spent_session,
+            };
+            let mut client = self.client.clone();
+            let reply = timed(&self.name, limits::CALL_TIMEOUT, client.register(request)).await?.into_inner();
+            let cluster_id = convert::cluster_id_from_wire(&reply.cluster_id)
+                .map_err(|error| Error::Protocol { peer: self.name.clone(), message: error.to_string() })?;
+            Ok(Joined {
+                cluster_id,
+                epoch: reply.cluster_epoch,
+                session: reply.session,
+                lease: Duration::from_millis(reply.lease_ms.into()),
+                heartbeat_interval: Duration::from_millis(reply.heartbeat_interval_ms.into()),
+                state: state_from_wire(reply.state()),
+                waiting_for: reply.waiting_for,
+                data_shard_index: reply.data_shard_index as usize,
+                data_shard_count: reply.data_shard_count as usize,
+                lanes: reply.lanes,
+            })
         })
     }
 
-    async fn heartbeat(&self, pulse: Pulse) -> Result<Beat, Error> {
-        let request = pulse_to_wire(&pulse);
-        let mut client = self.client.clone();
-        let reply = timed(&self.name, limits::CALL_TIMEOUT, client.heartbeat(request)).await?.into_inner();
-        let state = state_from_wire(reply.state());
-        let v1::HeartbeatReply { waiting_for, global_step, lanes, regroup, .. } = reply;
-        Ok(Beat { state, waiting_for, global_step, lanes, regroup })
+    fn heartbeat(&self, pulse: Pulse) -> BoxFuture<'_, Result<Beat, Error>> {
+        Box::pin(async move {
+            let request = pulse_to_wire(&pulse);
+            let mut client = self.client.clone();
+            let reply =
+                timed(&self.name, limits::CALL_TIMEOUT, client.heartbeat(request)).await?.into_inner();
+            let state = state_from_wire(reply.state());
+            let v1::HeartbeatReply { waiting_for, global_step, lanes, regroup, .. } = reply;
+            Ok(Beat { state, waiting_for, global_step, lanes, regroup })
+        })
     }
 
-    async fn attend(&self, pulse: Pulse) {
-        let mut client = self.client.clone();
-        if let Ok(reply) = client.attend(pulse_to_wire(&pulse)).await {
-            let mut attendance = reply.into_inner();
-            while let Ok(Some(_)) = attendance.message().await {}
-        }
+    fn attend(&self, pulse: Pulse) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let mut client = self.client.clone();
+            if let Ok(reply) = client.attend(pulse_to_wire(&pulse)).await {
+                let mut attendance = reply.into_inner();
+                while let Ok(Some(_)) = attendance.message().await {}
+            }
+        })
     }
 
-    async fn next_shard(&self, ask: Ask) -> Result<Grant, Error> {
-        let request = v1::NextShardRequest {
-            pulse: Some(pulse_to_wire(&ask.pulse)),
-            done: ask.done,
-            lane: ask.lane.map(|(lane, _)| lane),
-            from_batch: ask.lane.map_or(0, |(_, from)| from),
-            reserve: ask.reserve,
-        };
-        let mut client = self.client.clone();
-        let reply = timed(&self.name, limits::CALL_TIMEOUT, client.next_shard(request)).await?.into_inner();
-        match reply.outcome() {
-            v1::ShardOutcome::Wait | v1::ShardOutcome::Unspecified => return Ok(Grant::Wait),
-            v1::ShardOutcome::End => return Ok(Grant::End { step: reply.step, steps: reply.steps }),
-            v1::ShardOutcome::Granted => {}
-        }
-        let shard = reply.shard.map(shard_from_wire).ok_or_else(|| Error::Protocol {
-            peer: self.name.clone(),
-            message: "a grant must come with a data shard, it comes with none".to_owned(),
-        })?;
-        let direction = if reply.backward { Direction::Backward } else { Direction::Forward };
-        Ok(Grant::Shard(Box::new(GrantedShard {
-            shard,
-            batches: reply.first..reply.end,
-            direction,
-            step: reply.step,
-            parcel: reply.parcel.map(parcel_from_wire),
-            reserve: reply.reserve.into_iter().map(shard_from_wire).collect(),
-        })))
+    fn next_shard(&self, ask: Ask) -> BoxFuture<'_, Result<Grant, Error>> {
+        Box::pin(async move {
+            let request = v1::NextShardRequest {
+                pulse: Some(pulse_to_wire(&ask.pulse)),
+                done: ask.done,
+                lane: ask.lane.map(|(lane, _)| lane),
+                from_batch: ask.lane.map_or(0, |(_, from)| from),
+                reserve: ask.reserve,
+            };
+            let mut client = self.client.clone();
+            let reply =
+                timed(&self.name, limits::CALL_TIMEOUT, client.next_shard(request)).await?.into_inner();
+            match reply.outcome() {
+                v1::ShardOutcome::Wait | v1::ShardOutcome::Unspecified => return Ok(Grant::Wait),
+                v1::ShardOutcome::End => return Ok(Grant::End { step: reply.step, steps: reply.steps }),
+                v1::ShardOutcome::Granted => {}
+            }
+            let shard = reply.shard.map(shard_from_wire).ok_or_else(|| Error::Protocol {
+                peer: self.name.clone(),
+                message: "a grant must come with a data shard, it comes with none".to_owned(),
+            })?;
+            let direction = if reply.backward { Direction::Backward } else { Direction::Forward };
+            Ok(Grant::Shard(Box::new(GrantedShard {
+                shard,
+                batches: reply.first..reply.end,
+                direction,
+                step: reply.step,
+                parcel: reply.parcel.map(parcel_from_wire),
+                reserve: reply.reserve.into_iter().map(shard_from_wire).collect(),
+            })))
+        })
     }
 
-    async fn form(&self, form: Form) -> Result<Forming, Error> {
-        let request =
-            v1::FormGroupRequest { pulse: Some(pulse_to_wire(&form.pulse)), generation: form.generation };
-        let mut client = self.client.clone();
-        let reply = timed(&self.name, limits::CALL_TIMEOUT, client.form_group(request)).await?.into_inner();
-        if reply.generation == 0 {
-            return Ok(Forming::Waits { waiting_for: reply.waiting_for });
-        }
-        let member = |member: v1::Member| match convert::task_from_wire(member.task) {
-            Ok(task) => Ok((task, member.address)),
-            Err(error) => Err(Error::Protocol { peer: self.name.clone(), message: error.to_string() }),
-        };
-        let members = reply.members.into_iter().map(member).collect::<Result<Vec<_>, _>>()?;
-        let checkpoint = (!reply.checkpoint.is_empty()).then(|| reply.checkpoint.into());
-        let start = Start { checkpoint, forget_positions: reply.forget_positions };
-        let (generation, rank) = (reply.generation, reply.rank as usize);
-        Ok(Forming::Formed(Formed { generation, rank, members, lanes: reply.lanes, start }))
+    fn form(&self, form: Form) -> BoxFuture<'_, Result<Forming, Error>> {
+        Box::pin(async move {
+            let request =
+                v1::FormGroupRequest { pulse: Some(pulse_to_wire(&form.pulse)), generation: form.generation };
+            let mut client = self.client.clone();
+            let reply =
+                timed(&self.name, limits::CALL_TIMEOUT, client.form_group(request)).await?.into_inner();
+            if reply.generation == 0 {
+                return Ok(Forming::Waits { waiting_for: reply.waiting_for });
+            }
+            let member = |member: v1::Member| match convert::task_from_wire(member.task) {
+                Ok(task) => Ok((task, member.address)),
+                Err(error) => Err(Error::Protocol { peer: self.name.clone(), message: error.to_string() }),
+            };
+            let members = reply.members.into_iter().map(member).collect::<Result<Vec<_>, _>>()?;
+            let checkpoint = (!reply.checkpoint.is_empty()).then(|| reply.checkpoint.into());
+            let start = Start { checkpoint, forget_positions: reply.forget_positions };
+            let (generation, rank) = (reply.generation, reply.rank as usize);
+            Ok(Forming::Formed(Formed { generation, rank, members, lanes: reply.lanes, start }))
+        })
     }
 
-    async fn leave(&self, pulse: Pulse, reason: LeaveReason) -> Result<(), Error> {
-        let (reason, message) = match reason {
-            LeaveReason::InputExhausted => (v1::LeaveReason::InputExhausted, String::new()),
-            LeaveReason::Finished => (v1::LeaveReason::Finished, String::new()),
-            LeaveReason::Shutdown => (v1::LeaveReason::Shutdown, String::new()),
-            LeaveReason::Failed(message) => (v1::LeaveReason::Failed, message),
-        };
-        let pulse = Some(pulse_to_wire(&pulse));
-        let request = v1::LeaveRequest { pulse, reason: reason.into(), message };
-        let mut client = self.client.clone();
-        timed(&self.name, limits::CALL_TIMEOUT, client.leave(request)).await.map(drop)
+    fn leave(&self, pulse: Pulse, reason: LeaveReason) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let (reason, message) = match reason {
+                LeaveReason::InputExhausted => (v1::LeaveReason::InputExhausted, String::new()),
+                LeaveReason::Finished => (v1::LeaveReason::Finished, String::new()),
+                LeaveReason::Shutdown => (v1::LeaveReason::Shutdown, String::new()),
+                LeaveReason::Failed(message) => (v1::LeaveReason::Failed, message),
+            };
+            let pulse = Some(pulse_to_wire(&pulse));
+            let request = v1::LeaveRequest { pulse, reason: reason.into(), message };
+            let mut client = self.client.clone();
+            timed(&self.name, limits::CALL_TIMEOUT, client.leave(request)).await.map(drop)
+        })
     }
 
     fn name(&self) -> String {

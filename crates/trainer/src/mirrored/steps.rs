@@ -49,11 +49,11 @@ impl Lane {
 }
 
 /// The steps of one group.
-pub(super) async fn steps<C: Coordinator>(
+pub(super) async fn steps(
     member: &Member<'_>,
     replica: &Replica,
     session: &mut Session,
-    coordinator: &C,
+    coordinator: &Arc<dyn Coordinator>,
     circle: &Circle,
     outcome: &mut Outcome,
 ) -> Result<Ended, Failure> {

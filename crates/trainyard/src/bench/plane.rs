@@ -47,7 +47,9 @@ impl Drop for Processes {
 pub(super) fn bench(arguments: &BenchPs) -> Result<(), Diagnostic> {
     let traffic = measure(arguments)?;
     print(&match arguments.format {
-        Format::Json => serde_json::to_string(&traffic).unwrap_or_default() + "\n",
+        Format::Json => {
+            serde_json::to_string(&traffic).map_err(|error| broken("tell its result", error))? + "\n"
+        }
         Format::Text => traffic.text(),
     })
 }
@@ -115,7 +117,7 @@ pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
     let peak: u64 = servers.0.iter().filter_map(|child| usage::peak_bytes(child.id())).max().unwrap_or(0);
     runtime.block_on(async {
         for shard in &shards {
-            let _ = shard.finish(identity, "the benchmark is over").await;
+            let _ = shard.finish(identity, "the benchmark is over", false).await;
         }
     });
     Ok(Traffic::new(arguments, &load.processes, load.seconds, &load.server_cpu, peak))
@@ -198,7 +200,7 @@ async fn prepare(folder: &Path, mut order: Order) -> Result<(Order, Vec<Shard>, 
         retry(&identity, name, DEADLINE, move || shard.claim(identity, fingerprint, model_dir))
             .await
             .map_err(failed)?;
-        retry(&identity, name, DEADLINE, move || shard.prepare(identity, plan)).await.map_err(failed)?;
+        trainyard_cluster_client::prepare(&identity, shard, DEADLINE, plan).await.map_err(failed)?;
         retry(&identity, name, DEADLINE, move || shard.open(identity)).await.map_err(failed)?;
     }
     order.cluster_id = format!("{id:032x}");

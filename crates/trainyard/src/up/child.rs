@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::process::Command;
 use tokio::task::JoinSet;
@@ -53,6 +54,7 @@ pub(super) struct Launch {
     arguments: Vec<OsString>,
     cluster: PathBuf,
     report: PathBuf,
+    log_format: LogFormat,
     runtime_threads: usize,
     starts: RefCell<BTreeMap<Task, (Instant, u32)>>,
     added: BTreeMap<Task, Added>,
@@ -93,6 +95,7 @@ impl Launch {
             arguments,
             cluster,
             report,
+            log_format: job.log_format,
             runtime_threads,
             starts: RefCell::default(),
             added: BTreeMap::new(),
@@ -184,21 +187,31 @@ impl Launch {
         starts.insert(task, (begun, soon));
         let mut lines = JoinSet::new();
         if let Some(output) = process.stdout.take() {
-            lines.spawn(forward(task, output));
+            lines.spawn(forward(task, self.log_format, output));
         }
         if let Some(errors) = process.stderr.take() {
-            lines.spawn(forward(task, errors));
+            lines.spawn(forward(task, self.log_format, errors));
         }
         Ok(Child { process, lines })
     }
 }
 
-/// Writes a task's lines to standard error, each behind the task's name.
-async fn forward(task: Task, output: impl AsyncRead + Unpin) {
+/// Writes a task's lines to standard error, each with the task's name.
+async fn forward(task: Task, format: LogFormat, output: impl AsyncRead + Unpin) {
     let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "[{task}] {line}");
+        let _ = writeln!(std::io::stderr(), "{}", named(task, format, &line));
+    }
+}
+
+/// Returns a line with the name of the task that wrote it: before the text, or as the field `from` of an object.
+fn named(task: Task, format: LogFormat, line: &str) -> String {
+    match (format, line.strip_prefix("{\"")) {
+        (LogFormat::Text, _) => format!("[{task}] {line}"),
+        (LogFormat::Json, Some(rest)) => format!("{{\"from\":\"{task}\",\"{rest}"),
+        // What a task writes that is no event, as a panic does.
+        (LogFormat::Json, None) => json!({"from": task.to_string(), "message": line}).to_string(),
     }
 }
 
@@ -264,6 +277,16 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         launch.spawn(Task { role: Role::Chief, index: 0 }, command, Stdio::piped()).expect("there is a shell")
+    }
+
+    #[test]
+    fn a_line_names_its_task_and_stays_an_object_where_logs_are_json() {
+        let task = Task { role: Role::Worker, index: 3 };
+        assert_eq!(named(task, LogFormat::Text, "{\"a\":1}"), "[worker:3] {\"a\":1}");
+        assert_eq!(named(task, LogFormat::Json, "{\"a\":1}"), "{\"from\":\"worker:3\",\"a\":1}");
+        let panic = named(task, LogFormat::Json, "thread 'main' panicked: \"why\"");
+        let panic: serde_json::Value = serde_json::from_str(&panic).expect("an object");
+        assert_eq!(panic, json!({"from": "worker:3", "message": "thread 'main' panicked: \"why\""}));
     }
 
     #[tokio::test]

@@ -116,13 +116,14 @@ impl Control {
         }
         let failed = |what: &Path, error: &dyn std::fmt::Display| {
             Diagnostic::error(Code::E9002, format!("{} cannot be made: {error}", what.display()))
+                .help("check the folder, or give another one with --model-dir")
         };
         let folder = Folder::new()?;
         let socket = folder.path().join("control.sock");
         let listener = UnixListener::bind(&socket).map_err(|error| failed(&socket, &error))?;
         let file = Address::file(model_dir);
         let address = Address { socket, process_id: std::process::id() };
-        let text = serde_json::to_string(&address).unwrap_or_default() + "\n";
+        let text = serde_json::to_string(&address).map_err(|error| failed(&file, &error))? + "\n";
         std::fs::create_dir_all(model_dir.join("up")).map_err(|error| failed(&file, &error))?;
         trainyard_checkpoint::write_atomically(&file, text.as_bytes())
             .map_err(|error| failed(&file, &error))?;

@@ -147,7 +147,7 @@ fn a_restored_table_goes_on_with_rows_sightings_and_times() {
     }
     store.set_clock(1059);
     let snapshot = copy(&store);
-    let rows = &snapshot.tables[0].rows;
+    let rows = &snapshot.tables[0].2;
     assert_eq!(
         (rows.ids.as_slice(), rows.candidates[0].id, rows.candidates.len()),
         ([1, 3].as_slice(), 2, 1)

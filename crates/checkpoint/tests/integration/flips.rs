@@ -1,0 +1,149 @@
+//! Damage anywhere in a checkpoint is found before a value of it is served.
+
+use std::path::{Path, PathBuf};
+
+use trainyard_checkpoint::*;
+use trainyard_testing::Seed;
+use trainyard_variable::{Access, Candidate, DynamicRows, Idle, Initializer, VariableSpec};
+
+/// Flips and cuts of the test.
+const SAMPLES: u64 = 10_000;
+
+/// Random numbers of a seed (xorshift).
+struct Draw(u64);
+
+impl Draw {
+    /// Seeds side by side give other numbers: they are spread over all bits, of which not all may be 0.
+    fn new(seed: Seed) -> Self {
+        Self(seed.get().wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % bound
+    }
+}
+
+/// Saves a checkpoint of two servers, with slots and a dynamic table.
+fn save(model_dir: &Path, step: u64) -> Checkpoint {
+    let folder = begin(model_dir, step, "test", 1000).expect("a checkpoint begins");
+    let mut manifest = Manifest::new("c1".to_owned(), 1, step, step);
+    for ps in 0..2 {
+        let (values, slot) = (vec![0.5 + step as f32; 900], vec![0.0; 900]);
+        let source = InMemory { values: &values, slots: vec![&slot] };
+        let name = format!("dnn/kernel_{ps}");
+        let slices = [SliceView {
+            variable: &name,
+            part: 0,
+            rows: 0..300,
+            width: 3,
+            slot_names: vec!["accumulator"],
+            source: &source,
+        }];
+        let rows = DynamicRows {
+            ids: vec![3, 5, 900],
+            idle: vec![Idle { pushes: 1, secs: 2 }; 3],
+            values: vec![0.25; 6],
+            slots: vec![vec![0.0; 6]],
+            candidates: vec![Candidate { id: 8, idle: Idle { pushes: 3, secs: 4 }, sightings: 1 }],
+        };
+        let slot_names = vec!["accumulator"];
+        let table = TableView { variable: "table", part: ps, width: 2, slot_names, rows: &rows };
+        let positions = vec![PositionRecord { shard: 0, pass: 1, batch: 40, ahead: vec![42..43, 45..47] }];
+        let state = ShardState { ps, num_ps: 2, version: 9, positions };
+        manifest.shards.push(write_shard(&folder, &state, &slices, &[table]).expect("a shard is written"));
+        manifest.variables.push(VariableSpec {
+            name,
+            shape: vec![300, 3],
+            access: Access::Rows,
+            initializer: Initializer::Zeros,
+            optimizer_group: "dnn".to_owned(),
+        });
+    }
+    manifest.num_ps = 2;
+    commit(model_dir, &folder, &manifest).expect("a checkpoint is committed")
+}
+
+/// Why a checkpoint is refused, if it is.
+fn refusal(path: &Path) -> Option<String> {
+    let whole = Checkpoint::open(path).and_then(|checkpoint| checkpoint.verify());
+    whole.err().map(|error| error.to_string())
+}
+
+fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = std::fs::read_dir(path).expect("the checkpoint").map(|entry| entry.expect("a file").path());
+    entries.map(|path| (path.clone(), std::fs::read(path).expect("a file"))).collect()
+}
+
+#[test]
+fn a_flipped_bit_of_any_byte_of_a_manifest_and_every_cut_is_found() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let checkpoint = save(folder.path(), 1);
+    let path = checkpoint.path().join("manifest.json");
+    let good = std::fs::read(&path).expect("the manifest");
+    for place in 0..good.len() {
+        // Another bit from byte to byte, all eight of the bytes that say how the file is to be read.
+        let bits = if place < 40 || place + 40 > good.len() { 0..8 } else { place % 8..place % 8 + 1 };
+        for bit in bits {
+            let mut bad = good.clone();
+            bad[place] ^= 1 << bit;
+            std::fs::write(&path, bad).expect("damage");
+            assert!(refusal(checkpoint.path()).is_some(), "bit {bit} of byte {place} of {}", good.len());
+        }
+        std::fs::write(&path, &good[..place]).expect("damage");
+        assert!(refusal(checkpoint.path()).is_some(), "cut to {place} of {} bytes", good.len());
+    }
+    std::fs::write(&path, &good).expect("mended");
+    assert_eq!(refusal(checkpoint.path()), None);
+}
+
+#[test]
+fn ten_thousand_flips_and_cuts_of_all_files_are_found() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let checkpoint = save(folder.path(), 1);
+    let files = files(checkpoint.path());
+    assert_eq!(files.len(), 3);
+    let seed = Seed::of_environment(1);
+    let mut draw = Draw::new(seed);
+    let (mut found, mut missed) = (0, Vec::new());
+    for sample in 0..SAMPLES {
+        let (path, good) = &files[draw.below(3) as usize];
+        let (place, bit) = (draw.below(good.len() as u64) as usize, draw.below(8));
+        let mut bad = good.clone();
+        match sample % 5 {
+            0 => bad.truncate(place),
+            _ => bad[place] ^= 1 << bit,
+        }
+        std::fs::write(path, bad).expect("damage");
+        match refusal(checkpoint.path()) {
+            Some(_) => found += 1,
+            None => missed.push(format!("sample {sample}: bit {bit} of byte {place} of {}", path.display())),
+        }
+        std::fs::write(path, good).expect("mended");
+    }
+    println!("{seed}: {found} of {SAMPLES} found");
+    assert!(missed.is_empty(), "{seed}, {} missed:\n{}", missed.len(), missed.join("\n"));
+}
+
+#[test]
+fn a_damaged_newest_is_set_aside_whatever_file_of_it_is_damaged_and_is_never_removed() {
+    for place in 0..3 {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        save(folder.path(), 1);
+        let newest = save(folder.path(), 2).path().to_owned();
+        let (path, mut bytes) = files(&newest).swap_remove(place);
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&path, bytes).expect("damage");
+        let removed = retain(folder.path(), 1, 10_000.0);
+        assert!(newest.is_dir(), "damaged ones are not removed: {removed:?}");
+        let mut told = Vec::new();
+        let found = latest_good(folder.path(), &mut |warning| told.push(warning.render())).expect("a list");
+        assert_eq!(found.map(|found| found.manifest().global_step), Some(1), "{}", path.display());
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        assert!(told.len() == 1 && told[0].contains(&name) && told[0].contains("crc32c"), "{told:?}");
+        assert!(folder.path().join("damaged.model.ckpt-2").join(name).is_file());
+    }
+}

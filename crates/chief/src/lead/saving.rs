@@ -1,0 +1,122 @@
+//! Checkpoints of a running job: written while those who train are looked after, and the last one until it is there.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+use tracing::{debug, error, warn};
+use trainyard_daemon::CancellationToken;
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_parameter_store::{State, Update};
+
+use super::watch::{SAVE_AGAIN, STATUS_TIMEOUT, TICK, close_sessions, status};
+use super::{Lead, Run};
+use crate::save::{Saver, Written};
+
+/// Wait before another try of the last checkpoint.
+const LAST_AGAIN: Duration = Duration::from_secs(1);
+
+impl Lead {
+    /// Writes a checkpoint, unless there is one of what all servers hold.
+    pub(super) async fn save(&self, run: &mut Run) -> Result<(), Diagnostic> {
+        let together = self.plan.update == Update::Sync && !self.plan.hybrid;
+        self.save_as(run, together).await
+    }
+
+    /// The same while nobody trains, however the servers have been trained before.
+    pub(super) async fn save_apart(&self, run: &mut Run) -> Result<(), Diagnostic> {
+        self.save_as(run, false).await
+    }
+
+    async fn save_as(&self, run: &mut Run, synchronous: bool) -> Result<(), Diagnostic> {
+        // A server may have applied more of the same step since.
+        if run.saved_step == Some(run.global_step) && run.saved_versions == run.versions {
+            run.saved_at = Instant::now();
+            self.tell_saved(run).await;
+            return Ok(());
+        }
+        let (job, plan) = (&self.job, &self.plan);
+        let saver = Saver {
+            model_dir: &job.model_dir,
+            shards: &self.shards,
+            plan,
+            input: &run.input,
+            run: &job.run,
+            telemetry: &run.telemetry,
+        };
+        let bytes = run.value_bytes.max(run.server_bytes.iter().sum());
+        let identity = self.identity(run);
+        let saving = saver.save(identity, run.global_step, bytes, synchronous);
+        // It may take minutes, and a task that dies meanwhile must hold nobody up.
+        let tending = async {
+            loop {
+                tokio::time::sleep(TICK).await;
+                close_sessions(self, identity, &run.telemetry, &mut run.unclosed).await;
+                self.coordinator.with(|roster, now| roster.assign_lanes(now, None));
+            }
+        };
+        let written = tokio::select! {
+            written = saving => written,
+            () = tending => unreachable!("it goes on for ever"),
+        };
+        self.observe_save(&written);
+        let Written { step, versions, .. } = written?;
+        (run.saved_step, run.saved_versions, run.saved_at) = (Some(step), versions, Instant::now());
+        self.tell_saved(run).await;
+        Ok(())
+    }
+
+    /// Tells every server which of its versions a committed checkpoint holds. One that is about to stop waits for it.
+    async fn tell_saved(&self, run: &Run) {
+        let told = self.shards.iter().zip(&run.saved_versions).map(|(shard, version)| async move {
+            let told = tokio::time::timeout(STATUS_TIMEOUT, shard.saved(run.epoch, *version)).await;
+            if let Ok(Err(error)) = told {
+                debug!(%error, "a server was not told of its checkpoint");
+            }
+        });
+        join_all(told).await;
+    }
+
+    /// Writes the checkpoint of a job that is done. What keeps it from being written may pass: a server that is started
+    /// again, a disk that is full. The work of hours is in it and in the servers' logs alone.
+    ///
+    /// # Errors
+    /// Another chief leads, a server has lost what it held, or it could not be written within the deadline.
+    pub(super) async fn save_last(&self, run: &mut Run, stop: &CancellationToken) -> Result<(), Diagnostic> {
+        let (begun, mut told_at) = (Instant::now(), None::<Instant>);
+        loop {
+            let problem = match self.save(run).await {
+                Ok(()) => return Ok(()),
+                Err(problem) => problem,
+            };
+            let waits = begun.elapsed() < self.connect_deadline && !stop.is_cancelled();
+            if problem.code == Code::E2009 || !waits {
+                return Err(problem);
+            }
+            if let Some(name) = self.forgetful_server().await {
+                return Err(problem.note(format!("{name} was restarted, and has lost what it held")));
+            }
+            if told_at.is_none_or(|at| at.elapsed() >= SAVE_AGAIN) {
+                told_at = Some(Instant::now());
+                error!("{}", problem.render());
+                warn!(
+                    "the last checkpoint is tried again until it is written; the servers keep what they hold"
+                );
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LAST_AGAIN) => {}
+                () = stop.cancelled() => {}
+            }
+            self.refresh(run).await;
+        }
+    }
+
+    /// Returns the name of a server that answers and holds nothing.
+    async fn forgetful_server(&self) -> Option<String> {
+        let told = join_all((0..self.shards.len()).map(|ps| status(self, ps))).await;
+        let place = told
+            .iter()
+            .position(|status| status.as_ref().is_ok_and(|status| status.store.state == State::Empty))?;
+        Some(self.shards[place].name().to_owned())
+    }
+}

@@ -1,0 +1,77 @@
+//! What stands in for Parquet files in a program that is built without the feature `parquet`: every access is refused.
+
+use std::io::Write;
+use std::path::Path;
+
+use trainyard_storage::Storage;
+
+use crate::record::Place;
+use crate::table::{Cell, Layout};
+use crate::{Error, Schema};
+
+const FEATURE: &str = "parquet";
+
+/// The rows of a file. There are none.
+#[derive(Debug)]
+pub(crate) enum ParquetRows {}
+
+impl ParquetRows {
+    pub(crate) fn open(_: &Storage, path: &Path, _: Option<&Schema>) -> Result<Self, Error> {
+        Err(Error::NotBuilt { file: path.to_owned(), feature: FEATURE })
+    }
+
+    pub(crate) fn columns(&self) -> Vec<String> {
+        match *self {}
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        match *self {}
+    }
+
+    pub(crate) fn seek(&mut self, _number: u64) {
+        match *self {}
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match *self {}
+    }
+
+    pub(crate) fn next(&mut self, _: &Path, _: &mut Place, _wanted: bool) -> Result<bool, Error> {
+        match *self {}
+    }
+}
+
+/// Writes a file. None is written.
+pub(crate) struct ParquetWriter<W> {
+    never: std::convert::Infallible,
+    out: W,
+}
+
+impl<W: Write + Send> ParquetWriter<W> {
+    pub(crate) fn new(path: &Path, _out: W, _layout: &Layout) -> Result<Self, Error> {
+        Err(Error::NotBuilt { file: path.to_owned(), feature: FEATURE })
+    }
+
+    pub(crate) fn write(&mut self, _row: &[Cell]) -> Result<(), String> {
+        match self.never {}
+    }
+
+    pub(crate) fn finish(self) -> Result<W, String> {
+        Ok(self.out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trainyard_diagnostic::Diagnostic;
+
+    use super::*;
+
+    #[test]
+    fn a_parquet_file_is_refused_with_the_feature_that_it_needs() {
+        let refused = ParquetRows::open(&Storage::default(), "a.parquet".as_ref(), None);
+        let refused: Diagnostic = refused.expect_err("there is no Parquet").into();
+        let told = refused.render();
+        assert!(told.contains("a.parquet") && told.contains("--features parquet"), "{told}");
+    }
+}

@@ -1,0 +1,177 @@
+//! Writes rows as a Parquet file: columns are gathered, and written as a row group now and then.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::errors::Result as Outcome;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{Type, TypePtr};
+
+use crate::Error;
+use crate::table::{Cell, ColumnKind, ColumnLayout, Layout, float, int, text};
+
+/// Most rows of a row group.
+const GROUP_ROWS: usize = 1 << 17;
+/// Values of a row group, and bytes of its texts, from which it is written.
+const GROUP_BYTES: usize = 64 << 20;
+
+/// The values of a column that wait.
+enum Gathered {
+    Int(Vec<i64>),
+    Float(Vec<f64>),
+    Text(Vec<ByteArray>),
+}
+
+struct Column {
+    list: bool,
+    gathered: Gathered,
+    definitions: Vec<i16>,
+    repetitions: Vec<i16>,
+}
+
+/// Writes a file with the columns of a layout, each of which may miss values.
+pub(crate) struct ParquetWriter<W: Write + Send> {
+    writer: SerializedFileWriter<W>,
+    columns: Vec<Column>,
+    rows: usize,
+    bytes: usize,
+}
+
+impl<W: Write + Send> ParquetWriter<W> {
+    pub(crate) fn new(path: &Path, out: W, layout: &Layout) -> Result<Self, Error> {
+        let build = || -> Outcome<_> {
+            let fields = layout.columns.iter().map(field).collect::<Outcome<Vec<_>>>()?;
+            let schema = Arc::new(Type::group_type_builder("schema").with_fields(fields).build()?);
+            let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+            SerializedFileWriter::new(out, schema, Arc::new(properties))
+        };
+        let writer =
+            build().map_err(|error| Error::File { file: path.to_owned(), message: error.to_string() })?;
+        let column = |column: &ColumnLayout| Column {
+            list: column.list,
+            gathered: match column.kind {
+                Some(ColumnKind::Int) => Gathered::Int(Vec::new()),
+                Some(ColumnKind::Float) => Gathered::Float(Vec::new()),
+                Some(ColumnKind::Text) | None => Gathered::Text(Vec::new()),
+            },
+            definitions: Vec::new(),
+            repetitions: Vec::new(),
+        };
+        Ok(Self { writer, columns: layout.columns.iter().map(column).collect(), rows: 0, bytes: 0 })
+    }
+
+    pub(crate) fn write(&mut self, row: &[Cell]) -> Result<(), String> {
+        let empty = Cell::default();
+        for (place, column) in self.columns.iter_mut().enumerate() {
+            let cell = row.get(place).unwrap_or(&empty);
+            self.bytes += column.take(cell);
+        }
+        self.rows += 1;
+        match self.rows >= GROUP_ROWS || self.bytes >= GROUP_BYTES {
+            true => self.flush().map_err(|error| error.to_string()),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes what waits, and the footer.
+    pub(crate) fn finish(mut self) -> Result<W, String> {
+        self.flush().and_then(|()| self.writer.into_inner()).map_err(|error| error.to_string())
+    }
+
+    fn flush(&mut self) -> Outcome<()> {
+        if self.rows == 0 {
+            return Ok(());
+        }
+        let mut group = self.writer.next_row_group()?;
+        for column in &mut self.columns {
+            let Some(mut writer) = group.next_column()? else { continue };
+            let (definitions, repetitions) =
+                (Some(column.definitions.as_slice()), column.list.then_some(column.repetitions.as_slice()));
+            match &column.gathered {
+                Gathered::Int(values) => {
+                    writer.typed::<Int64Type>().write_batch(values, definitions, repetitions)?;
+                }
+                Gathered::Float(values) => {
+                    writer.typed::<DoubleType>().write_batch(values, definitions, repetitions)?;
+                }
+                Gathered::Text(values) => {
+                    writer.typed::<ByteArrayType>().write_batch(values, definitions, repetitions)?;
+                }
+            }
+            writer.close()?;
+            column.clear();
+        }
+        group.close()?;
+        (self.rows, self.bytes) = (0, 0);
+        Ok(())
+    }
+}
+
+impl Column {
+    /// Takes a cell in, and returns its bytes.
+    fn take(&mut self, cell: &Cell) -> usize {
+        // An optional value, or, of a list, the list and then its value: see `field`.
+        let defined = if self.list { 2 } else { 1 };
+        if cell.values.is_empty() {
+            self.definitions.push(0);
+            self.repetitions.push(0);
+            return 8;
+        }
+        let mut bytes = 0;
+        for (nth, value) in cell.values.iter().enumerate() {
+            self.definitions.push(defined);
+            self.repetitions.push(i16::from(nth > 0));
+            bytes += 8;
+            match &mut self.gathered {
+                Gathered::Int(values) => values.push(int(value)),
+                Gathered::Float(values) => values.push(float(value).unwrap_or(f64::NAN)),
+                Gathered::Text(values) => {
+                    let mut bytes_of = Vec::new();
+                    text(value, &mut bytes_of);
+                    bytes += bytes_of.len();
+                    values.push(bytes_of.into());
+                }
+            }
+        }
+        bytes
+    }
+
+    fn clear(&mut self) {
+        self.definitions.clear();
+        self.repetitions.clear();
+        match &mut self.gathered {
+            Gathered::Int(values) => values.clear(),
+            Gathered::Float(values) => values.clear(),
+            Gathered::Text(values) => values.clear(),
+        }
+    }
+}
+
+/// Returns the type of a column; a list is `optional group name (LIST) { repeated group list { required element } }`
+/// (<https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists>).
+fn field(column: &ColumnLayout) -> Outcome<TypePtr> {
+    let primitive = |name: &str, repetition| {
+        let (physical, converted) = match column.kind {
+            Some(ColumnKind::Int) => (Physical::INT64, ConvertedType::NONE),
+            Some(ColumnKind::Float) => (Physical::DOUBLE, ConvertedType::NONE),
+            Some(ColumnKind::Text) | None => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
+        };
+        let builder = Type::primitive_type_builder(name, physical).with_repetition(repetition);
+        builder.with_converted_type(converted).build().map(Arc::new)
+    };
+    if !column.list {
+        return primitive(&column.name, Repetition::OPTIONAL);
+    }
+    let element = primitive("element", Repetition::REQUIRED)?;
+    let list =
+        Type::group_type_builder("list").with_repetition(Repetition::REPEATED).with_fields(vec![element]);
+    let list = Type::group_type_builder(&column.name)
+        .with_repetition(Repetition::OPTIONAL)
+        .with_converted_type(ConvertedType::LIST)
+        .with_fields(vec![Arc::new(list.build()?)]);
+    list.build().map(Arc::new)
+}

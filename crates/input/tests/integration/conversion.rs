@@ -1,0 +1,158 @@
+//! Files that are converted: what was in one format is in the other.
+
+use std::path::{Path, PathBuf};
+
+use trainyard_input::*;
+use trainyard_testing::Golden;
+
+const LIBSVM: Format = Format::LibSvm(IndexBase::One);
+
+fn rows(path: &Path, format: Format) -> (Vec<String>, Vec<Vec<Cell>>) {
+    let mut reader = TableReader::new(vec![path.to_owned()], format, None, None);
+    let (mut rows, mut row) = (Vec::new(), Vec::new());
+    while reader.read(&mut row).expect("the file is read") {
+        rows.push(row.clone());
+    }
+    (reader.columns().to_vec(), rows)
+}
+
+fn convert(from: &Path, format: Format, to: &Path, into: Format) -> Result<(), Error> {
+    let mut reader = TableReader::new(vec![from.to_owned()], format, None, None);
+    let (mut layout, mut row) = (Layout::default(), Vec::new());
+    while reader.read(&mut row)? {
+        layout.see(reader.columns(), &row);
+    }
+    reader.rewind();
+    let mut writer = TableWriter::create(to, into, layout)?;
+    while reader.read(&mut row)? {
+        writer.write(&row)?;
+    }
+    writer.finish()
+}
+
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        std::fs::write(self.path(name), text).expect("the file is written");
+        self.path(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).expect("the file is there")
+    }
+}
+
+#[test]
+fn csv_comes_back_through_every_format() {
+    let files = Files::new();
+    let text = "age,name,zip,score\n31,\"Ann, the \"\"first\"\"\",00501,1.5\n-4,,10115,\n,\" spaced \",x,2\n";
+    let from = files.write("a.csv", text);
+    convert(&from, Format::Csv, &files.path("b.parquet"), Format::Parquet).expect("to Parquet");
+    convert(&files.path("b.parquet"), Format::Parquet, &files.path("c.tfrecord.gz"), Format::TfRecord)
+        .expect("on");
+    convert(&files.path("c.tfrecord.gz"), Format::TfRecord, &files.path("d.tsv.gz"), Format::Tsv)
+        .expect("on");
+    convert(&files.path("d.tsv.gz"), Format::Tsv, &files.path("e.csv"), Format::Csv).expect("and back");
+    assert_eq!(files.text("e.csv"), text);
+    let (_, rows) = rows(&files.path("b.parquet"), Format::Parquet);
+    assert_eq!(rows[0][0].values, [Value::Int(31)]);
+    assert_eq!(rows[0][2].values, [Value::Text(b"00501".to_vec())]);
+    assert_eq!(rows[0][3].values, [Value::Float(1.5)]);
+    assert!(rows[1][1].values.is_empty() && rows[1][3].values.is_empty());
+}
+
+#[test]
+fn pairs_of_libsvm_are_lists_elsewhere_and_come_back() {
+    let files = Files::new();
+    let from = files.write("a.svm", "+1 qid:3 1:0.5 7:2 # a\n-1 2:1e3\n+1\n");
+    let expected = "+1 qid:3 1:0.5 7:2\n-1 2:1000\n+1\n";
+    for (name, format) in [
+        ("b.parquet", Format::Parquet),
+        ("b.csv", Format::Csv),
+        ("b.tsv", Format::Tsv),
+        ("b.tfrecord", Format::TfRecord),
+    ] {
+        convert(&from, LIBSVM, &files.path(name), format).expect("from libsvm");
+        convert(&files.path(name), format, &files.path("c.svm"), LIBSVM).expect("and back");
+        assert_eq!(files.text("c.svm"), expected, "through {name}");
+    }
+    let (columns, rows) = rows(&files.path("b.parquet"), Format::Parquet);
+    assert_eq!(columns, ["label", "qid", "index", "value"]);
+    assert_eq!(rows[0][2].values, [Value::Int(1), Value::Int(7)]);
+}
+
+#[test]
+fn columns_of_numbers_become_libsvm_without_their_zeros() {
+    let files = Files::new();
+    let from = files.write("a.csv", "x,label,y\n0,1,2.5\n3,0,0.0\n,1,1\n");
+    convert(&from, Format::Csv, &files.path("b.svm"), LIBSVM).expect("numbers alone");
+    assert_eq!(files.text("b.svm"), "1 2:2.5\n0 1:3\n1 2:1\n");
+    let from = files.write("c.csv", "x,label\nred,1\n");
+    let told = convert(&from, Format::Csv, &files.path("d.svm"), LIBSVM).expect_err("a text").to_string();
+    assert!(told.contains("column `x` holds texts"), "{told}");
+}
+
+#[test]
+fn a_file_that_is_not_finished_is_not_there() {
+    let files = Files::new();
+    let from = files.write("a.csv", "x,y\n1,2\n1\n");
+    assert!(convert(&from, Format::Csv, &files.path("b.parquet"), Format::Parquet).is_err());
+    let from = files.write("c.tsv", "x\ty\n1\t2\n");
+    let mut writer =
+        TableWriter::create(&files.path("d.csv"), Format::Csv, Layout::default()).expect("it begins");
+    writer.write(&rows(&from, Format::Tsv).1[0]).expect("a row");
+    drop(writer);
+    let mut names: Vec<_> = std::fs::read_dir(files.0.path())
+        .expect("the folder")
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+        .collect();
+    names.sort();
+    assert_eq!(names, ["a.csv", "c.tsv"]);
+}
+
+#[test]
+fn files_with_other_columns_are_joined_by_name() {
+    let files = Files::new();
+    let (first, second) = (files.write("a.csv", "x,y\n1,2\n"), files.write("b.csv", "z,x\n3,4\n"));
+    let mut reader = TableReader::new(vec![first, second], Format::Csv, None, None);
+    let (mut row, mut seen) = (Vec::new(), Vec::new());
+    while reader.read(&mut row).expect("both are read") {
+        seen.push(row.iter().map(|cell| cell.values.len()).collect::<Vec<_>>());
+    }
+    assert_eq!(reader.columns(), ["x", "y", "z"]);
+    assert_eq!(seen, [vec![1, 1], vec![1, 0, 1]]);
+}
+
+/// What TensorFlow wrote comes through Parquet as it was.
+#[test]
+fn golden_examples_come_through_parquet() {
+    let golden = Golden::find();
+    let Some(recorded) = golden.bytes("tfrecord/examples_plain.tfrecord") else { return };
+    let files = Files::new();
+    let from = files.path("a.tfrecord");
+    std::fs::write(&from, recorded).expect("the file is written");
+    convert(&from, Format::TfRecord, &files.path("b.parquet"), Format::Parquet).expect("to Parquet");
+    convert(&files.path("b.parquet"), Format::Parquet, &files.path("c.tfrecord"), Format::TfRecord)
+        .expect("back");
+    let (before, after) = (rows(&from, Format::TfRecord), rows(&files.path("c.tfrecord"), Format::TfRecord));
+    assert_eq!(before.1.len(), after.1.len());
+    golden.assert_counts("examples_plain.tfrecord", &[("records", before.1.len(), 5)]);
+    for (left, right) in before.1.iter().zip(&after.1) {
+        for (place, name) in before.0.iter().enumerate() {
+            let there = after.0.iter().position(|other| other == name);
+            let values = |row: &[Cell], place: Option<usize>| {
+                place.and_then(|place| row.get(place)).map(|cell| cell.values.clone()).unwrap_or_default()
+            };
+            assert_eq!(values(left, Some(place)), values(right, there), "{name}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Data shards: what they hold, whoever reads them, from wherever.
+
+mod data;
+mod messages;
+mod order;
+mod parcel;
+mod properties;
+
+use std::num::NonZeroU32;
+
+use trainyard_input::*;
+
+/// A batch's number and content.
+type Read = (u64, Batch);
+
+fn count(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).expect("a test's count is not 0")
+}
+
+/// Batches of `batch_size`, `lanes` lanes, shards of `batches_per_shard`.
+fn deal(batch_size: u32, lanes: u32, batches_per_shard: u32) -> Deal {
+    Deal {
+        batch_size: count(batch_size),
+        lanes: count(lanes),
+        batches_per_shard: count(batches_per_shard),
+        shuffle: true,
+        window_rows: 0,
+        seed: 5,
+    }
+}
+
+/// The whole index.
+fn indexed(options: &Options, deal: &Deal) -> RecordIndex {
+    let mut indexer = Indexer::open(options.clone(), deal.batch_size).expect("the files are there");
+    indexer.advance(u64::MAX).expect("the files are read").clone()
+}
+
+/// All data shards of a pass: hand by hand, lane by lane.
+fn shards(deal: &Deal, index: &RecordIndex, pass: u64) -> Vec<DataShard> {
+    let (mut shards, mut hand) = (Vec::new(), 0);
+    loop {
+        let before = shards.len();
+        for lane in 0..deal.lanes.get() {
+            match deal.shard(index, pass, hand, lane) {
+                Answer::Shard(shard) => shards.push(shard),
+                Answer::End => {}
+                answer @ Answer::NotIndexed { .. } => panic!("{answer:?}"),
+            }
+        }
+        if shards.len() == before {
+            return shards;
+        }
+        hand += 1;
+    }
+}
+
+/// What is left of the data shard that was begun.
+fn rest(reader: &mut ShardReader) -> Result<Vec<Read>, Error> {
+    let (mut batch, mut read) = (Batch::default(), Vec::new());
+    while reader.read(&mut batch)? {
+        read.push((batch.position.batch, batch.clone()));
+    }
+    Ok(read)
+}
+
+fn whole(reader: &mut ShardReader, shard: &DataShard) -> Vec<Read> {
+    reader.begin(shard.clone(), 0..u32::MAX, Direction::Forward).expect("the data shard is sound");
+    rest(reader).expect("the data shard is read")
+}
+
+/// The first column.
+fn ints(batch: &Batch) -> Vec<i64> {
+    let Cells::Int(values) = &batch.columns[0].cells else { panic!("{batch:?}") };
+    values.clone()
+}

@@ -1,0 +1,20 @@
+//! Everything that TensorFlow recorded of columns, heads, metrics and premade estimators, case by case.
+//!
+//! A case is turned into a job file first, so that what is tested is what a user gets.
+#![expect(clippy::unwrap_used, reason = "a recorded case that is not as its README says fails the test")]
+
+mod batch;
+mod canned;
+mod columns;
+mod feature_columns;
+mod heads;
+mod metrics;
+mod toy;
+
+use trainyard_testing::Golden;
+
+/// Fails with every case that failed; `counts` as in [`Golden::assert_counts`].
+fn report(golden: &Golden, what: &str, failures: &[String], counts: &[(&str, usize, usize)]) {
+    assert!(failures.is_empty(), "{what}, {} cases failed:\n{}", failures.len(), failures.join("\n"));
+    golden.assert_counts(what, counts);
+}

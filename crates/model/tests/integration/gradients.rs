@@ -1,0 +1,58 @@
+//! Gradients against finite differences of the loss.
+
+use trainyard_model::{Canned, Model};
+use trainyard_variable::{MOVING_AVERAGE, Values};
+
+/// Distance of the values at which the loss is taken.
+const STEP: f32 = 1e-2;
+/// What rounding of the loss to f32 makes of a difference.
+const ABSOLUTE: f64 = 1e-4;
+/// What is left for rounding of the gradient and for the fifth derivative.
+const RELATIVE: f64 = 5e-3;
+/// Gradients that are larger would be noticed if they were 0, of the other sign, or lacked a factor.
+const TELLING: f64 = 10.0 * ABSOLUTE;
+
+/// Compares the gradient of every value with the difference quotient of its loss, which should be a sum over the rows: a mean has
+/// smaller gradients, and the same rounding. Half of all gradients must tell, and a quarter of those of each variable.
+pub(crate) fn agree_with_finite_differences(
+    what: &str,
+    model: &Canned,
+    features: &<Canned as Model>::Features,
+    values: &mut Values,
+) {
+    let (mut gradients, mut scratch) = (Vec::new(), Default::default());
+    model.train(features, values, &mut gradients, &mut scratch).expect("a loss");
+    let mut unused = Vec::new();
+    let (mut telling_of_all, mut all) = (0, 0);
+    for (variable, spec) in model.variables().iter().enumerate() {
+        if spec.optimizer_group == MOVING_AVERAGE {
+            continue;
+        }
+        let mut telling = 0;
+        for place in 0..values[variable].len() {
+            let before = values[variable][place];
+            let mut loss_at = |steps: f32| {
+                values[variable][place] = before + steps * STEP;
+                model.train(features, values, &mut unused, &mut scratch).expect("a loss").loss
+            };
+            // The difference quotient whose error is of the fourth order in the step (Fornberg 1988, table 1).
+            let near = loss_at(1.0) - loss_at(-1.0);
+            let far = loss_at(2.0) - loss_at(-2.0);
+            let numeric = (8.0 * near - far) / (12.0 * f64::from(STEP));
+            values[variable][place] = before;
+            let given = f64::from(gradients[variable][place]);
+            assert!(
+                (numeric - given).abs() <= ABSOLUTE + RELATIVE * numeric.abs(),
+                "{what}: gradient of {}[{place}] is {given}, its difference quotient {numeric}",
+                spec.name
+            );
+            telling += usize::from(numeric.abs() > TELLING);
+        }
+        let count = values[variable].len();
+        assert!(count > 0, "{what}: the batch reads nothing of {}", spec.name);
+        assert!(4 * telling >= count, "{what}: only {telling} of {count} gradients of {} tell", spec.name);
+        (telling_of_all, all) = (telling_of_all + telling, all + count);
+    }
+    assert!(2 * telling_of_all >= all, "{what}: only {telling_of_all} of {all} gradients tell");
+    println!("{what}: {telling_of_all} of {all} gradients tell");
+}

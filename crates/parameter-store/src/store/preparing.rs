@@ -1,0 +1,146 @@
+//! How a store gets what it holds: it is emptied, values are made or read while nobody waits, and taken in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use trainyard_variable::Access;
+
+use super::build::{Built, build_slices};
+use super::{Awaited, Ledger, Prepare, State, Store, check_control};
+use crate::aggregation::Aggregation;
+use crate::dynamic::DynamicSlice;
+use crate::sessions::Sessions;
+use crate::slice::Slice;
+use crate::steps::Steps;
+use crate::store::previous::Previous;
+use crate::{Error, Identity};
+
+/// What a store held.
+#[derive(Debug)]
+pub(super) struct Contents {
+    _slices: Vec<Arc<Slice>>,
+    _tables: BTreeMap<u32, Arc<DynamicSlice>>,
+    _aggregation: Aggregation,
+    _awaited: Awaited,
+    _previous: Previous,
+}
+
+impl Store {
+    /// Replaces all slices, closes all sessions and counts on from the restored version or from 0. Values are made and
+    /// read while no lock is held: whoever asks meanwhile is answered, and [`Status::progress`](crate::Status::progress) tells how far it has come.
+    ///
+    /// # Errors
+    /// A stale epoch, also one that has become stale meanwhile; slices that name no variable or optimizer; values that
+    /// cannot be restored; [`Store::cancel_preparing`]. The store is then empty: nothing half restored is served.
+    pub fn prepare(&self, identity: &Identity, prepare: Prepare<'_>) -> Result<(), Error> {
+        let held_before = self.begin_preparing(identity, &prepare)?;
+        // Gigabytes take a while to be given back.
+        drop(held_before);
+        let now = self.moment(prepare.restore.as_ref().map_or(0, |restore| restore.version));
+        let built = build_slices(&prepare, now, &self.building);
+        let outcome = built.and_then(|built| self.hold(identity, prepare, built));
+        if outcome.is_err() {
+            let mut control = self.control.write();
+            self.memory.slices.store(0, Ordering::Relaxed);
+            if control.state == State::Preparing {
+                control.state = State::Empty;
+            }
+        }
+        outcome
+    }
+
+    /// Empties the store and shuts it until it is prepared. Returns what it held.
+    fn begin_preparing(&self, identity: &Identity, prepare: &Prepare<'_>) -> Result<Contents, Error> {
+        let mut control = self.control.write();
+        check_control(&control, identity)?;
+        if control.state == State::Preparing {
+            return Err(Error::NotReady("it is being prepared already"));
+        }
+        (control.state, control.memory) = (State::Empty, 0);
+        let _alone = self.cut.write();
+        let held_before = self.clear();
+        let planned = prepare.planned_bytes();
+        self.check_room(planned, "the variables and slots of the job")?;
+        self.has_company.store(prepare.stores > 1, Ordering::Relaxed);
+        // They count from now on, as they come.
+        self.memory.slices.store(planned, Ordering::Relaxed);
+        self.building.begin(planned);
+        control.state = State::Preparing;
+        Ok(held_before)
+    }
+
+    /// Takes in what was built.
+    fn hold(&self, identity: &Identity, prepare: Prepare<'_>, built: Built) -> Result<(), Error> {
+        let mut control = self.control.write();
+        let _alone = self.cut.write();
+        if control.state != State::Preparing {
+            drop(self.clear());
+            return Err(Error::NotReady("it was told to end"));
+        }
+        let taken = check_control(&control, identity).and_then(|()| {
+            drop(self.tables.replace(built.tables));
+            self.check_room(0, "rows of dynamic tables that a checkpoint has")
+        });
+        if let Err(error) = taken {
+            drop(self.clear());
+            return Err(error);
+        }
+        for (number, slice) in built.slices {
+            let by_row = prepare.variables[slice.variable].access == Access::Rows;
+            let slice = Arc::new(slice);
+            if by_row && slice.optimizer.moves_all_rows() {
+                self.restless.write().push((number, Arc::clone(&slice)));
+            }
+            self.slices.insert(number, slice);
+        }
+        let restore = prepare.restore.as_ref();
+        let mut ledger = Ledger {
+            sessions: Sessions::default(),
+            steps: Steps::new(
+                restore.map_or(0, |restore| restore.global_step),
+                prepare.global_step_max,
+                prepare.update,
+            ),
+            version: restore.map_or(0, |restore| restore.version),
+            saved_version: restore.map(|restore| restore.version),
+        };
+        for position in restore.into_iter().flat_map(|restore| &restore.positions) {
+            ledger.sessions.restore_position(position);
+        }
+        let standing = self.standing_of(&ledger, Vec::new());
+        *self.ledger.lock() = ledger;
+        control.memory = identity.epoch;
+        if let Some(journal) = &*self.journal.read() {
+            journal.begin(control.memory, standing);
+        }
+        control.layout_fingerprint = prepare.layout_fingerprint;
+        (control.counts_steps, control.update) = (prepare.counts_steps, prepare.update);
+        control.guard = prepare.guard;
+        *self.variables.write() = prepare.variables.into();
+        control.state = State::Prepared;
+        Ok(())
+    }
+
+    /// Lets a preparation that is under way end soon, with an error.
+    pub fn cancel_preparing(&self) {
+        self.building.cancel();
+    }
+
+    /// Empties the store and returns what it held, to be dropped where nobody waits. The caller has the store to itself.
+    pub(super) fn clear(&self) -> Contents {
+        let slices = self.slices.iter().map(|slice| Arc::clone(slice.value())).collect();
+        self.slices.clear();
+        self.memory.slices.store(0, Ordering::Relaxed);
+        self.memory.parts.store(0, Ordering::Relaxed);
+        self.turns.clear();
+        self.restless.write().clear();
+        Contents {
+            _slices: slices,
+            _tables: self.tables.replace([]),
+            _aggregation: std::mem::take(&mut *self.aggregation.lock()),
+            _awaited: std::mem::take(&mut *self.awaited.lock()),
+            _previous: std::mem::take(&mut *self.previous.lock()),
+        }
+    }
+}

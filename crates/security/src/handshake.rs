@@ -1,0 +1,76 @@
+//! The TLS handshake of both ends, and what its failures mean.
+
+use std::io;
+use std::time::Duration;
+
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use trainyard_runtime::Stream;
+
+use crate::{Certificate, Credentials, Identity, Secured};
+
+/// Longest time for both ends to agree.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Credentials {
+    /// Agrees with a peer that has connected.
+    pub(crate) async fn accept(&self, stream: impl Stream + 'static) -> io::Result<Secured> {
+        let acceptor = TlsAcceptor::from(self.configs().server);
+        let stream =
+            timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await.map_err(late)?.map_err(told)?;
+        let identity = identity(stream.get_ref().1.peer_certificates());
+        Ok((Box::new(stream), identity))
+    }
+
+    /// Agrees with the host that was called.
+    pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<Secured> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| io::Error::other(format!("`{host}` is no name that a certificate may hold")))?;
+        let connector = TlsConnector::from(self.configs().client);
+        let stream = timeout(HANDSHAKE_TIMEOUT, connector.connect(name, stream)).await.map_err(late)?;
+        let stream = stream.map_err(explained)?;
+        let identity = identity(stream.get_ref().1.peer_certificates());
+        Ok((Box::new(stream), identity))
+    }
+}
+
+fn identity(chain: Option<&[CertificateDer<'_>]>) -> Option<Identity> {
+    Certificate::read(chain?.first()?).ok()?.identity
+}
+
+fn late(_: tokio::time::error::Elapsed) -> io::Error {
+    let message = format!("TLS was not agreed on within {} s", HANDSHAKE_TIMEOUT.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, message)
+}
+
+/// What rustls says of a caller, and what may be the matter.
+fn told(error: io::Error) -> io::Error {
+    let told = error.to_string();
+    let help = if told.contains("InvalidContentType") || told.contains("corrupt message") {
+        "it does not speak TLS: it must be started with --tls-dir"
+    } else if told.contains("NoCertificatesPresented") || told.contains("sent no certificates") {
+        "it shows no certificate: it must be started with --tls-dir"
+    } else {
+        return error;
+    };
+    io::Error::new(error.kind(), format!("{told}: {help}"))
+}
+
+/// What rustls says of who was called, and what to do.
+fn explained(error: io::Error) -> io::Error {
+    let told = error.to_string();
+    let help = if told.contains("InvalidContentType") || told.contains("corrupt message") {
+        "it does not speak TLS: was it started without --tls-dir?"
+    } else if told.contains("UnknownIssuer") {
+        "another authority has signed its certificate than those in ca.crt here"
+    } else if told.contains("Expired") {
+        "its certificate has ended: renew it there"
+    } else if told.contains("NotValidForName") || told.contains("not valid for name") {
+        "its certificate does not hold this host's name: the address in the cluster file must be one of its alternative names"
+    } else {
+        return error;
+    };
+    io::Error::new(error.kind(), format!("{told}: {help}"))
+}

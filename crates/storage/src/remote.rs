@@ -1,0 +1,200 @@
+//! Access to remote files: clients of stores, each made once, and the threads that wait for them.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::hash::Hasher as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fnv::FnvHasher;
+use futures_util::TryStreamExt as _;
+use object_store::path::Path as Key;
+use object_store::{GetOptions, ObjectMeta};
+
+use crate::executor::Executor;
+use crate::read_ahead::{Object, ReadAhead};
+use crate::retry::retry;
+use crate::store::{self, Client};
+use crate::{Error, Location, Scheme, Stamp, Storage};
+
+/// Most files that a pattern may match.
+const FILES_MAX: usize = 1 << 20;
+
+/// How long a failing access is tried again, unless told otherwise.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The clients of stores and their threads. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct Clients {
+    open: Arc<Mutex<Open>>,
+    pub(crate) deadline: Duration,
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self { open: Arc::default(), deadline: DEADLINE }
+    }
+}
+
+impl Clients {
+    pub(crate) fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    executor: Option<Arc<Executor>>,
+    stores: HashMap<String, Client>,
+}
+
+impl Storage {
+    pub(crate) fn open_remote(&self, location: Location) -> Result<ReadAhead, Error> {
+        let (executor, object, _) = self.object(location)?;
+        Ok(ReadAhead::new(executor, object))
+    }
+
+    pub(crate) fn stamp_remote(&self, location: Location) -> Result<Stamp, Error> {
+        let (_, object, meta) = self.object(location)?;
+        let modified = meta.last_modified.timestamp_nanos_opt().unwrap_or(0) as u64;
+        let version = modified ^ object.mark.as_deref().map_or(0, fingerprint);
+        Ok(Stamp { bytes: object.bytes, version })
+    }
+
+    /// Returns the keys below a location's folder.
+    pub(crate) fn list(&self, location: &Location) -> Result<Vec<String>, Error> {
+        let (executor, store) = self.store(location)?;
+        let store = store.objects;
+        let folder = match location.folder() {
+            "" => None,
+            folder => Some(
+                Key::parse(folder)
+                    .map_err(|error| Error::Url { url: location.url.clone(), reason: error.to_string() })?,
+            ),
+        };
+        let (asked, deadline) = (location.clone(), self.clients.deadline);
+        self.wait(&executor, location, async move {
+            retry(&asked, deadline, || {
+                let (store, folder) = (Arc::clone(&store), folder.clone());
+                async move {
+                    let mut keys = Vec::new();
+                    let mut listed = store.list(folder.as_ref());
+                    while let Some(meta) = listed.try_next().await? {
+                        keys.push(meta.location.to_string());
+                        if keys.len() == FILES_MAX {
+                            break;
+                        }
+                    }
+                    Ok(keys)
+                }
+            })
+            .await
+        })
+    }
+
+    /// Asks for a file's size, by which its existence is known.
+    fn object(&self, location: Location) -> Result<(Arc<Executor>, Object, ObjectMeta), Error> {
+        let key = key(&location)?;
+        let (executor, store) = self.store(&location)?;
+        let store = store.objects;
+        let (asked, deadline) = (location.clone(), self.clients.deadline);
+        let (client, place) = (Arc::clone(&store), key.clone());
+        let meta = self.wait(&executor, &location, async move {
+            let head = || {
+                let (store, key) = (Arc::clone(&client), place.clone());
+                async move {
+                    let options = GetOptions { head: true, ..GetOptions::default() };
+                    Ok(store.get_opts(&key, options).await?.meta)
+                }
+            };
+            match retry(&asked, deadline, head).await {
+                // An answer without a body does not say whether there is the bucket: the list of its files does.
+                Err(Error::Missing { .. }) if asked.scheme == Scheme::S3 || asked.scheme == Scheme::Gs => {
+                    let first = || {
+                        let store = Arc::clone(&client);
+                        async move { store.list(Some(&Key::from("-"))).try_next().await }
+                    };
+                    match retry(&asked, deadline, first).await {
+                        Err(missing @ Error::Bucket { .. }) => Err(missing),
+                        Err(_) | Ok(_) => Err(Error::Missing { url: asked.url.clone() }),
+                    }
+                }
+                outcome => outcome,
+            }
+        })?;
+        let object = Object {
+            location: Arc::new(location),
+            store,
+            key,
+            bytes: meta.size,
+            mark: meta.e_tag.clone(),
+            deadline: self.clients.deadline,
+        };
+        Ok((executor, object, meta))
+    }
+
+    /// Returns the client of a location's store, and the threads that wait.
+    pub(crate) fn store(&self, location: &Location) -> Result<(Arc<Executor>, Client), Error> {
+        let mut open = self.clients.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let executor = match &open.executor {
+            Some(executor) => Arc::clone(executor),
+            None => {
+                let started = Executor::start();
+                let started = started.map_err(|error| Error::Settings {
+                    url: location.url.clone(),
+                    reason: error.to_string(),
+                })?;
+                Arc::clone(open.executor.insert(Arc::new(started)))
+            }
+        };
+        let store = match open.stores.get(&location.store) {
+            Some(store) => store.clone(),
+            None => {
+                let made = store::open(location, &executor)?;
+                open.stores.insert(location.store.clone(), made.clone());
+                made
+            }
+        };
+        Ok((executor, store))
+    }
+
+    pub(crate) fn wait<T: Send + 'static>(
+        &self,
+        executor: &Executor,
+        location: &Location,
+        future: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        // What is waited for has the deadline itself, at most twice.
+        executor.wait(self.clients.deadline * 3, future).unwrap_or_else(|| {
+            let (waited, reason) = (self.clients.deadline * 3, "no answer in time".to_owned());
+            Err(Error::Unreachable { url: location.url.clone(), waited, attempts: 1, reason })
+        })
+    }
+}
+
+/// Returns the key of a location as its store's client wants it.
+pub(crate) fn key(location: &Location) -> Result<Key, Error> {
+    let key = match location.scheme {
+        Scheme::Http => Key::from_url_path(&location.key),
+        _ => Key::parse(&location.key),
+    };
+    key.map_err(|error| Error::Url { url: location.url.clone(), reason: error.to_string() })
+}
+
+/// FNV-1a: the same in every process.
+fn fingerprint(mark: &str) -> u64 {
+    let mut hash = FnvHasher::default();
+    hash.write(mark.as_bytes());
+    hash.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_web_address_is_decoded() {
+        let location = Location::parse("https://host:8080/x%20y.csv").expect("a URL");
+        assert_eq!(key(&location).expect("a key").as_ref(), "x y.csv");
+    }
+}

@@ -1,0 +1,163 @@
+//! Servers that take long to come back, and jobs whose end something stands in the way of.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use trainyard_tests::{Program, TestCluster, get};
+
+use crate::end_to_end::LIMIT;
+
+/// Longest time to an answer of a server's admin port while it restores: also of a machine that is busy.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+/// Time between questions.
+const LOOK: Duration = Duration::from_millis(100);
+
+fn ended_well(program: Program) -> String {
+    let ended = program.wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    ended.output
+}
+
+/// Starts the servers, the chief and the worker of a job on two servers.
+fn start(cluster: &TestCluster, more: &[&str], slow: &[(&str, &str)]) -> (Vec<Program>, Program, Program) {
+    let servers = (0..2).map(|index| cluster.start_in("ps", index, more, slow)).collect();
+    (servers, cluster.start("chief", 0, more), cluster.start("worker", 0, more))
+}
+
+trial!(a_restore_that_takes_longer_than_any_call_is_made_once_and_its_servers_answer_meanwhile);
+fn a_restore_that_takes_longer_than_any_call_is_made_once_and_its_servers_answer_meanwhile() {
+    let cluster = TestCluster::new(2, 1, 2000, "[train]\nmax_steps = 300\n");
+    let (servers, chief, worker) = start(&cluster, &[], &[]);
+    [worker, chief].into_iter().chain(servers).for_each(|program| drop(ended_well(program)));
+    // Longer than a connection without a sign of life is believed in, and than systemd's watchdog would be if it were as
+    // short as here.
+    let more = ["--set", "train.max_steps=400"];
+    let (mut servers, mut chief, worker) =
+        start(&cluster, &more, &[("FAILPOINTS", "ps.restore.read=sleep(1500)")]);
+    let line = servers[0].wait_for("the admin port listens", LIMIT);
+    let admin = line.split("address=").nth(1).and_then(|rest| rest.split(' ').next()).expect("it says where");
+    chief.wait_for("restoring", LIMIT);
+    let (begun, mut preparing) = (Instant::now(), 0);
+    while !servers.iter_mut().all(|server| server.has_said("variables are ready")) {
+        assert!(begun.elapsed() < LIMIT, "it is never restored");
+        let (_, body) = get(admin, "/readyz", ANSWERS_WITHIN).expect("the server answers while it restores");
+        preparing += usize::from(body.contains("preparing") && body.contains("GB"));
+        get(admin, "/metrics", ANSWERS_WITHIN).expect("the server answers while it restores");
+        std::thread::sleep(LOOK);
+    }
+    println!("restored within {:?}, seen {preparing} times", begun.elapsed());
+    assert!(
+        begun.elapsed() > Duration::from_secs(8),
+        "it must take longer than a silent peer is believed in"
+    );
+    assert!(preparing > 20, "/readyz says how far it has come: {preparing}");
+    let [worker, chief] = [worker, chief].map(ended_well);
+    for server in servers {
+        let output = ended_well(server);
+        assert_eq!(output.matches("variables are ready").count(), 1, "{output}");
+    }
+    assert!(!chief.contains("was restarted") && !chief.contains("cannot be reached"), "{chief}");
+    assert!(worker.contains("joined"), "{worker}");
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(400));
+}
+
+trial!(a_server_that_is_told_to_stop_while_it_restores_ends_and_its_successor_restores);
+fn a_server_that_is_told_to_stop_while_it_restores_ends_and_its_successor_restores() {
+    let cluster = TestCluster::new(2, 1, 2000, "[train]\nmax_steps = 300\n");
+    let (servers, chief, worker) = start(&cluster, &[], &[]);
+    [worker, chief].into_iter().chain(servers).for_each(|program| drop(ended_well(program)));
+    let more = ["--set", "train.max_steps=400"];
+    let (mut servers, mut chief, worker) =
+        start(&cluster, &more, &[("FAILPOINTS", "ps.restore.read=sleep(1000)")]);
+    chief.wait_for("restoring", LIMIT);
+    let begun = Instant::now();
+    let stopped = servers.remove(1);
+    stopped.signal(Signal::TERM);
+    let output = ended_well(stopped);
+    println!("it ended {:?} after it was told to", begun.elapsed());
+    assert!(output.contains("nothing was trained here"), "{output}");
+    servers.push(cluster.start("ps", 1, &more));
+    [worker, chief].into_iter().chain(servers).for_each(|program| drop(ended_well(program)));
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(400));
+}
+
+trial!(a_server_that_dies_in_the_last_checkpoint_comes_back_and_nothing_is_trained_twice);
+fn a_server_that_dies_in_the_last_checkpoint_comes_back_and_nothing_is_trained_twice() {
+    let cluster = TestCluster::new(2, 1, 2000, "[train]\nmax_steps = 300\n");
+    // There are two: that of step 0, and the last.
+    let more = ["--set", "run.save_checkpoints_secs=100000"];
+    let chief = cluster.start("chief", 0, &more);
+    let worker = cluster.start("worker", 0, &more);
+    let first = cluster.start("ps", 0, &more);
+    let dies = cluster.start_in("ps", 1, &more, &[("FAILPOINTS", "ps.ckpt.before_fsync=1*off->panic")]);
+    let died = dies.wait(LIMIT);
+    assert_ne!(died.code, 0, "{}", died.output);
+    assert!(died.output.contains("failpoint ps.ckpt.before_fsync panic"), "{}", died.output);
+    let second = cluster.start("ps", 1, &more);
+    let chief = ended_well(chief);
+    assert!(chief.contains("the last checkpoint is tried again"), "{chief}");
+    assert!(!chief.contains("restoring"), "{chief}");
+    for program in [worker, first, second] {
+        ended_well(program);
+    }
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(300));
+}
+
+trial!(a_job_that_fails_keeps_the_logs_of_its_servers_and_goes_on_from_them);
+fn a_job_that_fails_keeps_the_logs_of_its_servers_and_goes_on_from_them() {
+    let cluster = TestCluster::new(2, 1, 2000, "[train]\nmax_steps = 100000000\n");
+    // The last row spoils its batch, and the job is to halt there.
+    let data = cluster.folder.path().join("train.csv");
+    let mut text = std::fs::read_to_string(&data).expect("the data");
+    text.push_str("3e38,3e38,a,1\n");
+    std::fs::write(&data, text).expect("written");
+    let more = ["--set", "run.save_checkpoints_secs=100000", "--set", "input.train.shuffle_rows=1"];
+    let halt = ["--set", "parameter_servers.guard.nonfinite=halt"];
+    let (servers, chief, worker) = start(&cluster, &[&more[..], &halt].concat(), &[]);
+    let [chief, _] = [chief, worker].map(|program| program.wait(LIMIT));
+    assert_eq!(chief.code, 65, "{}", chief.output);
+    for server in servers {
+        let ended = server.wait(LIMIT);
+        assert_eq!(ended.code, 75, "it is to be started again: {}", ended.output);
+        assert!(ended.output.contains("error[E2010]: the job has failed: "), "{}", ended.output);
+    }
+    let state = cluster.job_state();
+    assert_eq!(state["phase"], "failed", "{state}");
+    // Such batches are to be left out now: the servers go on from what they had.
+    let servers = [0, 1].map(|index| cluster.start("ps", index, &more));
+    let mut chief = cluster.start("chief", 0, &more);
+    let line = chief.wait_for("checkpoint saved", LIMIT);
+    let step = line.split("step=").nth(1).and_then(|rest| rest.split(' ').next()).expect("a step");
+    assert!(step.parse::<u64>().expect("a number") > 50, "everything since step 0 was in the logs: {line}");
+    chief.wait_for("training is open", LIMIT);
+    cluster.start("worker", 0, &more).wait_for("training step=", LIMIT);
+    drop((servers, chief));
+}
+
+trial!(a_log_stays_while_the_model_folder_is_not_there_and_is_used_when_it_is);
+fn a_log_stays_while_the_model_folder_is_not_there_and_is_used_when_it_is() {
+    let cluster = TestCluster::new(1, 1, 2000, "[train]\nmax_steps = 100000000\n");
+    let state = tempfile::tempdir().expect("a folder");
+    let more = ["--state-dir", state.path().to_str().expect("a name")];
+    let settings = ["--set", "run.save_checkpoints_secs=100000"];
+    let server = cluster.start("ps", 0, &[&more[..], &settings].concat());
+    let (mut chief, worker) = (cluster.start("chief", 0, &settings), cluster.start("worker", 0, &settings));
+    chief.wait_for("training step=", LIMIT);
+    for program in [server, chief, worker] {
+        program.signal(Signal::KILL);
+        assert_eq!(program.wait(LIMIT).code, 137);
+    }
+    // As a folder is seen that is not mounted yet.
+    let (model, away) = (cluster.model_dir(), cluster.folder.path().join("away"));
+    std::fs::rename(&model, &away).expect("moved");
+    std::fs::create_dir(&model).expect("an empty one");
+    let mut server = cluster.start("ps", 0, &[&more[..], &settings].concat());
+    server.wait_for("the log of this server stays as it is", LIMIT);
+    std::fs::remove_dir(&model).expect("it is empty");
+    std::fs::rename(&away, &model).expect("mounted");
+    server.wait_for("memory brought back from the log", LIMIT);
+    let mut chief = cluster.start("chief", 0, &settings);
+    chief.wait_for("taking over a job that is running", LIMIT);
+    let mut worker = cluster.start("worker", 0, &settings);
+    worker.wait_for("training step=", LIMIT);
+}

@@ -1,0 +1,3 @@
+//! See `checkpoint` in trainyard-fuzz.
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| trainyard_fuzz::checkpoint::run(data));

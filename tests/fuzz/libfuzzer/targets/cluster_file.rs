@@ -1,0 +1,3 @@
+//! See `cluster_file` in trainyard-fuzz.
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| trainyard_fuzz::cluster_file::run(data));

@@ -1,0 +1,3 @@
+//! See `csv` in trainyard-fuzz.
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| trainyard_fuzz::csv::run(data));

@@ -1,0 +1,3 @@
+//! See `job_file` in trainyard-fuzz.
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| trainyard_fuzz::job_file::run(data));

@@ -1,0 +1,3 @@
+//! See `payload` in trainyard-fuzz.
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| trainyard_fuzz::payload::run(data));

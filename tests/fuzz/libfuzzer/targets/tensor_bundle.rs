@@ -1,0 +1,3 @@
+//! See `tensor_bundle` in trainyard-fuzz.
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| trainyard_fuzz::tensor_bundle::run(data));

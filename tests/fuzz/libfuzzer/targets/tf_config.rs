@@ -1,0 +1,3 @@
+//! See `tf_config` in trainyard-fuzz.
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| trainyard_fuzz::tf_config::run(data));

@@ -1,0 +1,158 @@
+//! What some tests cannot do without: services, programs and rights that a machine may lack.
+//!
+//! Missing means not installed. A service that is installed and does not start is broken, and its tests fail.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Bit of the right to change networks among a process's effective capabilities (`linux/capability.h`).
+const CAP_NET_ADMIN: u32 = 12;
+
+/// A service, program or right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// moto's S3 server: `TRAINYARD_MOTO`, or `moto_server`.
+    S3,
+    /// fake-gcs-server: `TRAINYARD_GCS`, or `fake-gcs-server`.
+    Gcs,
+    /// `ip` and `tc`, and the right to make network namespaces.
+    Networks,
+    /// `strace`.
+    Strace,
+    /// `prometheus`.
+    Prometheus,
+    /// `promtool`.
+    Promtool,
+    /// `chromium`.
+    Chromium,
+    /// A Python with TensorBoard: `TRAINYARD_TENSORBOARD_PYTHON`, or `python3`.
+    TensorBoard,
+    /// A Python with onnxruntime: `TRAINYARD_ONNX_PYTHON`, or `python3`.
+    Onnxruntime,
+    /// A Python with the schemas of Kubernetes: `TRAINYARD_KUBERNETES_PYTHON`, or `python3`.
+    KubernetesSchemas,
+    /// `helm`.
+    Helm,
+    /// Slurm's and munge's daemons, and the user root.
+    Slurm,
+    /// `systemd-analyze`.
+    SystemdAnalyze,
+}
+
+impl Need {
+    /// Returns its name in `TRAINYARD_REQUIRE` and in what is told.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Gcs => "gcs",
+            Self::Networks => "networks",
+            Self::Strace => "strace",
+            Self::Prometheus => "prometheus",
+            Self::Promtool => "promtool",
+            Self::Chromium => "chromium",
+            Self::TensorBoard => "tensorboard",
+            Self::Onnxruntime => "onnxruntime",
+            Self::KubernetesSchemas => "kubernetes-schemas",
+            Self::Helm => "helm",
+            Self::Slurm => "slurm",
+            Self::SystemdAnalyze => "systemd-analyze",
+        }
+    }
+
+    /// Returns whether a list such as `s3,gcs` or `all` names it.
+    pub(crate) fn is_in(self, list: &str) -> bool {
+        list.split(',').map(str::trim).any(|name| name == "all" || name == self.name())
+    }
+
+    /// Returns why it is missing; nothing where it is there.
+    pub fn missing(self) -> Option<String> {
+        match self {
+            Self::S3 | Self::Gcs | Self::Prometheus | Self::Promtool | Self::Chromium | Self::Helm => {
+                self.find_program().err()
+            }
+            Self::Strace | Self::SystemdAnalyze => self.find_program().err(),
+            Self::TensorBoard | Self::Onnxruntime | Self::KubernetesSchemas => self.find_python().err(),
+            Self::Networks => no_programs(&["ip", "tc"]).or_else(|| {
+                (!may_change_networks())
+                    .then(|| "this user may not change networks (CAP_NET_ADMIN)".to_owned())
+            }),
+            Self::Slurm => no_programs(&["slurmctld", "slurmd", "munged", "sbatch"]).or_else(|| {
+                (!rustix::process::geteuid().is_root()).then(|| "its daemons are started by root".to_owned())
+            }),
+        }
+    }
+
+    /// Returns the program that a test starts.
+    ///
+    /// # Panics
+    /// It is missing, for which the test would have been skipped, or it is none.
+    pub fn program(self) -> PathBuf {
+        let found = self.find_program().or_else(|_| self.find_python());
+        found.unwrap_or_else(|reason| panic!("{}: {reason}", self.name()))
+    }
+
+    fn find_program(self) -> Result<PathBuf, String> {
+        let (variable, name) = match self {
+            Self::S3 => (Some("TRAINYARD_MOTO"), "moto_server"),
+            Self::Gcs => (Some("TRAINYARD_GCS"), "fake-gcs-server"),
+            Self::Prometheus => (None, "prometheus"),
+            Self::Promtool => (None, "promtool"),
+            Self::Chromium => (None, "chromium"),
+            Self::Helm => (None, "helm"),
+            Self::Strace => (None, "strace"),
+            Self::SystemdAnalyze => (None, "systemd-analyze"),
+            _ => return Err(format!("{} is no single program", self.name())),
+        };
+        if let Some(given) = variable.and_then(given) {
+            return Ok(given);
+        }
+        on_path(name).ok_or_else(|| match variable {
+            Some(variable) => format!("no {name} is on the path, and {variable} names none"),
+            None => format!("no {name} is on the path"),
+        })
+    }
+
+    fn find_python(self) -> Result<PathBuf, String> {
+        let (variable, imports) = match self {
+            Self::TensorBoard => ("TRAINYARD_TENSORBOARD_PYTHON", "tensorboard"),
+            Self::Onnxruntime => ("TRAINYARD_ONNX_PYTHON", "onnxruntime, numpy"),
+            Self::KubernetesSchemas => {
+                ("TRAINYARD_KUBERNETES_PYTHON", "kubernetes_validate, kubeflow_trainer_api, yaml")
+            }
+            _ => return Err(format!("{} is no package of Python", self.name())),
+        };
+        if let Some(given) = given(variable) {
+            return Ok(given);
+        }
+        let tried = Command::new("python3").args(["-c", &format!("import {imports}")]).output();
+        match tried {
+            Ok(output) if output.status.success() => Ok(PathBuf::from("python3")),
+            _ => Err(format!("python3 cannot import {imports}, and {variable} names no Python that can")),
+        }
+    }
+}
+
+/// Returns the program that a variable names.
+fn given(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).filter(|given| !given.is_empty()).map(PathBuf::from)
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Programs of administrators are not on every user's path.
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+fn no_programs(names: &[&str]) -> Option<String> {
+    let name = names.iter().find(|name| on_path(name).is_none())?;
+    Some(format!("no {name} is on the path"))
+}
+
+/// Returns whether this process may make interfaces and namespaces (`CapEff` of proc(5)).
+fn may_change_networks() -> bool {
+    let status = std::fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    effective.is_some_and(|bits| bits >> CAP_NET_ADMIN & 1 == 1)
+}

@@ -1,0 +1,142 @@
+//! The data of the tiny jobs: the same records in every format, and some with mistakes.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::{GzEncoder, ZlibEncoder};
+use trainyard_tests::Program;
+
+use crate::keys::site::LIMIT;
+
+/// Records.
+const ROWS: usize = 48;
+/// Columns of `rows.csv`.
+pub(crate) const COLUMNS: &str = "x,z,n,word,user,rare,tags,tag_weights,ids,padded,pair,pair_semicolons,gaps,gaps_na,spaced,\
+                                  w,y,y2,answer,answer_dot,k,color,labels,labels_semicolons,r,count,r_pair";
+
+/// Parts of the golden section, which lie evenly between 0 and 1.
+fn fraction(row: usize, factor: f64) -> f64 {
+    ((row + 1) as f64 * factor).fract()
+}
+
+/// Fields of a record, in the order of [`COLUMNS`].
+fn fields(row: usize) -> Vec<String> {
+    let (x, z) = (fraction(row, 0.618_034) * 4.0 - 2.0, fraction(row, 0.414_214) * 4.0 - 2.0);
+    let (word, n, user) = (row * 3 % 5, row * 7 % 6, row * 5 % 6);
+    let (y, y2) = (usize::from(x - 0.5 * z + word as f64 > 2.0), usize::from(row.is_multiple_of(3)));
+    let answer = if y == 1 { ">50K" } else { "<=50K" };
+    let dot = if row.is_multiple_of(2) { "." } else { "" };
+    let k = row % 3;
+    let labels = [k.to_string(), format!("{k}|{}", (k + 1) % 3)][row % 2].clone();
+    let gap = row % 5 == 4;
+    vec![
+        format!("{x:.4}"),
+        format!("{z:.4}"),
+        n.to_string(),
+        format!("w{word}"),
+        format!("u{user}"),
+        (if row == 0 { "seldom" } else { "often" }).to_owned(),
+        format!("a{}|b{}", row % 3, row % 4),
+        format!("0.5|{}", 1 + row % 3),
+        format!("{}|{}", row % 3, 3 + row % 2),
+        format!("{n:02}"),
+        format!("{x:.4}|{z:.4}"),
+        format!("{x:.4};{z:.4}"),
+        if gap { String::new() } else { format!("{x:.4}") },
+        if gap { "NA".to_owned() } else { format!("{x:.4}") },
+        if row.is_multiple_of(2) { format!(" w{word} ") } else { format!("w{word}") },
+        (if row.is_multiple_of(3) { "2.0" } else { "0.5" }).to_owned(),
+        y.to_string(),
+        y2.to_string(),
+        answer.to_owned(),
+        format!("{answer}{dot}"),
+        k.to_string(),
+        ["red", "green", "blue"][k].to_owned(),
+        labels.clone(),
+        labels.replace('|', ";"),
+        format!("{:.4}", 2.0 * x + 0.5),
+        (row % 4).to_string(),
+        format!("{x:.4}|{:.4}", -z),
+    ]
+}
+
+/// Writes all files.
+pub(crate) fn write(folder: &Path) {
+    let put = |name: &str, text: &[u8]| std::fs::write(folder.join(name), text).expect("the data is written");
+    let records: Vec<String> = (0..ROWS).map(|row| fields(row).join(",")).collect();
+    let lines = |records: &[String]| records.iter().fold(String::new(), |text, line| text + line + "\n");
+    let table = |records: &[String]| format!("{COLUMNS}\n{}", lines(records));
+    let whole = table(&records);
+    put("rows.csv", whole.as_bytes());
+    put("reversed.csv", table(&records.iter().rev().cloned().collect::<Vec<_>>()).as_bytes());
+    put("headless.csv", lines(&records).as_bytes());
+    put("rows.text", whole.replace(',', "\t").as_bytes());
+    put("plain.gz", whole.as_bytes());
+    put("gzip.bytes", &gzip(&whole));
+    put("zlib.bytes", &zlib(&whole));
+    put("first.csv", table(&records[..1]).as_bytes());
+    put("second.csv", table(&records[1..2]).as_bytes());
+    put("rest.csv", table(&records[2..]).as_bytes());
+    let bad = |row: usize| if matches!(row, 10 | 20 | 30) { "oops" } else { "" };
+    let spoiled: Vec<String> = (0..ROWS).map(|row| format!("{}{}", bad(row), records[row])).collect();
+    put("bad.csv", table(&spoiled).as_bytes());
+    put("words.txt", b"w0\nw1\nw3\n");
+    let pairs = |base: usize| {
+        (0..ROWS).fold(String::new(), |mut text, row| {
+            let (x, z) = (fraction(row, 0.618_034), fraction(row, 0.414_214));
+            let (one, other) = (base + row % 3, base + 3 + row % 2);
+            let _ = writeln!(text, "{} {one}:{x:.4} {other}:{z:.4}", usize::from(x > z));
+            text
+        })
+    };
+    put("one.svm", pairs(1).as_bytes());
+    put("zero.svm", pairs(0).as_bytes());
+    put("svm.csv", svm_as_csv().as_bytes());
+    // Numbers whose gradients are infinite, in one record of each batch of 8 among the first 40.
+    let poison = |row: usize| row < 40 && row.is_multiple_of(8);
+    let rows = |poisoned: &dyn Fn(usize) -> bool| {
+        (0..80).fold("x,y\n".to_owned(), |mut text, row| {
+            let x = row as f64 / 80.0;
+            let _ = match poisoned(row) {
+                true => writeln!(text, "3e38,1000"),
+                false => writeln!(text, "{x},{}", x / 2.0),
+            };
+            text
+        })
+    };
+    put("poisoned.csv", rows(&poison).as_bytes());
+    put("numbers.csv", rows(&|_| false).as_bytes());
+}
+
+/// The pairs of `one.svm` as columns of numbers and weights.
+fn svm_as_csv() -> String {
+    (0..ROWS).fold("label,index,value\n".to_owned(), |mut text, row| {
+        let (x, z) = (fraction(row, 0.618_034), fraction(row, 0.414_214));
+        let _ = writeln!(text, "{},{}|{},{x:.4}|{z:.4}", usize::from(x > z), row % 3, 3 + row % 2);
+        text
+    })
+}
+
+/// Writes `rows.csv` as TFRecord and Parquet, too.
+pub(crate) fn convert(folder: &Path) {
+    for name in ["rows.tfrecord", "rows.parquet"] {
+        let (from, to) = (folder.join("rows.csv"), folder.join(name));
+        let arguments = ["convert", &from.to_string_lossy(), &to.to_string_lossy()];
+        let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+    }
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text.as_bytes()).expect("memory takes it");
+    encoder.finish().expect("memory takes it")
+}
+
+fn zlib(text: &str) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text.as_bytes()).expect("memory takes it");
+    encoder.finish().expect("memory takes it")
+}

@@ -1,0 +1,160 @@
+//! Rows of `[train]`, `[eval]` and `[[exporter]]`.
+
+use rustix::process::Signal;
+
+use crate::keys::row::{Row, row};
+use crate::keys::see::{files, metric_names, metrics, output, steps};
+use crate::keys::site::{ENDLESS, EVALUATE, EVALUATE_IN_PARTS, How, LIMIT, Ran, Site};
+
+/// Trains another model first, from which the job may take values over.
+const TRAIN_AFTER_ANOTHER: How = How { name: "after another", run: after_another };
+
+fn after_another(site: &Site) -> Ran {
+    let settings = [("run.seed", "9"), ("model.hidden_units", "[4, 4]"), ("input.train.epochs", "5")];
+    let settings = settings.map(|(path, value)| (path.to_owned(), value.to_owned())).to_vec();
+    let old = Site::new(site.folder.join("old"), &site.data, &settings);
+    let trained = old.run("train", &["--no-evaluation"]);
+    assert_eq!(trained.code, 0, "{}", trained.output);
+    site.run("train", &["--no-evaluation"])
+}
+
+/// Trains a few steps on all records, and then on others until several checkpoints were saved by time.
+pub(crate) const FORGETTING: How = How { name: "forgetting", run: forgetting };
+
+fn forgetting(site: &Site) -> Ran {
+    let begun = site.run("train", &["--no-evaluation", "--set", "train.max_steps=3"]);
+    assert_eq!(begun.code, 0, "{}", begun.output);
+    let rest = format!("input.train.files=[{:?}]", site.data.join("rest.csv"));
+    let mut program = site.start("train", &["--no-evaluation", "--set", &rest]);
+    program.wait_for("joined", LIMIT);
+    for _ in 0..3 {
+        program.wait_for_next("checkpoint saved", LIMIT);
+    }
+    program.signal(Signal::TERM);
+    let ended = program.wait(LIMIT);
+    site.ran(0, ended.output)
+}
+
+/// Trains without end and saves often, until two checkpoints are evaluated; where a delay or a pause forbids that, until
+/// many are saved.
+const EVALUATE_AGAIN: How = How { name: "evaluate again", run: evaluate_again };
+
+fn evaluate_again(site: &Site) -> Ran {
+    let job = site.job_text();
+    let at_once = job.contains("start_delay_secs = 0") && job.contains("throttle_secs = 0");
+    let mut program = site.start("train", &["--set", "run.save_checkpoints_steps=50"]);
+    let (mut evaluated, mut saved) = (0, 0);
+    while evaluated < 2 && (at_once || saved < 20) {
+        let line = program.wait_for_next("step", LIMIT);
+        evaluated += usize::from(line.contains("evaluated global step"));
+        saved += usize::from(line.contains("checkpoint saved"));
+    }
+    let exports = std::fs::read_dir(site.folder.join("model/export/e"));
+    let exported = exports.is_ok_and(|exports| exports.count() > 0);
+    site.ran(0, format!("evaluated again: {}, exported: {exported}", evaluated == 2))
+}
+
+/// How many exports there are.
+fn exports(ran: &Ran) -> String {
+    files(ran).iter().filter(|name| *name == "model/export/e/TIME").count().to_string()
+}
+
+pub(crate) fn rows() -> Vec<Row> {
+    let mut rows = of_training();
+    rows.extend(of_evaluation());
+    rows.extend(of_exporters());
+    rows
+}
+
+fn of_training() -> Vec<Row> {
+    let mut rows = vec![
+        row("train.max_steps").to("4").sees(steps).gives("6", "4"),
+        row("train.clip_gradients").to("{ kind = \"global_norm\", clip = 0.05 }"),
+    ];
+    let kinds = ["value", "norm", "global_norm"];
+    for (place, kind) in kinds.into_iter().enumerate() {
+        let clipping = |kind: &str| format!("{{ kind = \"{kind}\", clip = 0.05 }}");
+        let both = [("train.clip_gradients", &*clipping(kind))];
+        rows.push(
+            row(format!("train.clip_gradients.{kind}.clip"))
+                .over(&both)
+                .set("train.clip_gradients.clip", "0.02"),
+        );
+        let other = format!("\"{}\"", kinds[(place + 1) % 3]);
+        rows.push(row("train.clip_gradients.kind").over(&both).to(&other));
+    }
+    let warm = |key: &str| {
+        row(format!("train.warm_start.{key}"))
+            .by(TRAIN_AFTER_ANOTHER)
+            .over(&[("model.hidden_units", "[4, 4]")])
+    };
+    let from = [("train.warm_start.from", "\"{run}/old/model\"")];
+    rows.extend([
+        warm("from").to("\"{run}/old/model\""),
+        warm("variables").over(&from).to("\"dnn/hiddenlayer.*\""),
+        warm("rename").over(&from).to("{ \"dnn/hiddenlayer_0/bias\" = \"dnn/hiddenlayer_1/bias\" }"),
+    ]);
+    rows
+}
+
+fn of_evaluation() -> Vec<Row> {
+    vec![
+        row("eval.steps").by(EVALUATE).over(&[("input.eval.batch_size", "16")]).to("1").sees(metrics),
+        row("eval.start_delay_secs")
+            .by(EVALUATE_AGAIN)
+            .over(&ENDLESS)
+            .over(&[("eval.start_delay_secs", "-")])
+            .to("0")
+            .sees(output)
+            .gives("evaluated again: false, exported: false", "evaluated again: true, exported: false"),
+        row("eval.throttle_secs")
+            .by(EVALUATE_AGAIN)
+            .over(&ENDLESS)
+            .over(&[("eval.throttle_secs", "-")])
+            .to("0")
+            .sees(output)
+            .gives("evaluated again: false, exported: false", "evaluated again: true, exported: false"),
+        row("eval.on_training_data")
+            .by(EVALUATE)
+            .to("true")
+            .sees(|ran| files(ran).contains(&"model/eval_train/result.json".to_owned()).to_string())
+            .gives("false", "true"),
+        row("eval.group_auc_column").by(EVALUATE).to("\"user\"").sees(metric_names),
+    ]
+}
+
+fn of_exporters() -> Vec<Row> {
+    let exporter = |key: &str, text: &str| {
+        row(format!("exporter.{key}"))
+            .by(EVALUATE_IN_PARTS)
+            .over(&[("exporter", &format!("[{{ name = \"e\", {text} }}]")), ("input.train.epochs", "-")])
+    };
+    let change = |row: Row, value: &str| {
+        let path = row.key.replace("exporter.", "exporter.0.");
+        row.set(path, value)
+    };
+    let once = |key: &str, text: &str| exporter(key, text).by(EVALUATE).over(&[("input.train.epochs", "1")]);
+    let folders = |ran: &Ran| {
+        let names = files(ran).into_iter().filter(|name| name.starts_with("model/export/"));
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let numbers = [("feature", "[{ columns = [\"x\", \"z\"], kind = \"numeric\", wide = true }]")];
+    let onnx = "kind = \"latest\", format = \"onnx\"";
+    vec![
+        // The loss falls: the first is the worst.
+        change(exporter("kind", "kind = \"best\", higher_is_better = true").sees(exports), "\"latest\"")
+            .gives("1", "4"),
+        change(
+            exporter("kind", "kind = \"final\"").over(&ENDLESS).by(EVALUATE_AGAIN).sees(output),
+            "\"latest\"",
+        )
+        .gives("evaluated again: true, exported: false", "evaluated again: true, exported: true"),
+        change(once("name", "kind = \"latest\"").sees(folders), "\"other\""),
+        change(exporter("exports_to_keep", "kind = \"latest\"").sees(exports), "2").gives("4", "2"),
+        // The share of positive labels is the same each time.
+        change(exporter("metric", "kind = \"best\"").sees(exports), "\"label/mean\"").gives("4", "1"),
+        change(exporter("higher_is_better", "kind = \"best\"").sees(exports), "true").gives("4", "1"),
+        change(once("format", "kind = \"latest\"").over(&numbers).sees(folders), "\"onnx\""),
+        change(once("hashed_as_ids", onnx).sees(folders), "true").fails_before("hashed_as_ids"),
+    ]
+}

@@ -1,0 +1,10 @@
+//! The daemon `trainyard-chief`, for the premade estimators, as the tests start it.
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: trainyard_daemon::Allocator = trainyard_daemon::ALLOCATOR;
+
+fn main() -> ExitCode {
+    trainyard_chief::main()
+}

@@ -1,0 +1,10 @@
+//! The operator's command, with the premade estimators, as the tests start it.
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: trainyard::Allocator = trainyard::ALLOCATOR;
+
+fn main() -> ExitCode {
+    trainyard::main_with(trainyard::Canned::from_job)
+}
