@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use trainyard_checkpoint::latest_good;
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
 use trainyard_tests::{Ledger, Supervisor, metric};
 
@@ -93,4 +94,38 @@ fn every_task_is_restarted_in_turn_and_no_update_is_lost_or_repeated() {
     assert!(goodput > GOODPUT_MIN, "the others go on: {goodput}");
     let account = ledger.end(&mut roll.tasks, LIMIT).expect("it ends");
     assert!(account.is_exact(), "{account}");
+}
+
+trial!(servers_that_are_told_to_stop_as_their_job_ends_hear_that_it_has_ended);
+fn servers_that_are_told_to_stop_as_their_job_ends_hear_that_it_has_ended() {
+    const STEPS: u64 = 40;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ledger = Ledger { rows: 5000, epochs: 5, batch_size: 16, servers: 2, lanes: 1 };
+    let job = ledger.write(folder.path());
+    let counts = LocalCounts { ps: 2, workers: 1, evaluators: 0 };
+    let settings = ["strategy.chief_trains=false".to_owned(), format!("train.max_steps={STEPS}")];
+    let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
+    let mut tasks = Supervisor::new(program, folder.path(), &job, counts, &settings);
+    let slowly = ["env", "FAILPOINTS=worker.after_ack=sleep(30)"].map(str::to_owned).to_vec();
+    tasks.start_by(Task { role: Role::Worker, index: 0 }, slowly);
+    tasks.start_all();
+    let pushes = |tasks: &Supervisor, task| {
+        metric(tasks.admin(task), "trainyard_ps_pushes_total").unwrap_or(0.0) as u64
+    };
+    // The worker has the data of more steps than these by then.
+    tasks.wait_until("they train", LIMIT, |tasks| pushes(tasks, FIRST) > STEPS / 2);
+    tasks.signal(CHIEF, Signal::STOP);
+    let servers = tasks.of_role(Role::Ps);
+    tasks.wait_until("all is applied", LIMIT, |tasks| {
+        servers.iter().all(|server| pushes(tasks, *server) == STEPS)
+    });
+    servers.iter().for_each(|server| tasks.signal(*server, Signal::TERM));
+    let drains = |tasks: &Supervisor, server| !tasks.lines(server, "draining").is_empty();
+    tasks.wait_until("they drain", LIMIT, |tasks| servers.iter().all(|server| drains(tasks, *server)));
+    tasks.signal(CHIEF, Signal::CONT);
+    assert!(tasks.wait_for_end_of(CHIEF, LIMIT), "{}", tasks.last_lines());
+    let late = tasks.finish(LIMIT);
+    assert!(late.is_empty(), "{late:?} wait for a chief that never comes: {}", tasks.last_lines());
+    let found = latest_good(&folder.path().join("model"), &mut |_| ()).expect("the folder is read");
+    assert_eq!(found.map(|checkpoint| checkpoint.manifest().global_step), Some(STEPS));
 }

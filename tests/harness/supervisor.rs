@@ -286,6 +286,10 @@ impl Supervisor {
                 }
                 continue;
             }
+            if code == 0 && task.role == Role::Ps && !self.lines(task, "the job has ended").is_empty() {
+                // Nobody would come to tell its next life.
+                continue;
+            }
             let lived = self.started.get(&task).map_or(Duration::ZERO, Instant::elapsed);
             // Signals are the work of tests; a task that ends by itself, again and again, is given time.
             let pause = match code < 128 && code != 0 && lived < SETTLED {

@@ -9,12 +9,12 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{info, warn};
-use trainyard_checkpoint::{JobPhase, JobState as JobMarker, Leader, claim_epoch_as, sweep};
-use trainyard_cluster_client::{Plan, Shard, retry};
+use trainyard_checkpoint::{JobPhase, JobState as JobMarker, Leader, absolute, claim_epoch_as, sweep};
+use trainyard_cluster_client::{Error, Plan, Shard, retry};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::{CancellationToken, Pulse};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -33,6 +33,9 @@ use crate::{Attendance, Data, EndedSessions, LocalCoordinator, Pairs, Report, Sh
 
 /// Longest time in which the tasks take leave at the end, and the servers hear of it.
 const FAREWELL: Duration = Duration::from_secs(3);
+/// Longest wait at the end for a server that is being started again: more than the `RestartSec` of the units. Without a word it
+/// would wait for a chief that never comes.
+const SERVER_BACK: Duration = Duration::from_secs(10);
 /// Time in which a chief that was told to stop sees whether the others were too.
 const GLANCE: Duration = Duration::from_millis(300);
 
@@ -413,19 +416,35 @@ impl Lead {
     }
 
     async fn finish_servers(&self, run: &Run, reason: &str, failed: bool) {
-        let identity = self.identity(run);
-        for shard in &self.shards {
-            let finish = || shard.finish(identity, reason, failed);
-            let finished = match self.pairs {
-                // The other one may serve it by now.
-                Some(_) => retry(&identity, shard.name(), FAREWELL, finish).await.is_ok(),
-                None => matches!(tokio::time::timeout(FAREWELL, finish()).await, Ok(Ok(()))),
-            };
-            if !finished {
-                warn!(ps = shard.name(), "could not be told that the job has ended");
-            }
+        for (name, error) in self.tell_end(run, reason, failed, SERVER_BACK).await {
+            warn!(ps = name, %error, "could not be told that the job has ended");
         }
-        if let Some(pairs) = self.pairs.as_ref().filter(|_| !failed) {
+        if !failed {
+            self.dismiss_pairs().await;
+        }
+    }
+
+    /// Tells all servers at once that the job has ended. One that is being started again is told when it is back, within so
+    /// much time. Returns those that could not be told, and why.
+    async fn tell_end(&self, run: &Run, reason: &str, failed: bool, within: Duration) -> Vec<(&str, Error)> {
+        let identity = self.identity(run);
+        let folder = absolute(&self.job.model_dir);
+        let (servers, folder) = (self.servers.fingerprint(), &folder);
+        let told = self.shards.iter().map(|shard| async move {
+            let tell = || async move {
+                // A process without a log that came up since has been claimed by nobody.
+                shard.claim(identity, servers, folder).await?;
+                shard.finish(identity, reason, failed).await
+            };
+            let told = retry(&identity, shard.name(), within, tell).await;
+            told.err().map(|error| (shard.name(), error))
+        });
+        join_all(told).await.into_iter().flatten().collect()
+    }
+
+    /// Lets the servers of pairs go, which else wait for a chief that may appoint them.
+    async fn dismiss_pairs(&self) {
+        if let Some(pairs) = &self.pairs {
             pairs.dismiss().await;
             ShardMap::clear(&self.job.model_dir);
         }

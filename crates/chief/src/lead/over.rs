@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tracing::{debug, info};
-use trainyard_checkpoint::{Checkpoint, JobPhase, JobState as Marker, absolute, list, misfit};
-use trainyard_cluster_client::{Shard, retry};
+use trainyard_checkpoint::{Checkpoint, JobPhase, JobState as Marker, list, misfit};
+use trainyard_cluster_client::Shard;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_run_config::Job;
 use trainyard_trainer::JobState;
 
 use super::{Lead, Run};
-use crate::ShardMap;
 
 /// Time in which servers that wait for a chief are told that there is nothing to do. Mostly there are none.
 const TELL: Duration = Duration::from_secs(2);
@@ -84,25 +82,11 @@ pub(super) async fn tell(lead: &Lead, run: &mut Run) -> Result<(), Diagnostic> {
     if let Some(pairs) = &lead.pairs {
         pairs.lead(run.epoch);
     }
-    let folder = absolute(&lead.job.model_dir);
-    let (identity, cluster, folder) = (lead.identity(run), lead.servers.fingerprint(), &folder);
-    let told = lead.shards.iter().map(|shard| async move {
-        retry(&identity, shard.name(), TELL, move || shard.claim(identity, cluster, folder)).await?;
-        shard.finish(identity, "done", false).await
-    });
     // A server of a job that is over may be anybody's by now.
-    match tokio::time::timeout(TELL, join_all(told)).await {
-        Ok(told) => {
-            for error in told.into_iter().filter_map(Result::err) {
-                debug!(%error, "a server was not told that the job is done");
-            }
-        }
-        Err(_) => debug!("not all servers are there to be told that the job is done"),
+    for (ps, error) in lead.tell_end(run, "done", false, TELL).await {
+        debug!(ps, %error, "was not told that the job is done");
     }
-    if let Some(pairs) = &lead.pairs {
-        pairs.dismiss().await;
-        ShardMap::clear(&lead.job.model_dir);
-    }
+    lead.dismiss_pairs().await;
     Ok(())
 }
 
