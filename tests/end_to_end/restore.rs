@@ -24,16 +24,22 @@ fn start(cluster: &TestCluster, more: &[&str], slow: &[(&str, &str)]) -> (Vec<Pr
     (servers, cluster.start("chief", 0, more), cluster.start("worker", 0, more))
 }
 
+/// What has a job of 300 steps go on.
+const GOES_ON: [&str; 2] = ["--set", "train.max_steps=400"];
+
+/// Trains a job to its end, and starts it again to go on, with what its servers do before each piece that they restore.
+fn train_and_restore(cluster: &TestCluster, before_reading: &str) -> (Vec<Program>, Program, Program) {
+    let (servers, chief, worker) = start(cluster, &[], &[]);
+    [worker, chief].into_iter().chain(servers).for_each(|program| drop(ended_well(program)));
+    start(cluster, &GOES_ON, &[("FAILPOINTS", &format!("ps.restore.read={before_reading}"))])
+}
+
 trial!(a_restore_that_takes_longer_than_any_call_is_made_once_and_its_servers_answer_meanwhile);
 fn a_restore_that_takes_longer_than_any_call_is_made_once_and_its_servers_answer_meanwhile() {
     let cluster = TestCluster::new(2, 1, 2000, "[train]\nmax_steps = 300\n");
-    let (servers, chief, worker) = start(&cluster, &[], &[]);
-    [worker, chief].into_iter().chain(servers).for_each(|program| drop(ended_well(program)));
     // Longer than a connection without a sign of life is believed in, and than systemd's watchdog would be if it were as
     // short as here.
-    let more = ["--set", "train.max_steps=400"];
-    let (mut servers, mut chief, worker) =
-        start(&cluster, &more, &[("FAILPOINTS", "ps.restore.read=sleep(1500)")]);
+    let (mut servers, mut chief, worker) = train_and_restore(&cluster, "sleep(1500)");
     let line = servers[0].wait_for("the admin port listens", LIMIT);
     let admin = line.split("address=").nth(1).and_then(|rest| rest.split(' ').next()).expect("it says where");
     chief.wait_for("restoring", LIMIT);
@@ -64,11 +70,7 @@ fn a_restore_that_takes_longer_than_any_call_is_made_once_and_its_servers_answer
 trial!(a_server_that_is_told_to_stop_while_it_restores_ends_and_its_successor_restores);
 fn a_server_that_is_told_to_stop_while_it_restores_ends_and_its_successor_restores() {
     let cluster = TestCluster::new(2, 1, 2000, "[train]\nmax_steps = 300\n");
-    let (servers, chief, worker) = start(&cluster, &[], &[]);
-    [worker, chief].into_iter().chain(servers).for_each(|program| drop(ended_well(program)));
-    let more = ["--set", "train.max_steps=400"];
-    let (mut servers, mut chief, worker) =
-        start(&cluster, &more, &[("FAILPOINTS", "ps.restore.read=sleep(1000)")]);
+    let (mut servers, mut chief, worker) = train_and_restore(&cluster, "sleep(1000)");
     chief.wait_for("restoring", LIMIT);
     let begun = Instant::now();
     let stopped = servers.remove(1);
@@ -76,7 +78,7 @@ fn a_server_that_is_told_to_stop_while_it_restores_ends_and_its_successor_restor
     let output = ended_well(stopped);
     println!("it ended {:?} after it was told to", begun.elapsed());
     assert!(output.contains("nothing was trained here"), "{output}");
-    servers.push(cluster.start("ps", 1, &more));
+    servers.push(cluster.start("ps", 1, &GOES_ON));
     [worker, chief].into_iter().chain(servers).for_each(|program| drop(ended_well(program)));
     assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(400));
 }

@@ -90,7 +90,8 @@ impl Pairs {
         let (epoch, epochs) = watch::channel(0);
         let (told, map) = watch::channel(None);
         let broken = vec![None; servers.len()];
-        let (servers_kept, problem) = (servers.clone(), None);
+        let servers_kept = servers.clone();
+        let problem = None;
         let keeper =
             Keeper { servers: servers_kept, cluster, model_dir, standings, epochs, told, broken, problem };
         tasks.push(tokio::spawn(keeper.run()));

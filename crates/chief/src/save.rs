@@ -21,7 +21,7 @@ const SAVE_PATIENCE: Duration = Duration::from_secs(60);
 const STEPS_AHEAD: [u64; 8] = [0, 4, 16, 64, 256, 1024, 0, 0];
 /// Time in which no server has gone on, after which training stands still.
 const STANDSTILL: Duration = Duration::from_millis(500);
-/// Time between questions whether it is done.
+/// Time between two questions whether a server has written its part.
 const SAVE_AGAIN: Duration = Duration::from_millis(100);
 
 /// What a checkpoint is of.
@@ -105,7 +105,8 @@ impl Saver<'_> {
         let step = manifest.global_step;
         let versions = manifest.shards.iter().map(|shard| shard.version).collect();
         manifest.input = self.input.to_owned();
-        let (model_dir, folder) = (self.model_dir.to_owned(), folder.to_owned());
+        let model_dir = self.model_dir.to_owned();
+        let folder = folder.to_owned();
         let keep = (self.run.keep_checkpoint_max, self.run.keep_checkpoint_every_n_hours);
         let work = move || -> Result<(Manifest, PathBuf), Diagnostic> {
             let path = commit(&model_dir, &folder, &manifest)?.path().to_owned();
@@ -197,7 +198,7 @@ async fn save_on(shard: &Shard, identity: Identity, folder: &Path) -> Result<Sav
             Err(error) if error.reason() == Some(Reason::NotReady) && started.elapsed() < SAVE_PATIENCE => {
                 match shard.status().await {
                     Ok(status) if status.store.state == State::Empty => return Err(error),
-                    // One that reads its log is asked again.
+                    // A server that reads its log is asked again.
                     Err(other) if !other.may_pass() => return Err(other),
                     _ => {}
                 }

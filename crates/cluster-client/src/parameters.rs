@@ -340,12 +340,11 @@ async fn run(
     work: Calls,
 ) -> Result<Returned, Error> {
     let Calls { calls, shared, pull, mut traffic, in_turn } = work;
-    let mut answers = match in_turn {
-        true => ask_in_turn(&identity, deadline, &shards, &calls).await?,
-        false => {
-            let asked = shards.iter().zip(&calls).map(|(shard, call)| ask(&identity, deadline, shard, call));
-            try_join_all(asked).await?
-        }
+    let mut answers = if in_turn {
+        ask_in_turn(&identity, deadline, &shards, &calls).await?
+    } else {
+        let asked = shards.iter().zip(&calls).map(|(shard, call)| ask(&identity, deadline, shard, call));
+        try_join_all(asked).await?
     };
     let pushed = shared.map(|gradients| {
         let pushed: Vec<_> = answers.iter().filter_map(|answer| answer.pushed).collect();

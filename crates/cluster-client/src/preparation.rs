@@ -9,15 +9,15 @@ use trainyard_parameter_store::{Identity, Progress};
 
 use crate::{Error, Plan, Shard, retry};
 
-/// Time between two lines on how far a server has come.
-const TELL: Duration = Duration::from_secs(10);
+/// Time between two lines of the log that say how much of its values a server has ready.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
-/// How far a server has come with what it is to hold.
+/// How many of the values that it is to hold a server has made or restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preparation {
-    /// It holds all of it.
+    /// All of them.
     Done,
-    /// It has come so far.
+    /// As many as this says; it goes on.
     UnderWay(Progress),
 }
 
@@ -32,8 +32,9 @@ pub async fn prepare(
     deadline: Duration,
     plan: &Plan,
 ) -> Result<(), Error> {
-    let (mut progress, mut moved) = (Progress::default(), Instant::now());
-    let mut tell_at = moved + TELL;
+    let mut progress = Progress::default();
+    let mut moved = Instant::now();
+    let mut tell_at = moved + TELL_EVERY;
     loop {
         let now =
             match retry(identity, shard.name(), deadline, move || shard.prepare(*identity, plan)).await? {
@@ -41,16 +42,18 @@ pub async fn prepare(
                 Preparation::UnderWay(now) => now,
             };
         if now != progress {
-            (progress, moved) = (now, Instant::now());
+            progress = now;
+            moved = Instant::now();
         }
         if moved.elapsed() >= deadline {
-            let (name, seconds) = (shard.name(), deadline.as_secs());
+            let name = shard.name();
+            let seconds = deadline.as_secs();
             let message = format!("{name} has made no progress for {seconds} s: it has {progress} ready");
             let help = "look at its log, and at the store that it reads the checkpoint from";
             return Err(Error::Deadline(Box::new(Diagnostic::error(Code::E2003, message).help(help))));
         }
         if Instant::now() >= tell_at {
-            tell_at += TELL;
+            tell_at += TELL_EVERY;
             info!(server = shard.name(), ready = %progress, "preparing");
         }
     }

@@ -221,7 +221,7 @@ fn evaluate(
     };
     match checkpoint.verify() {
         Ok(()) => {}
-        // It was removed between the look at the pins and this one's.
+        // The chief removed the checkpoint before it saw this evaluator's pin.
         Err(_) if !is_committed(path)? => return Ok(None),
         Err(error) => return Err(error.into()),
     }

@@ -46,7 +46,7 @@ pub(crate) fn cannot(failure: &Error) -> Diagnostic {
 ///
 /// # Errors
 /// The log or the model folder cannot be looked at.
-pub(crate) fn waits_for_model_dir(context: &Context) -> Result<bool, Diagnostic> {
+pub(crate) fn must_wait_for_model_dir(context: &Context) -> Result<bool, Diagnostic> {
     let path = log_of(context);
     if !path.is_dir() || known_cluster_id(&context.job.model_dir)?.is_some() {
         return Ok(false);

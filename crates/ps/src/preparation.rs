@@ -12,7 +12,8 @@ use tokio::sync::watch;
 use tonic::Status;
 use trainyard_protocol::{Reason, Refusal, v1};
 
-/// Longest time that a call waits before it is told how far the work has come.
+/// Longest time that a call waits before it is told how far the work has come: less than
+/// [`trainyard_protocol::limits::CALL_TIMEOUT`] by far.
 pub(crate) const HOLD: Duration = Duration::from_secs(1);
 
 /// The outcome of a preparation, once it is known.
@@ -20,7 +21,7 @@ type Outcome = watch::Receiver<Option<Result<(), Status>>>;
 
 /// The latest preparation of a store.
 #[derive(Debug, Default)]
-pub(crate) struct Preparation {
+pub(crate) struct PreparationWork {
     latest: Mutex<Option<Latest>>,
 }
 
@@ -39,7 +40,7 @@ pub(crate) enum Asked {
     After(Outcome),
 }
 
-impl Preparation {
+impl PreparationWork {
     /// Begins what is asked for, unless it is under way already or has been done: `still_holds` says whether the store
     /// still has what this request made of it.
     pub(crate) fn ask<W: Future<Output = Result<(), Status>> + Send + 'static>(
@@ -127,7 +128,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_is_repeated_waits_for_the_work_under_way_and_is_not_begun_again() {
-        let (preparation, work) = (Preparation::default(), Arc::new(Work::default()));
+        let (preparation, work) = (PreparationWork::default(), Arc::new(Work::default()));
         for _ in 0..3 {
             let mut outcome = joined(preparation.ask(&request(1), false, || work.begin()));
             assert_eq!(within(HOLD, &mut outcome).await.expect("under way"), None);
@@ -145,7 +146,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn another_request_waits_until_the_one_under_way_has_ended() {
-        let (preparation, work) = (Preparation::default(), Arc::new(Work::default()));
+        let (preparation, work) = (PreparationWork::default(), Arc::new(Work::default()));
         drop(joined(preparation.ask(&request(1), false, || work.begin())));
         let Asked::After(mut before) = preparation.ask(&request(2), false, || work.begin()) else {
             panic!("two at once");
@@ -158,7 +159,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_that_failed_tells_all_who_wait_and_is_begun_again_when_asked_for() {
-        let (preparation, work) = (Preparation::default(), Arc::new(Work { fails: true, ..Work::default() }));
+        let (preparation, work) =
+            (PreparationWork::default(), Arc::new(Work { fails: true, ..Work::default() }));
         let mut outcomes = [(); 2].map(|()| joined(preparation.ask(&request(1), false, || work.begin())));
         work.end.notify_one();
         for outcome in &mut outcomes {
@@ -171,7 +173,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_that_panics_is_no_wait_for_ever() {
-        let preparation = Preparation::default();
+        let preparation = PreparationWork::default();
         let panics = || async { panic!("expected") };
         let mut outcome = joined(preparation.ask(&request(1), false, panics));
         let told = within(HOLD, &mut outcome).await.expect_err("it panics");

@@ -14,7 +14,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{State, Status};
 use trainyard_runtime::blocking;
 
-use crate::durable::{cannot, remember, waits_for_model_dir};
+use crate::durable::{cannot, must_wait_for_model_dir, remember};
 use crate::journal::LogJournal;
 use crate::pair::run_pair;
 use crate::service::Service;
@@ -101,7 +101,7 @@ async fn wait_for_model_dir(context: &Context, stop: &CancellationToken) -> Resu
     let mut told = false;
     loop {
         let given = context.clone();
-        let waits = blocking(move || waits_for_model_dir(&given)).await.map_err(|panic| {
+        let waits = blocking(move || must_wait_for_model_dir(&given)).await.map_err(|panic| {
             Diagnostic::error(Code::E9001, format!("the model folder could not be looked at: {panic}"))
         })??;
         if !waits {

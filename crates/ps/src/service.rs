@@ -28,7 +28,7 @@ use crate::answer::AnswerTensor;
 use crate::feed::Unsettled;
 use crate::gradients::WireGradients;
 use crate::journal::LogJournal;
-use crate::preparation::{Asked, HOLD, Preparation, within};
+use crate::preparation::{Asked, HOLD, PreparationWork, within};
 use crate::telemetry::Telemetry;
 
 /// The service of one shard.
@@ -42,7 +42,7 @@ pub(crate) struct Service {
     journal: SharedJournal,
     /// Bytes of the log from which a checkpoint is asked for.
     log_bytes_max: u64,
-    preparation: Preparation,
+    preparation: PreparationWork,
     /// Why the job has failed, once it has.
     failed: Mutex<Option<String>>,
 }
@@ -148,7 +148,8 @@ impl Service {
         log_bytes_max: u64,
     ) -> Self {
         let (task, telemetry) = (Task { role: Role::Ps, index }, Telemetry::new());
-        let (pool, preparation) = (Pool::default(), Preparation::default());
+        let pool = Pool::default();
+        let preparation = PreparationWork::default();
         let failed = Mutex::default();
         Self { shard, task, incarnation, telemetry, pool, journal, log_bytes_max, preparation, failed }
     }
@@ -310,6 +311,12 @@ impl Service {
         })
     }
 
+    /// Refuses who does not speak for the epoch that the shard is claimed for.
+    fn check_chief(&self, identity: &Identity) -> Result<(), Status> {
+        let checked = self.shard.store().check_chief(identity);
+        self.answer(checked.map_err(|error| Error::refused(&self.task.to_string(), &error)))
+    }
+
     fn standing(&self) -> v1::StatusReply {
         let journal = self.journal.borrow().clone().flatten();
         let store = self.shard.store().status();
@@ -378,8 +385,7 @@ impl ParameterService for Service {
         let identity = identity(caller, request.identity.clone())?;
         let (plan, place, slices) = plan_of(&request, self.task.index)?;
         let journal = self.journal()?;
-        let refused = |error| self.answer(Err(Error::refused(&self.task.to_string(), &error)));
-        self.shard.store().check_chief(&identity).or_else(refused)?;
+        self.check_chief(&identity)?;
         let store = self.shard.store().status();
         if store.memory == identity.epoch
             && matches!(store.state, State::Open | State::Draining | State::Finished)
@@ -515,8 +521,7 @@ impl ParameterService for Service {
         let identity = identity(caller, request.identity)?;
         let journal = self.journal()?;
         if request.failed {
-            let refused = |error| self.answer(Err(Error::refused(&self.task.to_string(), &error)));
-            self.shard.store().check_chief(&identity).or_else(refused)?;
+            self.check_chief(&identity)?;
             self.settle().await?;
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
             failed.get_or_insert_with(|| shown(&request.reason));

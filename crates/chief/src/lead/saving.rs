@@ -13,8 +13,8 @@ use super::watch::{SAVE_AGAIN, STATUS_TIMEOUT, TICK, close_sessions, status};
 use super::{Lead, Run};
 use crate::save::{Saver, Written};
 
-/// Wait before another try of the last checkpoint.
-const LAST_AGAIN: Duration = Duration::from_secs(1);
+/// Wait before the checkpoint of a job that is done is tried again. It is short: nobody trains meanwhile, everybody waits.
+const SAVE_LAST_AGAIN: Duration = Duration::from_secs(1);
 
 impl Lead {
     /// Writes a checkpoint, unless there is one of what all servers hold.
@@ -35,11 +35,11 @@ impl Lead {
             self.tell_saved(run).await;
             return Ok(());
         }
-        let (job, plan) = (&self.job, &self.plan);
+        let job = &self.job;
         let saver = Saver {
             model_dir: &job.model_dir,
             shards: &self.shards,
-            plan,
+            plan: &self.plan,
             input: &run.input,
             run: &job.run,
             telemetry: &run.telemetry,
@@ -47,7 +47,7 @@ impl Lead {
         let bytes = run.value_bytes.max(run.server_bytes.iter().sum());
         let identity = self.identity(run);
         let saving = saver.save(identity, run.global_step, bytes, synchronous);
-        // It may take minutes, and a task that dies meanwhile must hold nobody up.
+        // A checkpoint may take minutes, and a task that dies meanwhile must hold nobody up.
         let tending = async {
             loop {
                 tokio::time::sleep(TICK).await;
@@ -104,7 +104,7 @@ impl Lead {
                 );
             }
             tokio::select! {
-                () = tokio::time::sleep(LAST_AGAIN) => {}
+                () = tokio::time::sleep(SAVE_LAST_AGAIN) => {}
                 () = stop.cancelled() => {}
             }
             self.refresh(run).await;

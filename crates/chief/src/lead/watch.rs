@@ -17,11 +17,11 @@ use super::{Lead, Run};
 use crate::telemetry::Telemetry;
 use crate::{Attendance, Data};
 
-/// Time between looks.
+/// Time between two looks at the roster and at the first server, which counts the steps.
 pub(super) const TICK: Duration = Duration::from_millis(25);
-/// Time between looks at every server.
+/// Time between two looks at all servers.
 pub(super) const SERVERS: Duration = Duration::from_millis(500);
-/// Wait after a checkpoint that could not be written.
+/// Wait before a checkpoint of a running job is tried again that could not be written. Each try stalls training for a moment.
 pub(super) const SAVE_AGAIN: Duration = Duration::from_secs(30);
 /// Absence after which a task that was here is no longer waited for at the end of the input.
 const RETURN: Duration = Duration::from_secs(60);
@@ -438,7 +438,7 @@ impl Lead {
         if self.coordinator.data().is_none() {
             return true;
         }
-        // One that does not answer has not said.
+        // A server that does not answer may have applied less than the others.
         let Some((_, positions)) = self.positions().await else { return false };
         let agree = positions.windows(2).all(|pair| pair[0] == pair[1]);
         if !agree && active == 0 {

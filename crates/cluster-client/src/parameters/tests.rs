@@ -158,7 +158,8 @@ async fn what_is_read_behind_a_wait_for_a_slower_task_holds_its_step_on_every_se
         let step = parameters.plan(&rows());
         parameters.call(None, Some((step, Held::default())))
     };
-    let (first, second) = (begun(&mut fast), begun(&mut slow));
+    let first = begun(&mut fast);
+    let second = begun(&mut slow);
     let first = first.await.expect("an answer").pulled.expect("a pull");
     let second = second.await.expect("an answer").pulled.expect("a pull");
     assert_eq!((first.ticket, second.ticket), (Ticket::Granted, Ticket::Granted));

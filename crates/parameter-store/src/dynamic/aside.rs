@@ -54,7 +54,7 @@ pub(super) struct Aside {
     candidates: Places<(u64, Moment, u32)>,
 }
 
-/// What has been read of a slice, in no order.
+/// Rows of a slice that have been read so far, in no order.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     pub(super) now: Moment,
