@@ -74,6 +74,7 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
             rows: 0..VALUES,
             width: 1,
             slot_names: Vec::new(),
+            held: None,
             source: &source,
         }];
         let position = PositionRecord { shard: 0, pass: 0, batch: step, ahead: Vec::new() };

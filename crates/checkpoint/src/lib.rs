@@ -10,6 +10,7 @@ mod claim;
 mod damage;
 mod durable;
 mod error;
+mod held;
 mod job_state;
 mod manifest;
 mod model_dir;
@@ -27,7 +28,9 @@ pub use claim::{Leader, claim_epoch, claim_epoch_as, cluster_id};
 pub use damage::latest_good;
 pub use error::Error;
 pub use job_state::{JobPhase, JobState};
-pub use manifest::{Dtype, Manifest, PositionRecord, ShardRecord, TensorRecord, differences, misfit};
+pub use manifest::{
+    Dtype, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TensorRecord, differences, misfit,
+};
 pub use model_dir::{
     Found, is_committed, known_cluster_id, list, note_prepared, prepared_epoch, step_folder,
 };
@@ -37,4 +40,6 @@ pub use reader::Checkpoint;
 pub use retention::{Pin, pin, retain, sweep, sweep_before};
 pub use table::TableView;
 pub use warm_start::WarmStart;
-pub use writer::{InMemory, OnRows, ShardState, SliceSource, SliceView, abandon, begin, commit, write_shard};
+pub use writer::{
+    HeldView, InMemory, OnRows, ShardState, SliceSource, SliceView, abandon, begin, commit, write_shard,
+};

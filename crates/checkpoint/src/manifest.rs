@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_variable::VariableSpec;
+use trainyard_variable::{FirstRows, VariableSpec};
 
-/// The version of the layout on disk. Version 1 had no checksum of the manifest.
-pub(crate) const FORMAT_VERSION: u32 = 2;
+/// The version of the layout on disk. Version 1 had no checksum of the manifest, version 2 no rows that are not held.
+pub(crate) const FORMAT_VERSION: u32 = 3;
+/// The way in which first values are computed from [`FirstRows`].
+pub(crate) const GENERATOR: u32 = 1;
 
 /// How far the training data of one shard has been applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +52,7 @@ impl Dtype {
 
 /// One tensor of a shard file: the values of some rows of a variable, or of one of its slots. Of a dynamic table, the
 /// rows are those in use at the server, and ids, times and sightings stand beside them as slots do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TensorRecord {
     /// Name in the file.
     pub name: String,
@@ -67,14 +69,61 @@ pub struct TensorRecord {
     /// What it holds; floats where nothing is said.
     #[serde(default, skip_serializing_if = "Dtype::is_default")]
     pub dtype: Dtype,
+    /// The rows that it holds; absent = all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldRows>,
+    /// What rows, or ids, read that it does not hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<Others>,
     /// Byte in the file at which its values begin.
     pub offset: u64,
     /// CRC-32C of its values.
     pub crc32c: u32,
 }
 
-/// One parameter server's file.
+impl TensorRecord {
+    /// Returns the number of rows that it holds.
+    pub fn rows_held(&self) -> usize {
+        match &self.held {
+            Some(held) => held.rows,
+            None => self.row_end.saturating_sub(self.row_begin),
+        }
+    }
+}
+
+/// Which rows of its range a tensor holds: those that have been changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldRows {
+    /// How many.
+    pub rows: usize,
+    /// Name of the tensor of the same file that lists them: `[n, 2]` whole numbers, the first row and one past the last row of
+    /// each run of rows, ascending.
+    pub listed_in: String,
+}
+
+/// What rows, or ids of a dynamic table, read that a tensor does not hold.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Others {
+    /// First values.
+    First {
+        /// How they are computed.
+        generator: u32,
+        /// What decides them. It is the checkpoint's, whatever the job says by now.
+        rows: FirstRows,
+    },
+    /// A value, of a slot.
+    Value(f32),
+}
+
+impl Others {
+    pub(crate) fn first(rows: &FirstRows) -> Self {
+        Self::First { generator: GENERATOR, rows: rows.clone() }
+    }
+}
+
+/// One parameter server's file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShardRecord {
     /// File name in the checkpoint's folder.
     pub file: String,
@@ -111,7 +160,8 @@ pub struct Manifest {
     pub optimizers: BTreeMap<String, OptimizerConfig>,
     /// Files.
     pub shards: Vec<ShardRecord>,
-    /// Seed of first values: what ids without a row read.
+    /// Seed of the first values of this job. What rows read that a tensor does not hold, it says itself; up to version 2 ids
+    /// without a row read what this seed gives.
     #[serde(default)]
     pub seed: u64,
     /// What the positions of the data mean: another value, another division of the input.

@@ -6,7 +6,7 @@ use std::path::Path;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_storage::is_remote;
 use trainyard_tensor_bundle::Bundle;
-use trainyard_variable::DynamicRows;
+use trainyard_variable::{DynamicRows, FirstRows};
 
 use crate::{Checkpoint, is_committed, latest_good};
 
@@ -96,7 +96,37 @@ impl Origin {
         }
     }
 
-    /// Reads `rows` of a variable into `out`.
+    /// Returns which of `rows` of a variable it holds, ascending; the others have their first values. TensorFlow holds all.
+    ///
+    /// # Errors
+    /// It is absent, or damaged.
+    pub fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, Diagnostic> {
+        match self {
+            Self::Own(checkpoint) => Ok(checkpoint.held(variable, rows)?),
+            Self::TensorFlow(_) => Ok(vec![rows]),
+        }
+    }
+
+    /// Reads those of `rows` that it holds into `out`, one behind the other.
+    ///
+    /// # Errors
+    /// It is absent, of another shape, or damaged.
+    pub fn read_held(&self, variable: &str, rows: Range<usize>, out: &mut [f32]) -> Result<(), Diagnostic> {
+        match self {
+            Self::Own(checkpoint) => Ok(checkpoint.read_held(variable, None, rows, out)?),
+            Self::TensorFlow(bundle) => Ok(bundle.read_f32_rows(variable, rows, out)?),
+        }
+    }
+
+    /// Returns what decides the first values of the rows, or ids, that it does not hold, if it says so.
+    pub fn first_rows(&self, variable: &str) -> Option<FirstRows> {
+        match self {
+            Self::Own(checkpoint) => checkpoint.first_rows(variable),
+            Self::TensorFlow(_) => None,
+        }
+    }
+
+    /// Reads `rows` of a variable into `out`, those too that have their first values.
     ///
     /// # Errors
     /// It is absent, of another shape, or damaged.

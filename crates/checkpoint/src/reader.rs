@@ -1,12 +1,12 @@
 //! Reading a checkpoint by variable and row.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use trainyard_storage::{File, Storage, is_remote};
 
-use crate::manifest::{Dtype, ShardRecord, TensorRecord};
+use crate::held::{RunsRead, misfit};
+use crate::manifest::{ShardRecord, TensorRecord};
 use crate::model_dir::MANIFEST;
 use crate::{Error, Manifest, seal};
 
@@ -22,6 +22,7 @@ pub struct Checkpoint {
     path: PathBuf,
     manifest: Manifest,
     files: BTreeMap<String, File>,
+    runs_read: RunsRead,
 }
 
 fn plain(name: &str) -> bool {
@@ -73,10 +74,12 @@ impl Checkpoint {
                 return Err(Error::damaged(&file_path, format!("{length} bytes, expected {}", shard.bytes)));
             }
             for tensor in &shard.tensors {
-                let end = tensor
-                    .row_end
-                    .checked_sub(tensor.row_begin)
-                    .and_then(|rows| rows.checked_mul(tensor.width));
+                if let Some(what) = misfit(tensor) {
+                    return Err(Error::damaged(&manifest_path, format!("tensor `{}`: {what}", tensor.name)));
+                }
+                let range = tensor.row_end.checked_sub(tensor.row_begin);
+                let rows = range.map(|range| tensor.held.as_ref().map_or(range, |held| held.rows));
+                let end = rows.and_then(|rows| rows.checked_mul(tensor.width));
                 let end = end
                     .and_then(|values| values.checked_mul(tensor.dtype.bytes()))
                     .and_then(|bytes| tensor.offset.checked_add(bytes as u64));
@@ -89,7 +92,7 @@ impl Checkpoint {
             }
             files.insert(shard.file.clone(), file);
         }
-        Ok(Self { path: path.to_owned(), manifest, files })
+        Ok(Self { path: path.to_owned(), manifest, files, runs_read: RunsRead::default() })
     }
 
     /// Returns the folder.
@@ -112,7 +115,7 @@ impl Checkpoint {
             let front = shard.tensors.iter().map(|tensor| tensor.offset).min().unwrap_or(shard.bytes);
             self.compare(&path, &shard.file, 0, front, shard.header_crc32c, "header")?;
             for tensor in &shard.tensors {
-                let values = (tensor.row_end - tensor.row_begin) * tensor.width;
+                let values = tensor.rows_held() * tensor.width;
                 let bytes = (values * tensor.dtype.bytes()) as u64;
                 self.compare(&path, &shard.file, tensor.offset, bytes, tensor.crc32c, &tensor.name)?;
             }
@@ -151,42 +154,11 @@ impl Checkpoint {
         self.files.get(name).ok_or_else(|| Error::damaged(&self.path, format!("file `{name}` is not open")))
     }
 
-    /// Reads `rows` of a variable, or of one of its slots, into `out`, whatever files they lie in.
-    ///
-    /// # Errors
-    /// A row is in no file, or a file cannot be read.
-    pub fn read_rows(
-        &self,
-        variable: &str,
-        slot: Option<&str>,
-        rows: Range<usize>,
-        out: &mut [f32],
-    ) -> Result<(), Error> {
-        let mut covered = 0;
-        for shard in &self.manifest.shards {
-            for tensor in &shard.tensors {
-                if tensor.variable != variable || tensor.slot.as_deref() != slot || tensor.dtype != Dtype::F32
-                {
-                    continue;
-                }
-                let (begin, end) = (rows.start.max(tensor.row_begin), rows.end.min(tensor.row_end));
-                if begin >= end {
-                    continue;
-                }
-                let place = (begin - rows.start) * tensor.width..(end - rows.start) * tensor.width;
-                let Some(part) = out.get_mut(place) else { continue };
-                self.read_tensor(shard, tensor, begin - tensor.row_begin, bytemuck::cast_slice_mut(part))?;
-                covered += end - begin;
-            }
-        }
-        if covered == rows.len() {
-            return Ok(());
-        }
-        let tensor = slot.map_or(variable.to_owned(), |slot| format!("{variable}/{slot}"));
-        Err(Error::Absent { path: self.path.clone(), tensor, begin: rows.start, end: rows.end })
+    pub(crate) fn runs_read(&self) -> &RunsRead {
+        &self.runs_read
     }
 
-    /// Reads the bytes of a tensor, from row `row` of it on.
+    /// Reads the bytes of a tensor, from the row at place `row` of it on.
     pub(crate) fn read_tensor(
         &self,
         shard: &ShardRecord,

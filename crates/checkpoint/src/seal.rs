@@ -11,6 +11,8 @@ use crate::{Error, Manifest};
 pub(crate) const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 /// Format of manifests without a checksum, which are still read.
 const UNSEALED_FORMAT_VERSION: u32 = 1;
+/// Format of checkpoints that hold every row, which are still read.
+const DENSE_FORMAT_VERSION: u32 = 2;
 /// Bytes of what [`tail`] writes.
 const TAIL_BYTES: usize = ",\n  \"crc32c\": \"00000000\"\n}".len();
 
@@ -63,7 +65,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<Manifest, String> {
         Ok(()) => error.to_string(),
     })?;
     match manifest.format_version {
-        FORMAT_VERSION => seal.map(|()| manifest),
+        FORMAT_VERSION | DENSE_FORMAT_VERSION => seal.map(|()| manifest),
         UNSEALED_FORMAT_VERSION if !mentions_seal(text) => Ok(manifest),
         version => Err(format!("format version {version}, this release reads {FORMAT_VERSION}")),
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use trainyard_variable::{Candidate, DynamicRows, Idle};
+use trainyard_variable::{Candidate, DynamicRows, FirstRows, Idle};
 
 use crate::manifest::{Dtype, ShardRecord, TensorRecord};
 use crate::{Checkpoint, Error};
@@ -25,6 +25,8 @@ pub struct TableView<'a> {
     pub width: usize,
     /// Names of the slots, in the order of those in `rows`.
     pub slot_names: Vec<&'a str>,
+    /// What decides the first values of ids without a row; absent = the seed of the manifest does.
+    pub first: Option<&'a FirstRows>,
     /// Ids, values and slots.
     pub rows: &'a DynamicRows,
 }

@@ -6,13 +6,17 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use trainyard_variable::FirstRows;
+
 use crate::bucket::Bucket;
 use crate::claim::{EPOCHS, claimed_by_nobody_later};
 use crate::durable::{exchange, flush_folder, rename, write_and_flush};
+use crate::held::RUNS;
 use crate::model_dir::{MANIFEST, PREFIX, list, state_name, step_folder, write_state_file};
 use crate::place::encode;
 use crate::{
-    Checkpoint, Dtype, Error, Manifest, PositionRecord, ShardRecord, TableView, TensorRecord, records, seal,
+    Checkpoint, Dtype, Error, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TableView,
+    TensorRecord, records, seal,
 };
 
 /// Takes the values of some rows and, in the order of their names, as many of each slot.
@@ -54,8 +58,39 @@ pub struct SliceView<'a> {
     pub width: usize,
     /// Names of the slots.
     pub slot_names: Vec<&'a str>,
-    /// Values and slots.
+    /// The rows that it holds; absent = all of them.
+    pub held: Option<HeldView<'a>>,
+    /// Values and slots of the rows that it holds.
     pub source: &'a dyn SliceSource,
+}
+
+/// The rows that a slice holds, and what the others read.
+#[derive(Debug, Clone)]
+pub struct HeldView<'a> {
+    /// Rows of the variable, ascending.
+    pub rows: Vec<Range<usize>>,
+    /// What decides the values of the others.
+    pub first: &'a FirstRows,
+    /// What each slot of the others is, in the order of their names.
+    pub first_slots: &'a [f32],
+}
+
+impl HeldView<'_> {
+    fn len(&self) -> usize {
+        self.rows.iter().map(Range::len).sum()
+    }
+
+    /// First and one past the last row of each run.
+    fn runs(&self) -> Vec<u64> {
+        self.rows.iter().flat_map(|run| [run.start as u64, run.end as u64]).collect()
+    }
+}
+
+impl SliceView<'_> {
+    /// The rows that it holds, unless these are all of them.
+    fn some_held(&self) -> Option<&HeldView<'_>> {
+        self.held.as_ref().filter(|held| held.len() < self.rows.len())
+    }
 }
 
 /// What a server adds to its slices.
@@ -75,28 +110,18 @@ pub struct ShardState {
 #[derive(Default)]
 struct Contents {
     tensors: Vec<TensorRecord>,
-    header: serde_json::Map<String, serde_json::Value>,
-    bytes: u64,
 }
 
 impl Contents {
-    /// Adds the tensor of a (variable, slot, part), of which nothing is written yet.
+    /// Adds the tensor of a (variable, slot, part), of which nothing is written yet, and returns its record.
     fn add(
         &mut self,
-        (variable, slot, part): (&str, Option<&str>, usize),
+        what @ (variable, slot, _): (&str, Option<&str>, usize),
         rows: Range<usize>,
         width: usize,
         dtype: Dtype,
-    ) {
-        let base = slot.map_or(variable.to_owned(), |slot| format!("{variable}/{slot}"));
-        let name = format!("{base}/part_{part}");
-        let length = (rows.len() * width * dtype.bytes()) as u64;
-        let (begin, end) = (self.bytes, self.bytes + length);
-        let shape = [rows.len(), width];
-        self.header.insert(
-            name.clone(),
-            serde_json::json!({"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}),
-        );
+    ) -> &mut TensorRecord {
+        let name = tensor_name(what);
         self.tensors.push(TensorRecord {
             name,
             variable: variable.to_owned(),
@@ -105,11 +130,37 @@ impl Contents {
             row_end: rows.end,
             width,
             dtype,
-            offset: begin,
+            held: None,
+            others: None,
+            offset: 0,
             crc32c: 0,
         });
-        self.bytes = end;
+        let last = self.tensors.len() - 1;
+        &mut self.tensors[last]
     }
+
+    /// Gives each tensor its place behind the one before, and returns the header that says so, and the bytes of all.
+    fn lay_out(&mut self) -> (serde_json::Map<String, serde_json::Value>, u64) {
+        let mut header = serde_json::Map::new();
+        let mut end = 0;
+        for tensor in &mut self.tensors {
+            let rows = tensor.rows_held();
+            let begin = end;
+            end += (rows * tensor.width * tensor.dtype.bytes()) as u64;
+            tensor.offset = begin;
+            let shape = [rows, tensor.width];
+            let entry =
+                serde_json::json!({"dtype": tensor.dtype, "shape": shape, "data_offsets": [begin, end]});
+            header.insert(tensor.name.clone(), entry);
+        }
+        (header, end)
+    }
+}
+
+/// Returns the name in its file of the tensor of a (variable, slot, part).
+fn tensor_name((variable, slot, part): (&str, Option<&str>, usize)) -> String {
+    let base = slot.map_or(variable.to_owned(), |slot| format!("{variable}/{slot}"));
+    format!("{base}/part_{part}")
 }
 
 /// A file whose tensors are written piece by piece, each from its front.
@@ -193,23 +244,51 @@ pub fn write_shard(
     };
     let mut contents = Contents::default();
     // Whole numbers first: they lie at multiples of 8 then, whatever floats follow.
-    let integers: Vec<_> = tables.iter().flat_map(|table| table.integers().map(|of| (table, of))).collect();
-    for (table, (name, width, values)) in &integers {
-        let what = (table.variable, Some(*name), table.part);
-        contents.add(what, 0..values.len() / width, *width, Dtype::U64);
+    let mut integers: Vec<Vec<u64>> = Vec::new();
+    for slice in slices {
+        if let Some(held) = slice.some_held() {
+            let runs = held.runs();
+            contents.add((slice.variable, Some(RUNS), slice.part), 0..held.rows.len(), 2, Dtype::U64);
+            integers.push(runs);
+        }
+    }
+    for table in tables {
+        for (name, width, values) in table.integers() {
+            contents.add(
+                (table.variable, Some(name), table.part),
+                0..values.len() / width,
+                width,
+                Dtype::U64,
+            );
+            integers.push(values);
+        }
     }
     for slice in slices {
-        for slot in std::iter::once(None).chain(slice.slot_names.iter().copied().map(Some)) {
-            contents.add((slice.variable, slot, slice.part), slice.rows.clone(), slice.width, Dtype::F32);
+        for (place, slot) in
+            std::iter::once(None).chain(slice.slot_names.iter().copied().map(Some)).enumerate()
+        {
+            let what = (slice.variable, slot, slice.part);
+            let record = contents.add(what, slice.rows.clone(), slice.width, Dtype::F32);
+            if let Some(held) = slice.some_held() {
+                let listed_in = tensor_name((slice.variable, Some(RUNS), slice.part));
+                record.held = Some(HeldRows { rows: held.len(), listed_in });
+                record.others =
+                    Some(match place.checked_sub(1).and_then(|slot| held.first_slots.get(slot)) {
+                        Some(first) => Others::Value(*first),
+                        None => Others::first(held.first),
+                    });
+            }
         }
     }
     for table in tables {
         for slot in std::iter::once(None).chain(table.slot_names.iter().copied().map(Some)) {
             let rows = 0..table.rows.ids.len();
-            contents.add((table.variable, slot, table.part), rows, table.width, Dtype::F32);
+            let record = contents.add((table.variable, slot, table.part), rows, table.width, Dtype::F32);
+            record.others = table.first.filter(|_| slot.is_none()).map(Others::first);
         }
     }
-    let Contents { mut tensors, header, bytes: offset } = contents;
+    let (header, offset) = contents.lay_out();
+    let mut tensors = contents.tensors;
     let mut text = encode(&header, &path)?;
     // The values begin at a multiple of 8, so that a mapped file can be read in place.
     text.resize(text.len().next_multiple_of(8), b' ');
@@ -225,7 +304,7 @@ pub fn write_shard(
     file.write_all_at(&front, 0).map_err(Error::io("write", &path))?;
     let written = vec![0; tensors.len()];
     let mut writing = Writing { file, path: &path, tensors: &mut tensors, written };
-    for (place, (_, (_, _, values))) in integers.iter().enumerate() {
+    for (place, values) in integers.iter().enumerate() {
         writing.append(place, bytemuck::cast_slice(values))?;
     }
     let mut place = integers.len();

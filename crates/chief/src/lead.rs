@@ -112,12 +112,11 @@ struct Run {
     /// Version of each server in the latest checkpoint: of one step, servers may have applied more or less.
     saved_versions: Vec<u64>,
     saved_at: Instant,
-    value_bytes: u64,
     /// Version of the first server.
     version: u64,
     /// Version of each server, as last seen.
     versions: Vec<u64>,
-    /// What each server last said that it holds: dynamic tables grow.
+    /// What each server last said that it holds, all together the size of a checkpoint, nearly: tables grow.
     server_bytes: Vec<u64>,
     /// Sessions that are over, of which some servers have not heard.
     unclosed: Vec<watch::Unclosed>,
@@ -159,7 +158,6 @@ async fn from_beginning_to_end(
         saved_step: None,
         saved_versions: Vec::new(),
         saved_at: Instant::now(),
-        value_bytes: value_bytes(&lead.plan),
         version: 0,
         versions: vec![0; lead.shards.len()],
         server_bytes: vec![0; lead.shards.len()],
@@ -234,13 +232,6 @@ async fn from_beginning_to_end(
         outcome = Some(trained);
     }
     ending.map(|ending| (ending, lead.report(&run, outcome.as_ref())))
-}
-
-/// Bytes of all values and slots: the size of a checkpoint, nearly. Dynamic tables begin without rows.
-fn value_bytes(plan: &Plan) -> u64 {
-    let slots = |group: &str| plan.optimizers.get(group).map_or(0, |config| config.slots().len() as u64);
-    let fixed = plan.variables.iter().filter(|spec| spec.dynamic().is_none());
-    fixed.map(|spec| spec.len() as u64 * 4 * (1 + slots(&spec.optimizer_group))).sum()
 }
 
 /// What the positions in the data mean: another value, another division.

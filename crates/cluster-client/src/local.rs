@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use trainyard_checkpoint::{
-    Checkpoint, OnRows, Origin, PositionRecord, ShardRecord, ShardState, SliceSource, SliceView, TableView,
-    known_cluster_id,
+    Checkpoint, HeldView, OnRows, Origin, PositionRecord, ShardRecord, ShardState, SliceSource, SliceView,
+    TableView, known_cluster_id,
 };
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
@@ -23,7 +23,7 @@ use trainyard_parameter_store::{
 };
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_runtime::blocking;
-use trainyard_variable::{DynamicRows, Slice};
+use trainyard_variable::{DynamicRows, FirstRows, Slice};
 
 use crate::call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
 use crate::{Answer, Error, Plan, Saved, ShardStatus};
@@ -416,6 +416,11 @@ impl LocalShard {
                 rows: source.0.rows.clone(),
                 width: source.0.width,
                 slot_names: source.0.slot_names.clone(),
+                held: Some(HeldView {
+                    rows: source.0.held(),
+                    first: source.0.first_rows(),
+                    first_slots: source.0.first_slots(),
+                }),
                 source,
             })
             .collect();
@@ -429,6 +434,7 @@ impl LocalShard {
                 part: table.part,
                 width: table.width,
                 slot_names: table.slot_names.clone(),
+                first: Some(table.first_rows()),
                 rows,
             })
             .collect();
@@ -471,7 +477,7 @@ fn chain(error: &trainyard_checkpoint::Error) -> String {
     }
 }
 
-/// A slice as it was when the checkpoint began, of which a stripe at a time is copied.
+/// The rows that a slice held when the checkpoint began, of which a stripe at a time is copied.
 struct Stripes<'a>(&'a SnapshotSlice);
 
 impl SliceSource for Stripes<'_> {
@@ -499,6 +505,24 @@ impl TensorSource for FirstSource<'_> {
         self.0.read_rows(variable, rows, out).map_err(|problem| problem.message)
     }
 
+    fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, String> {
+        self.0.held(variable, rows).map_err(|problem| problem.message)
+    }
+
+    fn read_held(
+        &self,
+        variable: &str,
+        _slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), String> {
+        self.0.read_held(variable, rows, out).map_err(|problem| problem.message)
+    }
+
+    fn first_rows(&self, variable: &str) -> Option<FirstRows> {
+        self.0.first_rows(variable)
+    }
+
     fn read_dynamic(&self, variable: &str, _slots: &[&str], ids: Range<u128>) -> Result<DynamicRows, String> {
         self.0.read_dynamic(variable, ids).map_err(|problem| problem.message)
     }
@@ -517,6 +541,26 @@ impl TensorSource for Source<'_> {
         #[cfg(feature = "failpoints")]
         fail::fail_point!("ps.restore.read");
         self.0.read_rows(variable, slot, rows, out).map_err(|error| chain(&error))
+    }
+
+    fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, String> {
+        self.0.held(variable, rows).map_err(|error| chain(&error))
+    }
+
+    fn read_held(
+        &self,
+        variable: &str,
+        slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), String> {
+        #[cfg(feature = "failpoints")]
+        fail::fail_point!("ps.restore.read");
+        self.0.read_held(variable, slot, rows, out).map_err(|error| chain(&error))
+    }
+
+    fn first_rows(&self, variable: &str) -> Option<FirstRows> {
+        self.0.first_rows(variable)
     }
 
     fn read_dynamic(&self, variable: &str, slots: &[&str], ids: Range<u128>) -> Result<DynamicRows, String> {

@@ -58,7 +58,9 @@ impl<'a> Exported<'a> {
             // What ids without a row read.
             Some(_) => json!({
                 "name": name, "shape": shape, "ids": self.ids_name(),
-                "others": {"initializer": self.spec.initializer, "seed": checkpoint.manifest().seed},
+                "others": checkpoint.first_rows(name).map(|first| {
+                    json!({"initializer": first.initializer, "seed": first.seed})
+                }),
             }),
         }
     }

@@ -1,7 +1,7 @@
 //! The parameters of a checkpoint in memory, read as a training step reads a parameter server.
 
 use trainyard_checkpoint::{Checkpoint, Error};
-use trainyard_variable::{InitialRows, Read, Reads, Values, VariableSpec};
+use trainyard_variable::{Access, InitialRows, Read, Reads, Values, VariableSpec};
 
 /// Every id there is.
 pub(crate) const ALL_IDS: std::ops::Range<u128> = 0..1 << 64;
@@ -15,15 +15,16 @@ pub struct CheckpointParameters {
 #[derive(Debug)]
 struct Variable {
     width: usize,
+    /// All of them, or those of the rows that are held.
     values: Vec<f32>,
-    table: Option<Table>,
+    held: Option<Held>,
 }
 
-/// What a dynamic table adds to the values of its rows.
+/// What a variable adds to its values, of which the checkpoint does not hold all rows, and a dynamic table.
 #[derive(Debug)]
-struct Table {
-    /// Ids that have a row, ascending.
-    ids: Vec<u64>,
+struct Held {
+    /// Rows, or ids, that are held, ascending.
+    rows: Vec<u64>,
     /// What the others read, as they do in training.
     first: InitialRows,
 }
@@ -36,12 +37,21 @@ impl CheckpointParameters {
     pub fn read(checkpoint: &Checkpoint, variables: &[VariableSpec]) -> Result<Self, Error> {
         let read = variables.iter().map(|spec| {
             let width = spec.width();
-            if spec.dynamic().is_none() {
-                return Ok(Variable { width, values: checkpoint.read(&spec.name)?, table: None });
-            }
-            let rows = checkpoint.read_dynamic(&spec.name, &[], ALL_IDS)?;
-            let first = InitialRows::new(spec, checkpoint.manifest().seed);
-            Ok(Variable { width, values: rows.values, table: Some(Table { ids: rows.ids, first }) })
+            let first = checkpoint.first_rows(&spec.name).map(InitialRows::of);
+            let Some(first) = first.filter(|_| spec.access != Access::Whole) else {
+                return Ok(Variable { width, values: checkpoint.read(&spec.name)?, held: None });
+            };
+            let (rows, values) = if spec.dynamic().is_some() {
+                let table = checkpoint.read_dynamic(&spec.name, &[], ALL_IDS)?;
+                (table.ids, table.values)
+            } else {
+                let rows = checkpoint.held(&spec.name, 0..spec.rows())?.into_iter().flatten();
+                let rows: Vec<u64> = rows.map(|row| row as u64).collect();
+                let mut values = vec![0.0; rows.len() * width];
+                checkpoint.read_held(&spec.name, None, 0..spec.rows(), &mut values)?;
+                (rows, values)
+            };
+            Ok(Variable { width, values, held: Some(Held { rows, first }) })
         });
         Ok(Self { variables: read.collect::<Result<_, Error>>()? })
     }
@@ -54,28 +64,29 @@ impl CheckpointParameters {
             match read {
                 Read::Nothing => {}
                 Read::Whole => out.extend_from_slice(&variable.values),
-                Read::Rows(rows) => rows.iter().for_each(|row| variable.row(*row as usize, out)),
-                Read::Ids(ids) => ids.iter().for_each(|id| variable.id(*id, out)),
+                Read::Rows(rows) => rows.iter().for_each(|row| variable.row((*row).into(), out)),
+                Read::Ids(ids) => ids.iter().for_each(|id| variable.row(*id, out)),
             }
         }
     }
 }
 
 impl Variable {
-    fn row(&self, row: usize, out: &mut Vec<f32>) {
-        out.extend_from_slice(&self.values[row * self.width..][..self.width]);
-    }
-
-    fn id(&self, id: u64, out: &mut Vec<f32>) {
-        let Some(Table { ids, first }) = &self.table else { return };
-        match ids.binary_search(&id) {
-            Ok(row) => self.row(row, out),
-            Err(_) => {
-                let begin = out.len();
-                out.resize(begin + self.width, 0.0);
-                first.fill(id, &mut out[begin..]);
-            }
-        }
+    /// Appends the values of a row, or of an id.
+    fn row(&self, row: u64, out: &mut Vec<f32>) {
+        let place = match &self.held {
+            None => row as usize,
+            Some(Held { rows, first }) => match rows.binary_search(&row) {
+                Ok(place) => place,
+                Err(_) => {
+                    let begin = out.len();
+                    out.resize(begin + self.width, 0.0);
+                    first.fill(row, &mut out[begin..]);
+                    return;
+                }
+            },
+        };
+        out.extend_from_slice(&self.values[place * self.width..][..self.width]);
     }
 }
 
@@ -84,7 +95,7 @@ mod tests {
     use std::sync::Arc;
 
     use trainyard_checkpoint::{Manifest, ShardState, TableView, begin, commit, write_shard};
-    use trainyard_variable::{Access, DynamicRows, DynamicTable, Idle, Initializer};
+    use trainyard_variable::{DynamicRows, DynamicTable, Idle, Initializer};
 
     use super::*;
 
@@ -107,7 +118,7 @@ mod tests {
         let temporary = begin(folder.path(), 1, "test", 0).expect("a checkpoint begins");
         let state = ShardState { ps: 0, num_ps: 1, version: 1, positions: Vec::new() };
         let (variable, slot_names) = (spec.name.as_str(), Vec::new());
-        let view = TableView { variable, part: 0, width: 2, slot_names, rows: &rows };
+        let view = TableView { variable, part: 0, width: 2, slot_names, first: None, rows: &rows };
         let shard = write_shard(&temporary, &state, &[], &[view]).expect("a shard");
         let (seed, shards, variables) = (7, vec![shard], vec![spec.clone()]);
         let manifest = Manifest { seed, shards, variables, ..Manifest::new("c".into(), 1, 1, 0) };

@@ -100,3 +100,13 @@ impl Drop for Loan {
         self.of.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
+
+/// Makes a buffer longer, by half of itself at least and to `most` values at most, so that a full table takes no more
+/// memory than its rows.
+pub(crate) fn grow(buffer: &mut Vec<f32>, length: usize, most: usize) {
+    if buffer.capacity() < length {
+        let wanted = (buffer.len() + buffer.len() / 2).max(length).min(most.max(length));
+        buffer.reserve_exact(wanted - buffer.len());
+    }
+    buffer.resize(length, 0.0);
+}

@@ -34,6 +34,10 @@ impl Hasher for IdHasher {
         bytes.iter().for_each(|byte| self.write_u64(self.0 ^ u64::from(*byte)));
     }
 
+    fn write_u32(&mut self, row: u32) {
+        self.write_u64(row.into());
+    }
+
     fn write_u64(&mut self, id: u64) {
         let mixed = id.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = mixed ^ (mixed >> 32);

@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 
 use rayon::iter::{IndexedParallelIterator as _, IntoParallelRefIterator as _, ParallelIterator as _};
 use trainyard_optimizer::{OptimizerConfig, SLOTS_MAX};
+use trainyard_variable::InitialRows;
 
-use crate::stripe::{SliceValues, Stripe};
+use crate::memory::grow;
+use crate::stripe::{Rows, SliceValues, Stripe};
 use crate::sync::{AtomicU64, RwLock};
 use crate::{Error, Gradients};
 
@@ -19,6 +21,9 @@ const BLOCK_VALUES: usize = 4 << 10;
 const FETCH_ROWS: usize = 64;
 /// Values of a slice from which the stripes of one push are updated side by side.
 const PARALLEL_VALUES: usize = 4 << 20;
+/// Stripes of a small slice: as soon as one of its rows is changed, all rows of that stripe are held. To look up where a row
+/// lies costs more than the memory is worth.
+const SMALL_STRIPES: usize = 8;
 
 /// One slice, in stripes of rows with a lock each. A lock covers values and slots of its rows, so that no reader sees
 /// half of a row's update, and pushes to other rows go on beside.
@@ -29,6 +34,12 @@ pub(crate) struct Slice {
     pub(crate) rows: Range<usize>,
     pub(crate) width: usize,
     pub(crate) optimizer: OptimizerConfig,
+    /// What rows have that nobody has changed.
+    pub(crate) first: InitialRows,
+    /// The same of each slot.
+    pub(crate) first_slots: Vec<f32>,
+    /// Rows of a stripe from which on all of them are held.
+    all_from: usize,
     stripes: Vec<RwLock<Stripe>>,
     /// Rows of a stripe are `1 << shift`, of the last one what is left.
     shift: u32,
@@ -37,6 +48,10 @@ pub(crate) struct Slice {
     updates: AtomicU64,
     /// Bytes that are set aside for a checkpoint.
     aside: AtomicU64,
+    /// Rows that are held.
+    held: AtomicU64,
+    /// Bytes that they take, with their slots.
+    bytes: AtomicU64,
 }
 
 /// What a slice is made of.
@@ -47,6 +62,16 @@ pub(crate) struct Parts {
     pub(crate) rows: Range<usize>,
     pub(crate) width: usize,
     pub(crate) optimizer: OptimizerConfig,
+    pub(crate) first: InitialRows,
+}
+
+/// Returns how many rows of a slice of `rows` rows a stripe of `in_stripe` may hold without holding all of its rows.
+pub(crate) fn listed_max(rows: usize, width: usize, in_stripe: usize) -> usize {
+    match rows.div_ceil(1 << stripe_shift(width)) > SMALL_STRIPES {
+        // Beyond it the memory that the list takes is more than that of the other rows.
+        true => in_stripe / 2,
+        false => 0,
+    }
 }
 
 /// Returns the rows of a stripe, as a power of two.
@@ -62,19 +87,27 @@ pub(crate) fn stripe_rows(rows: usize, width: usize) -> impl Iterator<Item = Ran
 
 impl Slice {
     /// Returns the slice that holds `stripes`, each of the rows that [`stripe_rows`] gives it.
-    pub(crate) fn new(parts: Parts, stripes: impl IntoIterator<Item = SliceValues>) -> Self {
-        let Parts { variable, part, rows, width, optimizer } = parts;
-        let stripes = stripes.into_iter().map(|stripe| RwLock::new(Stripe::new(stripe))).collect();
+    pub(crate) fn new(parts: Parts, stripes: impl IntoIterator<Item = Stripe>) -> Self {
+        let Parts { variable, part, rows, width, optimizer, first } = parts;
+        let stripes: Vec<Stripe> = stripes.into_iter().collect();
+        let held: usize = stripes.iter().map(|stripe| stripe.held(width)).sum();
+        let bytes: u64 = stripes.iter().map(Stripe::bytes).sum();
+        let first_slots = optimizer.slots().iter().map(|slot| slot.initial).collect();
         Self {
             variable,
             part,
-            rows,
             width,
             optimizer,
-            stripes,
+            first,
+            first_slots,
+            all_from: listed_max(rows.len(), width, 1 << stripe_shift(width)),
+            stripes: stripes.into_iter().map(RwLock::new).collect(),
             shift: stripe_shift(width),
             updates: AtomicU64::new(1),
             aside: AtomicU64::new(0),
+            held: AtomicU64::new(held as u64),
+            bytes: AtomicU64::new(bytes),
+            rows,
         }
     }
 
@@ -119,25 +152,80 @@ impl Slice {
             return (0, self.rows.len() - begin);
         }
         let in_stripe = begin & ((1 << self.shift) - 1);
-        let state = self.stripes[begin >> self.shift].read();
-        let rows = (out.len() / self.width).min(state.now.values.len() / self.width - in_stripe);
-        let (from, count) = (in_stripe * self.width, rows * self.width);
-        out[..count].copy_from_slice(&state.now.values[from..from + count]);
+        let stripe = begin >> self.shift;
+        let rows = (out.len() / self.width).min(self.stripe_len(stripe) - in_stripe);
+        let count = rows * self.width;
+        let out = &mut out[..count];
+        let state = self.stripes[stripe].read();
+        match &state.rows {
+            Rows::All => out.copy_from_slice(&state.now.values[in_stripe * self.width..][..count]),
+            Rows::Listed(places) => {
+                let begin = self.rows.start + begin;
+                self.first.fill_rows((begin..begin + rows).map(|row| row as u64), out);
+                for (row, place) in places {
+                    if let Some(row) = (*row as usize).checked_sub(in_stripe).filter(|row| *row < rows) {
+                        let place = *place as usize * self.width;
+                        let values = &state.now.values[place..place + self.width];
+                        out[row * self.width..][..self.width].copy_from_slice(values);
+                    }
+                }
+            }
+        }
         (count, rows)
+    }
+
+    /// Returns the number of rows of a stripe.
+    fn stripe_len(&self, stripe: usize) -> usize {
+        (self.rows.len() - (stripe << self.shift)).min(1 << self.shift)
     }
 
     /// Copies the values of checked `rows`; `out` is as long as they are.
     pub(crate) fn read_rows(&self, rows: &[u32], out: &mut [f32]) {
-        let mut out = out.chunks_exact_mut(self.width.max(1));
+        if self.width == 0 {
+            return;
+        }
+        // Places among `rows` of those that are not held. They are computed when no lock is held.
+        let mut absent: Vec<usize> = Vec::new();
+        let mut done = 0;
         self.by_stripe(rows, |stripe, rows| {
             let state = self.stripes[stripe].read();
-            for rows in rows.chunks(FETCH_ROWS) {
-                fetch(&state.now.values, rows.iter().map(|row| self.place(*row)), self.width);
-                for (place, out) in rows.iter().map(|row| self.place(*row)).zip(&mut out) {
-                    out.copy_from_slice(&state.now.values[place..place + self.width]);
+            let out = &mut out[done * self.width..][..rows.len() * self.width];
+            match &state.rows {
+                Rows::All => {
+                    let mut out = out.chunks_exact_mut(self.width);
+                    for rows in rows.chunks(FETCH_ROWS) {
+                        fetch(&state.now.values, rows.iter().map(|row| self.place(*row)), self.width);
+                        for (place, out) in rows.iter().map(|row| self.place(*row)).zip(&mut out) {
+                            out.copy_from_slice(&state.now.values[place..place + self.width]);
+                        }
+                    }
+                }
+                Rows::Listed(places) => {
+                    for (at, (row, out)) in rows.iter().zip(out.chunks_exact_mut(self.width)).enumerate() {
+                        match places.get(&self.in_stripe(*row)) {
+                            Some(place) => {
+                                let place = *place as usize * self.width;
+                                out.copy_from_slice(&state.now.values[place..place + self.width]);
+                            }
+                            None => absent.push(done + at),
+                        }
+                    }
                 }
             }
+            done += rows.len();
         });
+        if !absent.is_empty() {
+            let mut first = vec![0.0; absent.len() * self.width];
+            self.first.fill_rows(absent.iter().map(|at| rows[*at].into()), &mut first);
+            for (at, values) in absent.iter().zip(first.chunks_exact(self.width)) {
+                out[at * self.width..][..self.width].copy_from_slice(values);
+            }
+        }
+    }
+
+    /// Number of a row in its stripe.
+    fn in_stripe(&self, row: u32) -> u32 {
+        (row - self.rows.start as u32) & ((1 << self.shift) - 1)
     }
 
     /// Place of a row's first value in its stripe.
@@ -158,6 +246,7 @@ impl Slice {
         let stripe_values = self.width << self.shift;
         let apply = |(place, stripe): (usize, &RwLock<Stripe>), scratch: &mut Vec<f32>| {
             let stripe = &mut *stripe.write();
+            self.hold_all(place, stripe);
             self.set_aside(stripe, |stripe| stripe.set_all_aside(self.width));
             let state = &mut stripe.now;
             let (mut done, length) = (0, state.values.len());
@@ -197,16 +286,17 @@ impl Slice {
         let mut from = begin;
         let mut apply = |stripe: usize, rows: &[u32]| {
             scratch.places.clear();
-            let mask = (1_u32 << self.shift) - 1;
-            scratch.places.extend(rows.iter().map(|row| (row - self.rows.start as u32) & mask));
+            scratch.places.extend(rows.iter().map(|row| self.in_stripe(*row)));
             let length = rows.len() * self.width;
             let gradient = gradients.get(from..from + length, &mut scratch.gradient);
             from += length;
-            let stripe = &mut *self.stripes[stripe].write();
+            let number = stripe;
+            let stripe = &mut *self.stripes[number].write();
+            self.hold_rows(number, stripe, &mut scratch.places);
             if self.optimizer.moves_all_rows() {
                 self.set_aside(stripe, |stripe| stripe.set_all_aside(self.width));
             } else {
-                self.set_aside(stripe, |stripe| stripe.set_rows_aside(&scratch.places, self.width));
+                self.set_aside(stripe, |stripe| stripe.set_places_aside(&scratch.places, self.width));
             }
             let state = &mut stripe.now;
             let mut slots: [&mut [f32]; SLOTS_MAX] = Default::default();
@@ -242,10 +332,31 @@ impl Slice {
     /// The instant of a checkpoint: what changes from now on is set aside, until the stripe is read by
     /// [`Slice::take`].
     pub(crate) fn cut(&self) {
-        self.stripes.iter().for_each(|stripe| stripe.write().cut());
+        self.stripes.iter().for_each(|stripe| stripe.write().cut(self.width));
     }
 
-    /// Copies a stripe as it was at the instant of the checkpoint, which is then done with it.
+    /// Returns the rows that a checkpoint has to hold, as ranges of rows of the variable, ascending: from its instant on
+    /// until it is read they are the same.
+    pub(crate) fn held_rows(&self) -> Vec<Range<usize>> {
+        let mut held: Vec<Range<usize>> = Vec::new();
+        let mut add = |rows: Range<usize>| match held.last_mut() {
+            Some(last) if last.end == rows.start => last.end = rows.end,
+            _ => held.push(rows),
+        };
+        for (number, stripe) in self.stripes.iter().enumerate() {
+            let begin = self.rows.start + (number << self.shift);
+            let listed = stripe.read().listed();
+            match listed {
+                None => add(begin..begin + self.stripe_len(number)),
+                Some(rows) => {
+                    rows.iter().map(|(row, _)| begin + *row as usize).for_each(|row| add(row..row + 1));
+                }
+            }
+        }
+        held
+    }
+
+    /// Copies the rows of a stripe that are held, as they were at the instant of the checkpoint, which is then done with it.
     pub(crate) fn take(&self, stripe: usize, out: &mut SliceValues) {
         let mut stripe = self.stripes[stripe].write();
         stripe.read(out, self.width);
@@ -268,6 +379,116 @@ impl Slice {
     /// Returns the bytes that are set aside for a checkpoint.
     pub(crate) fn aside_bytes(&self) -> u64 {
         self.aside.load(Ordering::Relaxed)
+    }
+
+    /// Has a stripe hold these rows, and turns their numbers into their places.
+    fn hold_rows(&self, number: usize, stripe: &mut Stripe, rows: &mut [u32]) {
+        let Rows::Listed(places) = &stripe.rows else { return };
+        let new = rows.iter().filter(|row| !places.contains_key(row)).count();
+        if new > 0 && places.len() + new > self.all_from {
+            self.hold_all(number, stripe);
+        } else {
+            self.list_rows(number, stripe, rows);
+        }
+    }
+
+    /// The same of a stripe that lists the rows which it holds.
+    fn list_rows(&self, number: usize, stripe: &mut Stripe, rows: &mut [u32]) {
+        let before = (stripe.held(self.width), stripe.bytes());
+        let Rows::Listed(places) = &mut stripe.rows else { return };
+        let begin = self.rows.start + (number << self.shift);
+        let mut new: Vec<u64> = Vec::new();
+        for row in rows {
+            let next = places.len() as u32;
+            let number = *row;
+            *row = *places.entry(number).or_insert_with(|| {
+                new.push((begin + number as usize) as u64);
+                next
+            });
+        }
+        if new.is_empty() {
+            return;
+        }
+        let held = places.len() * self.width;
+        let from = held - new.len() * self.width;
+        stripe.now.slots.resize_with(self.first_slots.len(), Vec::new);
+        for (part, first) in stripe.now.parts().zip(std::iter::once(&0.0).chain(&self.first_slots)) {
+            grow(part, held, self.all_from * self.width);
+            part[from..].fill(*first);
+        }
+        self.first.fill_rows(new.into_iter(), &mut stripe.now.values[from..]);
+        self.count(before, stripe);
+    }
+
+    /// Has a stripe hold all of its rows, those too that nobody has changed.
+    fn hold_all(&self, number: usize, stripe: &mut Stripe) {
+        if matches!(stripe.rows, Rows::All) {
+            return;
+        }
+        self.set_aside(stripe, |stripe| stripe.set_list_aside(self.width));
+        let before = (stripe.held(self.width), stripe.bytes());
+        let Rows::Listed(places) = &stripe.rows else { return };
+        let begin = self.rows.start + (number << self.shift);
+        let rows = self.stripe_len(number);
+        let mut values = vec![0.0; rows * self.width];
+        // Where all are listed, none is computed.
+        if places.len() < rows {
+            self.first.fill_rows((begin..begin + rows).map(|row| row as u64), &mut values);
+        }
+        let slots = self.first_slots.iter().map(|first| vec![*first; rows * self.width]).collect();
+        let mut all = SliceValues { values, slots };
+        let parts = std::iter::once(&stripe.now.values).chain(&stripe.now.slots);
+        for (all, part) in all.parts().zip(parts) {
+            for (row, place) in places {
+                let place = *place as usize * self.width;
+                all[*row as usize * self.width..][..self.width]
+                    .copy_from_slice(&part[place..place + self.width]);
+            }
+        }
+        (stripe.rows, stripe.now) = (Rows::All, all);
+        self.count(before, stripe);
+    }
+
+    fn count(&self, (held, bytes): (usize, u64), stripe: &Stripe) {
+        self.held.fetch_add((stripe.held(self.width) - held) as u64, Ordering::Relaxed);
+        // A list may take more than the array that it turns into.
+        match stripe.bytes().checked_sub(bytes) {
+            Some(more) => self.bytes.fetch_add(more, Ordering::Relaxed),
+            None => self.bytes.fetch_sub(bytes - stripe.bytes(), Ordering::Relaxed),
+        };
+    }
+
+    /// Returns the bytes of the rows that are held, with their slots.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of rows that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed) as usize
+    }
+
+    /// Returns the most bytes by which it may grow.
+    pub(crate) fn growth_max(&self) -> u64 {
+        self.row_bytes(self.rows.len()).saturating_sub(self.bytes())
+    }
+
+    /// Returns the bytes by which a push of these rows makes it grow.
+    pub(crate) fn growth(&self, rows: &[u32]) -> u64 {
+        let mut growth = 0;
+        self.by_stripe(rows, |number, rows| {
+            let stripe = self.stripes[number].read();
+            let Rows::Listed(places) = &stripe.rows else { return };
+            let new = rows.iter().filter(|row| !places.contains_key(&self.in_stripe(**row))).count();
+            let then = if places.len() + new > self.all_from {
+                self.row_bytes(self.stripe_len(number))
+            } else {
+                // Lists grow by half of themselves.
+                self.row_bytes(places.len() + places.len() / 2 + new) + 18 * (places.len() + new) as u64
+            };
+            growth += if new > 0 { then.saturating_sub(stripe.bytes()) } else { 0 };
+        });
+        growth
     }
 
     /// Returns the bytes of so many rows, with their slots.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trainyard_variable::DynamicRows;
+use trainyard_variable::{DynamicRows, FirstRows};
 
 use crate::dynamic::DynamicSlice;
 use crate::memory::Loan;
@@ -25,16 +25,44 @@ pub struct SnapshotSlice {
     pub width: usize,
     /// Names of the slots.
     pub slot_names: Vec<&'static str>,
-    pub(crate) slice: Arc<Slice>,
+    slice: Arc<Slice>,
 }
 
 impl SnapshotSlice {
+    pub(crate) fn new(variable: &str, slice: &Arc<Slice>) -> Self {
+        Self {
+            variable: variable.to_owned(),
+            part: slice.part,
+            rows: slice.rows.clone(),
+            width: slice.width,
+            slot_names: slice.optimizer.slots().iter().map(|slot| slot.name).collect(),
+            slice: Arc::clone(slice),
+        }
+    }
+
+    /// Returns the rows of the variable that it holds, ascending: to be asked before anything is read. The others have their
+    /// first values.
+    pub fn held(&self) -> Vec<Range<usize>> {
+        self.slice.held_rows()
+    }
+
+    /// Returns what decides the first values of the others.
+    pub fn first_rows(&self) -> &FirstRows {
+        self.slice.first.rule()
+    }
+
+    /// Returns the first value of each slot.
+    pub fn first_slots(&self) -> &[f32] {
+        &self.slice.first_slots
+    }
+
     /// Returns the number of stripes.
     pub fn stripes(&self) -> usize {
         self.slice.stripes()
     }
 
-    /// Copies the values and slots of a stripe into `out`. A stripe that was read before may be newer than the snapshot.
+    /// Copies the values and slots of the rows of a stripe that are held into `out`, in ascending order. A stripe that was read
+    /// before may be newer than the snapshot.
     ///
     /// # Panics
     /// There is no such stripe.
@@ -42,14 +70,24 @@ impl SnapshotSlice {
         self.slice.take(stripe, out);
     }
 
-    /// Copies everything that has not been read.
+    /// Copies everything, those rows too that have their first values.
     pub fn read_all(&self) -> SliceValues {
-        let (mut all, mut stripe) = (SliceValues::default(), SliceValues::default());
-        all.slots.resize_with(self.slot_names.len(), Vec::new);
+        let length = self.rows.len() * self.width;
+        let mut values = vec![0.0; length];
+        self.slice.first.fill_rows(self.rows.clone().map(|row| row as u64), &mut values);
+        let slots = self.first_slots().iter().map(|first| vec![*first; length]).collect();
+        let mut all = SliceValues { values, slots };
+        let mut held = self.held().into_iter().flatten();
+        let mut stripe = SliceValues::default();
         for place in 0..self.stripes() {
             self.read(place, &mut stripe);
-            all.values.extend_from_slice(&stripe.values);
-            all.slots.iter_mut().zip(&stripe.slots).for_each(|(all, slot)| all.extend_from_slice(slot));
+            let rows = stripe.values.len().checked_div(self.width).unwrap_or(0);
+            for (at, row) in held.by_ref().take(rows).enumerate() {
+                let to = (row - self.rows.start) * self.width;
+                for (all, part) in all.parts().zip(stripe.parts()) {
+                    all[to..to + self.width].copy_from_slice(&part[at * self.width..][..self.width]);
+                }
+            }
         }
         all
     }
@@ -76,6 +114,11 @@ pub struct SnapshotTable {
 }
 
 impl SnapshotTable {
+    /// Returns what decides the first values of ids without a row.
+    pub fn first_rows(&self) -> &FirstRows {
+        self.slice.first_rows()
+    }
+
     /// Copies ids, values and slots, in ascending order of id, while training goes on. They are read once: nothing is left
     /// for another time.
     pub fn read(&self) -> DynamicRows {

@@ -29,7 +29,7 @@ use crate::steps::Steps;
 use crate::sync::{Mutex, RwLock};
 use crate::turn::Turn;
 use crate::{Change, Error, Guard, Identity, Journal, Reading, Selection, Snapshot, Ticket, Update};
-use build::Building;
+use build::BuildStanding;
 pub use cut::SnapshotAt;
 pub use position::ShardPosition;
 use previous::Previous;
@@ -108,7 +108,7 @@ pub struct Store {
     closed: AtomicBool,
     journal: RwLock<Option<Arc<dyn Journal>>>,
     memory: Memory,
-    building: Building,
+    building: BuildStanding,
 }
 
 impl Store {
@@ -134,7 +134,7 @@ impl Store {
             closed: AtomicBool::new(false),
             journal: RwLock::default(),
             memory: Memory::default(),
-            building: Building::default(),
+            building: BuildStanding::default(),
         }
     }
 
@@ -154,8 +154,7 @@ impl Store {
         let control = self.control.read();
         let slowest_slot = self.aggregation.lock().last();
         let ledger = self.ledger.lock();
-        let floats: usize =
-            self.slices.iter().map(|slice| slice.len() * (1 + slice.optimizer.slots().len())).sum();
+        let bytes: u64 = self.slices.iter().map(|slice| slice.row_bytes(slice.held())).sum();
         Status {
             state: control.state,
             cluster_id: control.cluster_id,
@@ -165,7 +164,7 @@ impl Store {
             version: ledger.version,
             saved_version: ledger.saved_version,
             global_step: ledger.steps.global_step(),
-            value_bytes: floats as u64 * 4 + self.tables.bytes(),
+            value_bytes: bytes + self.tables.bytes(),
             progress: match control.state {
                 State::Preparing => self.building.progress(),
                 _ => Progress::default(),

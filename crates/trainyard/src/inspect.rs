@@ -48,7 +48,14 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
         let parts = manifest.shards.iter().flat_map(|shard| &shard.tensors);
         let parts = parts.filter(|tensor| tensor.variable == spec.name && tensor.slot.is_none()).count();
         let shape = match spec.dynamic() {
-            None => format!("{:?}", spec.shape),
+            None => {
+                let held: usize =
+                    newest.held(&spec.name, 0..spec.rows())?.iter().map(std::ops::Range::len).sum();
+                match held < spec.rows() {
+                    true => format!("{:?}  {held} of {} rows changed", spec.shape, spec.rows()),
+                    false => format!("{:?}", spec.shape),
+                }
+            }
             Some(_) => {
                 let (used, most) = (newest.rows_used(&spec.name), spec.rows());
                 format!("[dynamic, {}]  {used} of {most} rows", spec.width())

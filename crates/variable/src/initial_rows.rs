@@ -1,30 +1,67 @@
-//! First values of the rows of a dynamic table.
+//! First values of rows that nobody has changed.
 
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 
 use crate::{Initializer, VariableSpec};
 
-/// Gives each id the first values of its row: a function of seed, variable name and id alone, so that they are the
-/// same on any number of parameter servers, and in training, evaluation and prediction.
+/// What decides the first values of a variable's rows. Two that are equal give equal values, on any machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FirstRows {
+    /// Seed of all variables of the model.
+    pub seed: u64,
+    /// Name of the variable.
+    pub name: String,
+    /// Its shape: the fans of `glorot_uniform` come from it.
+    pub shape: Vec<usize>,
+    /// How values are drawn.
+    pub initializer: Initializer,
+}
+
+impl FirstRows {
+    /// Returns what decides the first values of a variable.
+    pub fn new(spec: &VariableSpec, seed: u64) -> Self {
+        let (name, shape) = (spec.name.clone(), spec.shape.clone());
+        Self { seed, name, shape, initializer: spec.initializer.clone() }
+    }
+}
+
+/// Gives each row, or each id of a dynamic table, its first values: a function of seed, variable name and row alone, so that
+/// they are the same on any number of parameter servers, and in training, evaluation and prediction.
 ///
-/// It is also what an id without a row reads.
+/// They are also what a row reads that nobody has changed, and an id without a row.
 #[derive(Debug, Clone)]
 pub struct InitialRows {
-    initializer: Initializer,
-    shape: Vec<usize>,
+    rule: FirstRows,
     random: ChaCha8Rng,
 }
 
 impl InitialRows {
     /// Returns the first values of a variable's rows.
     pub fn new(spec: &VariableSpec, seed: u64) -> Self {
-        let random = Initializer::random(seed, &spec.name);
-        Self { initializer: spec.initializer.clone(), shape: spec.shape.clone(), random }
+        Self::of(FirstRows::new(spec, seed))
     }
 
-    /// Writes the first values of an id's row into `out`, which is as long as a row.
-    pub fn fill(&self, id: u64, out: &mut [f32]) {
-        self.initializer.fill_streams(&mut self.random.clone(), &self.shape, std::iter::once(id), out);
+    /// Returns the first values that a rule gives.
+    pub fn of(rule: FirstRows) -> Self {
+        let random = Initializer::random(rule.seed, &rule.name);
+        Self { rule, random }
+    }
+
+    /// Returns what decides them.
+    pub fn rule(&self) -> &FirstRows {
+        &self.rule
+    }
+
+    /// Writes the first values of the row with this number, or of this id, into `out`, which is as long as a row.
+    pub fn fill(&self, row: u64, out: &mut [f32]) {
+        self.fill_rows(std::iter::once(row), out);
+    }
+
+    /// Writes the first values of these rows into `out`, one row behind the other.
+    pub fn fill_rows(&self, rows: impl Iterator<Item = u64>, out: &mut [f32]) {
+        let FirstRows { initializer, shape, .. } = &self.rule;
+        initializer.fill_streams(&mut self.random.clone(), shape, rows, out);
     }
 }
 
@@ -66,5 +103,32 @@ mod tests {
         values.fill(8, &mut again);
         values.fill(7, &mut again);
         assert_eq!(once, again);
+    }
+
+    #[test]
+    fn rows_are_those_of_a_variable_that_is_filled_whole_and_a_rule_survives_being_written_down() {
+        for initializer in [
+            Initializer::Zeros,
+            Initializer::Constant { value: 0.1 },
+            Initializer::GlorotUniform,
+            Initializer::TruncatedNormal { stddev: 0.1 },
+            Initializer::Uniform { low: -0.3, high: 0.7 },
+        ] {
+            for width in [1, 3, 16, 17] {
+                let spec = VariableSpec {
+                    initializer: initializer.clone(),
+                    shape: vec![50, width],
+                    ..spec("t", 50)
+                };
+                let mut whole = vec![0.0; 50 * width];
+                initializer.fill(9, "t", &spec.shape, 0..50, &mut whole);
+                let text = serde_json::to_string(&FirstRows::new(&spec, 9)).expect("a rule is written");
+                let rule: FirstRows = serde_json::from_str(&text).expect("a rule is read");
+                let mut rows = vec![0.0; 3 * width];
+                InitialRows::of(rule).fill_rows([2, 3, 49].into_iter(), &mut rows);
+                let expected = [2, 3, 49].map(|row| &whole[row * width..(row + 1) * width]).concat();
+                assert_eq!(rows, expected, "{initializer:?}, {width} values a row");
+            }
+        }
     }
 }

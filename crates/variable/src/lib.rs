@@ -15,7 +15,7 @@ mod spec;
 mod transfer;
 
 pub use dynamic_table::{Candidate, DynamicRows, DynamicTable, Idle, ids_of_rows};
-pub use initial_rows::InitialRows;
+pub use initial_rows::{FirstRows, InitialRows};
 pub use initializer::Initializer;
 pub use keyed::{add_by_key, union_of_keys};
 pub use layout::{Layout, Slice};

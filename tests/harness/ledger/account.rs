@@ -206,6 +206,7 @@ mod tests {
                     rows: 0..values.len(),
                     width: 1,
                     slot_names: Vec::new(),
+                    held: None,
                     source,
                 })
                 .collect();

@@ -57,6 +57,7 @@ fn write_files(folder: &Path, num_ps: usize) -> Vec<ShardRecord> {
                 rows: slice.rows.clone(),
                 width: slice.width,
                 slot_names: vec!["accumulator"],
+                held: None,
                 source,
             })
             .collect();
@@ -243,7 +244,7 @@ fn links_and_escapes_in_a_checkpoint_are_refused() {
     // As an attacker would, with a format that has no checksum.
     let text = text.replace("shard-0-of-1.safetensors", "../outside");
     let (front, _) = text.rsplit_once(",\n  \"crc32c\"").expect("a checksum");
-    let text = front.replace("\"format_version\": 2", "\"format_version\": 1") + "}";
+    let text = front.replace("\"format_version\": 3", "\"format_version\": 1") + "}";
     std::fs::write(&manifest, text).expect("an escape");
     let error = Checkpoint::open(&path).expect_err("it is refused").to_string();
     assert!(error.contains("file name `../outside` is not plain"), "{error}");
@@ -256,16 +257,33 @@ fn a_checkpoint_of_the_format_without_a_checksum_is_read() {
     let manifest = path.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).expect("the manifest");
     let (front, _) = text.rsplit_once(",\n  \"crc32c\"").expect("a checksum");
-    let old = front.replace("\"format_version\": 2", "\"format_version\": 1") + "}";
+    let old = front.replace("\"format_version\": 3", "\"format_version\": 1") + "}";
     std::fs::write(&manifest, &old).expect("an older manifest");
     assert_eq!(latest(folder.path()).0, Some(1));
-    std::fs::write(&manifest, text.replace("\"format_version\": 2", "\"format_version\": 1")).expect("a lie");
+    std::fs::write(&manifest, text.replace("\"format_version\": 3", "\"format_version\": 1")).expect("a lie");
     let error = Checkpoint::open(&path).expect_err("it has a checksum").to_string();
-    assert!(error.contains("format version 1, this release reads 2"), "{error}");
-    std::fs::write(&manifest, old.replace("\"format_version\": 1", "\"format_version\": 3"))
+    assert!(error.contains("format version 1, this release reads 3"), "{error}");
+    std::fs::write(&manifest, old.replace("\"format_version\": 1", "\"format_version\": 4"))
         .expect("a newer one");
     let error = Checkpoint::open(&path).expect_err("it is newer").to_string();
-    assert!(error.contains("format version 3, this release reads 2"), "{error}");
+    assert!(error.contains("format version 4, this release reads 3"), "{error}");
+}
+
+#[test]
+fn a_checkpoint_of_the_format_before_rows_were_listed_is_read_and_holds_all_of_them() {
+    let folder = folder();
+    let path = save(folder.path(), 1, 2).path().to_owned();
+    let manifest = path.join("manifest.json");
+    let text = std::fs::read_to_string(&manifest).expect("the manifest");
+    let (front, _) = text.rsplit_once(",\n  \"crc32c\"").expect("a checksum");
+    let old = front.replace("\"format_version\": 3", "\"format_version\": 2");
+    assert!(!old.contains("\"held\"") && !old.contains("\"others\""), "as it was written then");
+    let crc32c = crc32c::crc32c(old.as_bytes());
+    std::fs::write(&manifest, format!("{old},\n  \"crc32c\": \"{crc32c:08x}\"\n}}")).expect("written");
+    let checkpoint = Checkpoint::open(&path).expect("it is read");
+    assert_eq!(checkpoint.held("dnn/table", 5..30).expect("rows"), vec![5..19, 19..30]);
+    assert_eq!(checkpoint.first_rows("dnn/table"), None);
+    assert_eq!(checkpoint.read("dnn/table").expect("values")[37], value(0, false, 37));
 }
 
 #[test]

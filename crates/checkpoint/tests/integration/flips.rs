@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use trainyard_checkpoint::*;
 use trainyard_testing::Seed;
-use trainyard_variable::{Access, Candidate, DynamicRows, Idle, Initializer, VariableSpec};
+use trainyard_variable::{Access, Candidate, DynamicRows, FirstRows, Idle, Initializer, VariableSpec};
 
 /// Flips and cuts of the test.
 const SAMPLES: u64 = 10_000;
@@ -31,15 +31,27 @@ fn save(model_dir: &Path, step: u64) -> Checkpoint {
     let folder = begin(model_dir, step, "test", 1000).expect("a checkpoint begins");
     let mut manifest = Manifest::new("c1".to_owned(), 1, step, step);
     for ps in 0..2 {
-        let (values, slot) = (vec![0.5 + step as f32; 900], vec![0.0; 900]);
-        let source = InMemory { values: &values, slots: vec![&slot] };
         let name = format!("dnn/kernel_{ps}");
+        let spec = VariableSpec {
+            name: name.clone(),
+            shape: vec![300, 3],
+            access: Access::Rows,
+            initializer: Initializer::Zeros,
+            optimizer_group: "dnn".to_owned(),
+        };
+        // The second server holds some of its rows only.
+        let first = FirstRows::new(&spec, 5);
+        let held = HeldView { rows: vec![0..90, 95..101, 200..300], first: &first, first_slots: &[0.5] };
+        let (held, rows) = if ps == 0 { (None, 300) } else { (Some(held), 196) };
+        let (values, slot) = (vec![0.5 + step as f32; 3 * rows], vec![0.0; 3 * rows]);
+        let source = InMemory { values: &values, slots: vec![&slot] };
         let slices = [SliceView {
             variable: &name,
             part: 0,
             rows: 0..300,
             width: 3,
             slot_names: vec!["accumulator"],
+            held,
             source: &source,
         }];
         let rows = DynamicRows {
@@ -50,17 +62,11 @@ fn save(model_dir: &Path, step: u64) -> Checkpoint {
             candidates: vec![Candidate { id: 8, idle: Idle { pushes: 3, secs: 4 }, sightings: 1 }],
         };
         let slot_names = vec!["accumulator"];
-        let table = TableView { variable: "table", part: ps, width: 2, slot_names, rows: &rows };
+        let table = TableView { variable: "table", part: ps, width: 2, slot_names, first: None, rows: &rows };
         let positions = vec![PositionRecord { shard: 0, pass: 1, batch: 40, ahead: vec![42..43, 45..47] }];
         let state = ShardState { ps, num_ps: 2, version: 9, positions };
         manifest.shards.push(write_shard(&folder, &state, &slices, &[table]).expect("a shard is written"));
-        manifest.variables.push(VariableSpec {
-            name,
-            shape: vec![300, 3],
-            access: Access::Rows,
-            initializer: Initializer::Zeros,
-            optimizer_group: "dnn".to_owned(),
-        });
+        manifest.variables.push(spec);
     }
     manifest.num_ps = 2;
     commit(model_dir, &folder, &manifest).expect("a checkpoint is committed")

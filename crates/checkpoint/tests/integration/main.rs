@@ -2,4 +2,5 @@
 
 mod checkpoint;
 mod flips;
+mod held;
 mod table;

@@ -55,6 +55,7 @@ fn save(folder: &Path, ids: &[u64], num_ps: usize) -> Checkpoint {
             part: slice.part,
             width: 3,
             slot_names: vec!["accumulator"],
+            first: None,
             rows: &rows,
         };
         write_shard(&temporary, &state, &[], &[view]).expect("a shard is written")

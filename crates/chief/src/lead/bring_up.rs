@@ -278,7 +278,8 @@ async fn prepare(lead: &mut Lead, run: &mut Run) -> Result<(), Diagnostic> {
     let plan = &lead.plan;
     let calls = lead.shards.iter().map(|shard| prepare_server(&identity, shard, lead.connect_deadline, plan));
     try_join_all(calls).await.map_err(|error| into_diagnostic(&error))?;
-    if fresh && run.value_bytes <= FIRST_SAVE_BYTES {
+    lead.refresh(run).await;
+    if fresh && run.server_bytes.iter().sum::<u64>() <= FIRST_SAVE_BYTES {
         // As TensorFlow does: the values that training starts from can be looked at, and gone back to.
         lead.save(run).await?;
     }

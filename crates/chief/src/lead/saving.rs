@@ -44,7 +44,7 @@ impl Lead {
             run: &job.run,
             telemetry: &run.telemetry,
         };
-        let bytes = run.value_bytes.max(run.server_bytes.iter().sum());
+        let bytes = run.server_bytes.iter().sum();
         let identity = self.identity(run);
         let saving = saver.save(identity, run.global_step, bytes, synchronous);
         // A checkpoint may take minutes, and a task that dies meanwhile must hold nobody up.

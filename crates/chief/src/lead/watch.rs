@@ -311,6 +311,7 @@ impl Lead {
         for (ps, status) in told.into_iter().enumerate() {
             let Ok(status) = status else { continue };
             run.versions[ps] = status.store.version;
+            run.server_bytes[ps] = status.store.value_bytes;
             if ps == 0 {
                 run.global_step = status.store.global_step;
             }

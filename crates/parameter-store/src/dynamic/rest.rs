@@ -2,7 +2,7 @@
 
 use crate::sync::RwLock;
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_variable::{Candidate, DynamicRows, Idle, InitialRows, Slice, VariableSpec};
+use trainyard_variable::{Candidate, DynamicRows, FirstRows, Idle, InitialRows, Slice, VariableSpec};
 
 use super::aside::Taken;
 use super::state::State;
@@ -57,7 +57,7 @@ impl DynamicSlice {
         spec: &VariableSpec,
         slice: &Slice,
         optimizer: OptimizerConfig,
-        seed: u64,
+        first: InitialRows,
         now: Moment,
         rows: Option<DynamicRows>,
     ) -> Result<Self, Error> {
@@ -78,7 +78,7 @@ impl DynamicSlice {
             capacity: slice.rows.len(),
             ids: slice.ids(spec.rows()),
             table,
-            first: InitialRows::new(spec, seed),
+            first,
             state: RwLock::new(State { now, values, ..State::default() }),
             counts: Counts::default(),
             optimizer,
@@ -104,6 +104,11 @@ impl DynamicSlice {
         while self.state.write().take_some(&mut taken, PLACES_AT_ONCE, self.width) {}
         self.forget_cut();
         taken.into_rows(self.width)
+    }
+
+    /// Returns what decides the first values of ids without a row.
+    pub(crate) fn first_rows(&self) -> &FirstRows {
+        self.first.rule()
     }
 
     /// Forgets the checkpoint.

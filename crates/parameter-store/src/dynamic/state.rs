@@ -5,6 +5,7 @@ use trainyard_variable::{DynamicTable, InitialRows};
 
 use super::aside::Aside;
 use crate::SliceValues;
+use crate::memory::grow;
 use crate::recency::{Moment, Recency};
 
 /// Whether a sighting gives an id a row.
@@ -143,14 +144,4 @@ impl State {
         }
         expired
     }
-}
-
-/// Makes a buffer longer, by half of itself at least and to `most` values at most, so that a full table takes no more
-/// memory than its rows.
-fn grow(buffer: &mut Vec<f32>, length: usize, most: usize) {
-    if buffer.capacity() < length {
-        let wanted = (buffer.len() + buffer.len() / 2).max(length).min(most.max(length));
-        buffer.reserve_exact(wanted - buffer.len());
-    }
-    buffer.resize(length, 0.0);
 }

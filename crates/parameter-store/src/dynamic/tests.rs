@@ -32,7 +32,8 @@ fn slices(spec: &VariableSpec, num_ps: usize, now: Moment, rows: Option<&Dynamic
     let layout = Layout::new(specs, Partitioner::Fixed { num_shards: 1 }, Placement::Greedy, num_ps);
     let build = |slice| {
         let rows = rows.map(|rows| cut(rows, |id| slice_ids(slice, spec).contains(&u128::from(id))));
-        DynamicSlice::new(spec, slice, adagrad(), SEED, now, rows).expect("the slice fits")
+        DynamicSlice::new(spec, slice, adagrad(), InitialRows::new(spec, SEED), now, rows)
+            .expect("the slice fits")
     };
     layout.slices.iter().map(build).collect()
 }
@@ -365,7 +366,8 @@ fn a_rule_that_moves_all_rows_is_refused() {
     let adam = serde_json::json!({"kind": "adam", "lazy": false});
     let slice = trainyard_variable::Slice { variable: 0, part: 0, rows: 0..4, width: WIDTH, ps: 0 };
     let adam = serde_json::from_value(adam).expect("an optimizer");
-    let refused = DynamicSlice::new(&spec, &slice, adam, SEED, Moment::default(), None);
+    let refused =
+        DynamicSlice::new(&spec, &slice, adam, InitialRows::new(&spec, SEED), Moment::default(), None);
     assert!(
         matches!(&refused, Err(Error::BadRequest(message)) if message.contains("lazy = true")),
         "{refused:?}"

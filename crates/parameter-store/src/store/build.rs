@@ -1,18 +1,20 @@
 //! Building what a store holds, from first values or from a checkpoint.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_variable::{Idle, VariableSpec};
+use trainyard_variable::{FirstRows, Idle, InitialRows, VariableSpec};
 
-use super::{Prepare, Progress};
+use super::request::holds_changed_rows;
+use super::{Prepare, Progress, TensorSource};
 use crate::Error;
 use crate::SliceValues;
 use crate::dynamic::DynamicSlice;
 use crate::recency::Moment;
-use crate::slice::{Parts, Slice, stripe_rows};
+use crate::slice::{Parts, Slice, listed_max, stripe_rows};
+use crate::stripe::{Rows, Stripe};
 
 /// Slices, by number.
 #[derive(Default)]
@@ -23,13 +25,13 @@ pub(super) struct Built {
 
 /// How far the building has come, and whether it is to end before.
 #[derive(Debug, Default)]
-pub(super) struct Building {
+pub(super) struct BuildStanding {
     done_bytes: AtomicU64,
     total_bytes: AtomicU64,
     cancelled: AtomicBool,
 }
 
-impl Building {
+impl BuildStanding {
     pub(super) fn begin(&self, total_bytes: u64) {
         self.done_bytes.store(0, Ordering::Relaxed);
         self.total_bytes.store(total_bytes, Ordering::Relaxed);
@@ -57,116 +59,265 @@ impl Building {
 
 /// What a thread builds at a time.
 enum Piece {
-    /// A stripe of the slice at this place: its rows, counted from the slice's first.
+    /// All rows of a stripe of the slice at this place: they are counted from the slice's first.
     Stripe { slice: usize, rows: Range<usize> },
+    /// The rows of such a stripe that a checkpoint holds, counted in the same way.
+    Listed { slice: usize, rows: Range<usize>, held: Vec<Range<usize>> },
     /// The slice of a dynamic table at this place.
     Table { slice: usize },
 }
 
 /// A piece that is there, in the order of the plan.
 enum BuiltPiece {
-    Stripe { slice: usize, first_row: usize, values: SliceValues },
+    Stripe { slice: usize, first_row: usize, stripe: Stripe },
     Table { slice: usize, table: Box<DynamicSlice> },
 }
 
-/// Builds every slice, stripe by stripe, on as many threads as the machine has cores: a large table takes a while to fill,
-/// and is never held twice.
-pub(super) fn build_slices(prepare: &Prepare<'_>, now: Moment, building: &Building) -> Result<Built, Error> {
-    let mut plans = Vec::with_capacity(prepare.slices.len());
+/// A slice to be built: its variable, the rule that updates it, what its rows have that nobody has changed.
+struct PlannedSlice<'a> {
+    spec: &'a VariableSpec,
+    optimizer: OptimizerConfig,
+    first: InitialRows,
+    /// Where its values come from, and the variable's name there; nothing where they are its first values.
+    source: Option<(&'a dyn TensorSource, &'a str)>,
+}
+
+/// What is to be built.
+pub(super) struct Building<'a> {
+    prepare: &'a Prepare<'a>,
+    slices: Vec<PlannedSlice<'a>>,
+    pieces: Vec<Piece>,
+}
+
+/// Looks at what has to be built.
+pub(super) fn plan<'a>(prepare: &'a Prepare<'a>) -> Result<Building<'a>, Error> {
+    let mut slices = Vec::with_capacity(prepare.slices.len());
     let mut pieces = Vec::new();
     for (place, (_, slice)) in prepare.slices.iter().enumerate() {
-        let plan = described(prepare, slice)?;
-        match plan.0.dynamic() {
-            Some(_) => pieces.push(Piece::Table { slice: place }),
-            None => pieces.extend(
-                stripe_rows(slice.rows.len(), slice.width).map(|rows| Piece::Stripe { slice: place, rows }),
-            ),
-        }
-        plans.push(plan);
-    }
-    let next = AtomicUsize::new(0);
-    let build = || {
-        let mut built = Vec::new();
-        while !building.is_cancelled()
-            && let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed))
-        {
-            let outcome = build_piece(prepare, &plans, now, piece);
-            let piece = outcome.inspect_err(|_| building.cancel())?;
-            building.add(piece.bytes());
-            built.push(piece);
-        }
-        Ok(built)
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(pieces.len());
-    let parts: Vec<Result<Vec<BuiltPiece>, Error>> = std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(build)).collect();
-        let joined = handles.into_iter().map(|handle| handle.join());
-        joined
-            .map(|part| part.unwrap_or_else(|_| Err(Error::BadRequest("a slice could not be built".into()))))
-            .collect()
-    });
-    let mut stripes: Vec<BTreeMap<usize, SliceValues>> = Vec::new();
-    stripes.resize_with(plans.len(), BTreeMap::new);
-    let mut built = Built::default();
-    for part in parts {
-        for piece in part? {
-            match piece {
-                BuiltPiece::Stripe { slice, first_row, values } => {
-                    stripes[slice].insert(first_row, values);
-                }
-                BuiltPiece::Table { slice, table } => {
-                    built.tables.push((prepare.slices[slice].0, *table));
+        let planned = plan_slice(prepare, slice)?;
+        let stripes = stripe_rows(slice.rows.len(), slice.width);
+        if planned.spec.dynamic().is_some() {
+            pieces.push(Piece::Table { slice: place });
+        } else if !holds_changed_rows(planned.spec, &planned.optimizer) {
+            pieces.extend(stripes.map(|rows| Piece::Stripe { slice: place, rows }));
+        } else if let Some((source, name)) = planned.source {
+            let held = source.held(name, slice.rows.clone()).map_err(Error::Restore)?;
+            for rows in stripes {
+                let held = held_in(&held, slice.rows.start, &rows);
+                let count: usize = held.iter().map(Range::len).sum();
+                if count > listed_max(slice.rows.len(), slice.width, rows.len()) {
+                    pieces.push(Piece::Stripe { slice: place, rows });
+                } else if count > 0 {
+                    pieces.push(Piece::Listed { slice: place, rows, held });
                 }
             }
         }
+        slices.push(planned);
     }
-    if building.is_cancelled() {
-        return Err(Error::NotReady("another chief wants it to hold something else"));
-    }
-    for ((number, slice), ((spec, optimizer), stripes)) in
-        prepare.slices.iter().zip(plans.into_iter().zip(stripes))
-    {
-        if spec.dynamic().is_none() {
-            let parts = Parts {
-                variable: slice.variable,
-                part: slice.part,
-                rows: slice.rows.clone(),
-                width: slice.width,
-                optimizer,
+    Ok(Building { prepare, slices, pieces })
+}
+
+/// Returns the parts of `held` rows of a variable that lie in `rows` of a slice, which begins at row `begin`, counted from there.
+fn held_in(held: &[Range<usize>], begin: usize, rows: &Range<usize>) -> Vec<Range<usize>> {
+    let (from, to) = (begin + rows.start, begin + rows.end);
+    let first = held.partition_point(|held| held.end <= from);
+    let within = held[first..].iter().take_while(|held| held.start < to);
+    within.map(|held| held.start.max(from) - begin..held.end.min(to) - begin).collect()
+}
+
+impl Building<'_> {
+    /// Returns the bytes of what is to be built, but for dynamic tables, which a checkpoint alone knows.
+    pub(super) fn bytes(&self) -> u64 {
+        let bytes = |piece: &Piece| {
+            let (slice, rows) = match piece {
+                Piece::Stripe { slice, rows } => (*slice, rows.len()),
+                Piece::Listed { slice, held, .. } => (*slice, held.iter().map(Range::len).sum()),
+                Piece::Table { .. } => return 0,
             };
-            built.slices.push((*number, Slice::new(parts, stripes.into_values())));
+            let slots = self.slices[slice].optimizer.slots().len();
+            (rows * self.prepare.slices[slice].1.width * (1 + slots) * 4) as u64
+        };
+        self.pieces.iter().map(bytes).sum()
+    }
+
+    /// Builds every slice, stripe by stripe, on as many threads as the machine has cores: a large table takes a while to fill,
+    /// and is never held twice.
+    pub(super) fn build(self, now: Moment, standing: &BuildStanding) -> Result<Built, Error> {
+        let next = AtomicUsize::new(0);
+        let build = || {
+            let mut built = Vec::new();
+            while !standing.is_cancelled()
+                && let Some(piece) = self.pieces.get(next.fetch_add(1, Ordering::Relaxed))
+            {
+                let outcome = self.build_piece(now, piece);
+                let piece = outcome.inspect_err(|_| standing.cancel())?;
+                standing.add(piece.bytes());
+                built.push(piece);
+            }
+            Ok(built)
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(self.pieces.len());
+        let parts: Vec<Result<Vec<BuiltPiece>, Error>> = std::thread::scope(|scope| {
+            let handles: Vec<_> = (0..threads).map(|_| scope.spawn(build)).collect();
+            let joined = handles.into_iter().map(|handle| handle.join());
+            joined
+                .map(|part| {
+                    part.unwrap_or_else(|_| Err(Error::BadRequest("a slice could not be built".into())))
+                })
+                .collect()
+        });
+        let mut stripes: Vec<BTreeMap<usize, Stripe>> = Vec::new();
+        stripes.resize_with(self.slices.len(), BTreeMap::new);
+        let mut built = Built::default();
+        for part in parts {
+            for piece in part? {
+                match piece {
+                    BuiltPiece::Stripe { slice, first_row, stripe } => {
+                        stripes[slice].insert(first_row, stripe);
+                    }
+                    BuiltPiece::Table { slice, table } => {
+                        built.tables.push((self.prepare.slices[slice].0, *table));
+                    }
+                }
+            }
+        }
+        if standing.is_cancelled() {
+            return Err(Error::NotReady("another chief wants it to hold something else"));
+        }
+        for ((number, slice), (planned, mut stripes)) in
+            self.prepare.slices.iter().zip(self.slices.into_iter().zip(stripes))
+        {
+            if planned.spec.dynamic().is_none() {
+                let PlannedSlice { optimizer, first, .. } = planned;
+                let parts = Parts {
+                    variable: slice.variable,
+                    part: slice.part,
+                    rows: slice.rows.clone(),
+                    width: slice.width,
+                    optimizer,
+                    first,
+                };
+                // Where nothing was built no row is held.
+                let all = stripe_rows(slice.rows.len(), slice.width);
+                let all = all.map(|rows| stripes.remove(&rows.start).unwrap_or_default());
+                built.slices.push((*number, Slice::new(parts, all)));
+            }
+        }
+        Ok(built)
+    }
+
+    fn build_piece(&self, now: Moment, piece: &Piece) -> Result<BuiltPiece, Error> {
+        match piece {
+            Piece::Stripe { slice, rows } => {
+                let stripe = Stripe::new(Rows::All, self.build_stripe(*slice, rows)?);
+                Ok(BuiltPiece::Stripe { slice: *slice, first_row: rows.start, stripe })
+            }
+            Piece::Listed { slice, rows, held } => {
+                let stripe = self.build_list(*slice, rows, held)?;
+                Ok(BuiltPiece::Stripe { slice: *slice, first_row: rows.start, stripe })
+            }
+            Piece::Table { slice } => {
+                let table = self.build_table(*slice, now)?;
+                Ok(BuiltPiece::Table { slice: *slice, table: Box::new(table) })
+            }
         }
     }
-    Ok(built)
+
+    fn build_table(&self, place: usize, now: Moment) -> Result<DynamicSlice, Error> {
+        let PlannedSlice { spec, optimizer, first, source } = &self.slices[place];
+        let slice = &self.prepare.slices[place].1;
+        let (slots, ids) = (optimizer.slots(), slice.ids(spec.rows()));
+        let rows = match source {
+            Some((source, name)) if self.prepare.restore.is_some() => {
+                let names: Vec<&str> = slots.iter().map(|slot| slot.name).collect();
+                Some(source.read_dynamic(name, &names, ids).map_err(Error::Restore)?)
+            }
+            // Another run's rows: as if they had just been seen, with slots that have seen nothing.
+            Some((source, name)) => {
+                let mut rows = source.read_dynamic(name, &[], ids).map_err(Error::Restore)?;
+                rows.slots = slots.iter().map(|slot| vec![slot.initial; rows.values.len()]).collect();
+                rows.idle.fill(Idle::default());
+                rows.candidates.clear();
+                Some(rows)
+            }
+            None => None,
+        };
+        DynamicSlice::new(spec, slice, optimizer.clone(), first.clone(), now, rows)
+    }
+
+    /// Makes or reads all rows of a stripe.
+    fn build_stripe(&self, place: usize, rows: &Range<usize>) -> Result<SliceValues, Error> {
+        let PlannedSlice { optimizer, first, source, .. } = &self.slices[place];
+        let slice = &self.prepare.slices[place].1;
+        let rows = slice.rows.start + rows.start..slice.rows.start + rows.end;
+        let length = rows.len() * slice.width;
+        let read = |slot: Option<&str>, initial: f32| {
+            let mut out = vec![initial; length];
+            match source {
+                // Another run's slots are none of this one's.
+                Some(_) if slot.is_some() && self.prepare.restore.is_none() => {}
+                Some((source, name)) => {
+                    source.read(name, slot, rows.clone(), &mut out).map_err(Error::Restore)?;
+                }
+                None if slot.is_none() => first.fill_rows(rows.clone().map(|row| row as u64), &mut out),
+                None => {}
+            }
+            Ok(out)
+        };
+        let slots = optimizer.slots();
+        let slots = slots.iter().map(|slot| read(Some(slot.name), slot.initial));
+        Ok(SliceValues { values: read(None, 0.0)?, slots: slots.collect::<Result<_, Error>>()? })
+    }
+
+    /// Reads the rows of a stripe that a checkpoint holds.
+    fn build_list(&self, place: usize, rows: &Range<usize>, held: &[Range<usize>]) -> Result<Stripe, Error> {
+        let PlannedSlice { optimizer, source, .. } = &self.slices[place];
+        let slice = &self.prepare.slices[place].1;
+        let of_variable = slice.rows.start + rows.start..slice.rows.start + rows.end;
+        let listed = held.iter().flat_map(|held| held.start - rows.start..held.end - rows.start);
+        let places: HashMap<u32, u32, _> = listed.zip(0..).map(|(row, place)| (row as u32, place)).collect();
+        let length = places.len() * slice.width;
+        let read = |slot: Option<&str>, initial: f32| {
+            let mut out = vec![initial; length];
+            if let Some((source, name)) = source
+                && (slot.is_none() || self.prepare.restore.is_some())
+            {
+                source.read_held(name, slot, of_variable.clone(), &mut out).map_err(Error::Restore)?;
+            }
+            Ok(out)
+        };
+        let slots = optimizer.slots();
+        let slots = slots.iter().map(|slot| read(Some(slot.name), slot.initial));
+        let values = SliceValues { values: read(None, 0.0)?, slots: slots.collect::<Result<_, Error>>()? };
+        Ok(Stripe::new(Rows::Listed(places), values))
+    }
 }
 
 impl BuiltPiece {
     fn bytes(&self) -> usize {
         match self {
-            Self::Stripe { values, .. } => values.values.len() * (1 + values.slots.len()) * 4,
+            Self::Stripe { stripe, .. } => {
+                let SliceValues { values, slots } = &stripe.now;
+                values.len() * (1 + slots.len()) * 4
+            }
             Self::Table { .. } => 0,
         }
     }
 }
 
-fn build_piece(
-    prepare: &Prepare<'_>,
-    plans: &[(&VariableSpec, OptimizerConfig)],
-    now: Moment,
-    piece: &Piece,
-) -> Result<BuiltPiece, Error> {
-    match piece {
-        Piece::Stripe { slice, rows } => {
-            let (spec, optimizer) = &plans[*slice];
-            let values = build_stripe(prepare, &prepare.slices[*slice].1, spec, optimizer, rows)?;
-            Ok(BuiltPiece::Stripe { slice: *slice, first_row: rows.start, values })
-        }
-        Piece::Table { slice } => {
-            let (spec, optimizer) = &plans[*slice];
-            let table = build_table(prepare, &prepare.slices[*slice].1, spec, optimizer.clone(), now)?;
-            Ok(BuiltPiece::Table { slice: *slice, table: Box::new(table) })
-        }
-    }
+fn plan_slice<'a>(
+    prepare: &'a Prepare<'_>,
+    slice: &trainyard_variable::Slice,
+) -> Result<PlannedSlice<'a>, Error> {
+    let (spec, optimizer) = described(prepare, slice)?;
+    let source = match &prepare.restore {
+        Some(restore) => Some((restore.source, spec.name.as_str())),
+        None => prepare.given(&spec.name),
+    };
+    // What rows have that nobody has changed stays what it was, whatever the job says by now.
+    let kept = source.and_then(|(source, name)| source.first_rows(name));
+    let first = InitialRows::of(kept.unwrap_or_else(|| FirstRows::new(spec, prepare.seed)));
+    Ok(PlannedSlice { spec, optimizer, first, source })
 }
 
 /// What a slice is of, and the rule that updates it.
@@ -185,58 +336,4 @@ fn described<'a>(
         ))
     })?;
     Ok((spec, optimizer))
-}
-
-fn build_table(
-    prepare: &Prepare<'_>,
-    slice: &trainyard_variable::Slice,
-    spec: &VariableSpec,
-    optimizer: OptimizerConfig,
-    now: Moment,
-) -> Result<DynamicSlice, Error> {
-    let (slots, ids) = (optimizer.slots(), slice.ids(spec.rows()));
-    let rows = match (&prepare.restore, prepare.given(&spec.name)) {
-        (Some(restore), _) => {
-            let names: Vec<&str> = slots.iter().map(|slot| slot.name).collect();
-            Some(restore.source.read_dynamic(&spec.name, &names, ids).map_err(Error::Restore)?)
-        }
-        // Another run's rows: as if they had just been seen, with slots that have seen nothing.
-        (None, Some((source, name))) => {
-            let mut rows = source.read_dynamic(name, &[], ids).map_err(Error::Restore)?;
-            rows.slots = slots.iter().map(|slot| vec![slot.initial; rows.values.len()]).collect();
-            rows.idle.fill(Idle::default());
-            rows.candidates.clear();
-            Some(rows)
-        }
-        (None, None) => None,
-    };
-    DynamicSlice::new(spec, slice, optimizer, prepare.seed, now, rows)
-}
-
-fn build_stripe(
-    prepare: &Prepare<'_>,
-    slice: &trainyard_variable::Slice,
-    spec: &VariableSpec,
-    optimizer: &OptimizerConfig,
-    rows: &Range<usize>,
-) -> Result<SliceValues, Error> {
-    let slots = optimizer.slots();
-    let length = rows.len() * slice.width;
-    let rows = slice.rows.start + rows.start..slice.rows.start + rows.end;
-    let mut values = vec![0.0; length];
-    let first = |initial: f32| vec![initial; length];
-    let Some(restore) = &prepare.restore else {
-        match prepare.given(&spec.name) {
-            Some((source, name)) => source.read(name, None, rows, &mut values).map_err(Error::Restore)?,
-            None => spec.initializer.fill(prepare.seed, &spec.name, &spec.shape, rows, &mut values),
-        }
-        let slots = slots.iter().map(|slot| first(slot.initial)).collect();
-        return Ok(SliceValues { values, slots });
-    };
-    let read = |slot: Option<&str>, mut out: Vec<f32>| {
-        let read = restore.source.read(&spec.name, slot, rows.clone(), &mut out);
-        read.map_err(Error::Restore).map(|()| out)
-    };
-    let slots = slots.iter().map(|slot| read(Some(slot.name), first(0.0)));
-    Ok(SliceValues { values: read(None, values)?, slots: slots.collect::<Result<_, _>>()? })
 }

@@ -104,14 +104,7 @@ impl Store {
         for entry in &self.slices {
             let slice = entry.value();
             slice.cut();
-            let snapshot = SnapshotSlice {
-                variable: variables[slice.variable].name.clone(),
-                part: slice.part,
-                rows: slice.rows.clone(),
-                width: slice.width,
-                slot_names: slice.optimizer.slots().iter().map(|slot| slot.name).collect(),
-                slice: Arc::clone(slice),
-            };
+            let snapshot = SnapshotSlice::new(&variables[slice.variable].name, slice);
             slices.push((*entry.key(), snapshot));
         }
         slices.sort_by_key(|(number, _)| *number);

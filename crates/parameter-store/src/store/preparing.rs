@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 
 use trainyard_variable::Access;
 
-use super::build::{Built, build_slices};
+use super::build::{self, Built};
 use super::{Awaited, Ledger, Prepare, State, Store, check_control};
 use crate::aggregation::Aggregation;
 use crate::dynamic::DynamicSlice;
+use crate::recency::Moment;
 use crate::sessions::Sessions;
 use crate::slice::Slice;
 use crate::steps::Steps;
@@ -38,7 +39,7 @@ impl Store {
         // Gigabytes take a while to be given back.
         drop(held_before);
         let now = self.moment(prepare.restore.as_ref().map_or(0, |restore| restore.version));
-        let built = build_slices(&prepare, now, &self.building);
+        let built = self.build(&prepare, now);
         let outcome = built.and_then(|built| self.hold(identity, prepare, built));
         if outcome.is_err() {
             let mut control = self.control.write();
@@ -48,6 +49,17 @@ impl Store {
             }
         }
         outcome
+    }
+
+    /// Makes or reads what is to be held.
+    fn build(&self, prepare: &Prepare<'_>, now: Moment) -> Result<Built, Error> {
+        let planned = build::plan(prepare)?;
+        let bytes = planned.bytes();
+        let counted = self.memory.slices.load(Ordering::Relaxed);
+        self.check_room(bytes.saturating_sub(counted), "the rows that a checkpoint has")?;
+        self.memory.slices.store(bytes, Ordering::Relaxed);
+        self.building.begin(bytes);
+        planned.build(now, &self.building)
     }
 
     /// Empties the store and shuts it until it is prepared. Returns what it held.
@@ -60,12 +72,12 @@ impl Store {
         (control.state, control.memory) = (State::Empty, 0);
         let _alone = self.cut.write();
         let held_before = self.clear();
-        let planned = prepare.planned_bytes();
-        self.check_room(planned, "the variables and slots of the job")?;
+        let dense = prepare.dense_bytes();
+        self.check_room(dense, "the variables and slots of the job")?;
         self.has_company.store(prepare.stores > 1, Ordering::Relaxed);
         // They count from now on, as they come.
-        self.memory.slices.store(planned, Ordering::Relaxed);
-        self.building.begin(planned);
+        self.memory.slices.store(dense, Ordering::Relaxed);
+        self.building.begin(dense);
         control.state = State::Preparing;
         Ok(held_before)
     }
@@ -86,6 +98,8 @@ impl Store {
             drop(self.clear());
             return Err(error);
         }
+        // From now on each slice says what it takes.
+        self.memory.slices.store(0, Ordering::Relaxed);
         for (number, slice) in built.slices {
             let by_row = prepare.variables[slice.variable].access == Access::Rows;
             let slice = Arc::new(slice);

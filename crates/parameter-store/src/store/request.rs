@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use trainyard_cluster_spec::Task;
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_variable::{DynamicRows, Slice, VariableSpec};
+use trainyard_variable::{Access, DynamicRows, FirstRows, Slice, VariableSpec};
 
 use crate::{
     BatchId, Contribution, DynamicStatus, Guard, Held, Rejection, Selection, ShardPosition, Ticket, Update,
@@ -107,7 +107,7 @@ pub struct Claim {
 
 /// Where restored values come from.
 pub trait TensorSource: Sync {
-    /// Reads `rows` of a variable, or of one of its slots, into `out`.
+    /// Reads `rows` of a variable, or of one of its slots, into `out`: those too that have their first values.
     ///
     /// # Errors
     /// Says what is missing or damaged, and in which file.
@@ -118,6 +118,28 @@ pub trait TensorSource: Sync {
         rows: Range<usize>,
         out: &mut [f32],
     ) -> Result<(), String>;
+
+    /// Returns which of `rows` it holds, ascending. The others have their first values.
+    ///
+    /// # Errors
+    /// Says what is missing or damaged, and in which file.
+    fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, String>;
+
+    /// Reads those of `rows` that it holds, one behind the other, into `out`.
+    ///
+    /// # Errors
+    /// Says what is missing or damaged, and in which file.
+    fn read_held(
+        &self,
+        variable: &str,
+        slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), String>;
+
+    /// Returns what decides the first values of the rows, or ids, that it does not hold; nothing where it holds all, or does
+    /// not say.
+    fn first_rows(&self, variable: &str) -> Option<FirstRows>;
 
     /// Reads the rows of a dynamic table whose ids lie in `ids`, with these slots, in ascending order of id.
     ///
@@ -188,14 +210,16 @@ pub struct Prepare<'a> {
 }
 
 impl<'a> Prepare<'a> {
-    /// Returns the bytes of all slices, with their slots, but for those of dynamic tables, which grow.
-    pub(super) fn planned_bytes(&self) -> u64 {
+    /// Returns the bytes of all slices that are held from the beginning, with their slots: not those of tables, which grow with
+    /// the rows that are changed.
+    pub(super) fn dense_bytes(&self) -> u64 {
         let bytes = |(_, slice): &(u32, Slice)| {
-            let spec = self.variables.get(slice.variable).filter(|spec| spec.dynamic().is_none());
-            let rule = spec.and_then(|spec| self.optimizers.get(&spec.optimizer_group));
-            rule.map_or(0, |rule| (slice.len() * (1 + rule.slots().len()) * 4) as u64)
+            let spec = self.variables.get(slice.variable)?;
+            let rule = self.optimizers.get(&spec.optimizer_group)?;
+            let grows = spec.dynamic().is_some() || holds_changed_rows(spec, rule);
+            (!grows).then(|| (slice.len() * (1 + rule.slots().len()) * 4) as u64)
         };
-        self.slices.iter().map(bytes).sum()
+        self.slices.iter().filter_map(bytes).sum()
     }
 
     /// Returns the checkpoint that gives a variable its first values, and the variable's name there.
@@ -203,6 +227,12 @@ impl<'a> Prepare<'a> {
         let first = self.first_values.as_ref()?;
         Some((first.source, first.names.get(variable)?))
     }
+}
+
+/// Whether of a variable those rows alone are held that have been changed. Of a rule that moves all rows at each step every
+/// row is changed; what is read whole is to lie as it is read.
+pub(super) fn holds_changed_rows(spec: &VariableSpec, rule: &OptimizerConfig) -> bool {
+    spec.access == Access::Rows && !rule.moves_all_rows() && spec.width() > 0
 }
 
 /// Answer to the start of a session.

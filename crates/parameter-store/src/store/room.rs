@@ -20,7 +20,7 @@ impl Store {
             false => 0,
         };
         Held {
-            slices: read(&self.memory.slices),
+            slices: read(&self.memory.slices) + self.slices.iter().map(|slice| slice.bytes()).sum::<u64>(),
             tables: self.tables.memory_bytes(),
             set_aside: aside(self.snapshot_taken.load(Ordering::Acquire)),
             copies: read(&self.memory.copies),
@@ -44,7 +44,9 @@ impl Store {
         if self.memory.max().is_none() {
             return Ok(());
         }
-        let most = resolved.ids().map(|(_, slice, ids)| slice.growth_max(ids.len())).sum::<u64>() + part;
+        let most = resolved.ids().map(|(_, slice, ids)| slice.growth_max(ids.len())).sum::<u64>()
+            + resolved.rows().map(|(_, slice, _)| slice.growth_max()).sum::<u64>()
+            + part;
         let aside: u64 = match self.snapshot_taken.load(Ordering::Acquire) {
             true => {
                 let whole = resolved.whole.iter().map(|slice| slice.row_bytes(slice.rows.len()));
@@ -55,13 +57,18 @@ impl Store {
         if self.check_room(most + aside, "").is_ok() {
             return Ok(());
         }
-        // Nearly full: now it is worth a look which ids are new.
+        // Nearly full: now it is worth a look which rows and ids are new.
         let new = resolved.ids().map(|(_, slice, ids)| match slice.count_new(ids) {
             0 => 0,
             new => slice.growth_max(new),
         });
-        let what = if part > 0 { "the part of a synchronous step" } else { "rows of new ids" };
-        let asked = new.sum::<u64>() + part;
+        let rows: u64 = resolved.rows().map(|(_, slice, rows)| slice.growth(rows)).sum();
+        let what = match (part > 0, rows > 0) {
+            (true, _) => "the part of a synchronous step",
+            (false, true) => "rows that are changed for the first time",
+            (false, false) => "rows of new ids",
+        };
+        let asked = new.sum::<u64>() + rows + part;
         if asked > 0 {
             self.check_room(asked, what)?;
         }

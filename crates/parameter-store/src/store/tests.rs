@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_variable::{Access, DynamicRows, Initializer, Slice, VariableSpec};
+use trainyard_variable::{Access, DynamicRows, FirstRows, Initializer, Slice, VariableSpec};
 
 use crate::*;
 
 mod dynamic;
+mod first_values;
 mod guard;
 mod memory;
 mod preparing;
@@ -362,6 +363,24 @@ impl TensorSource for Copied {
         assert!(!rows.is_empty());
         out.copy_from_slice(&slice.values);
         Ok(())
+    }
+
+    fn held(&self, _: &str, rows: std::ops::Range<usize>) -> Result<Vec<std::ops::Range<usize>>, String> {
+        Ok(vec![rows])
+    }
+
+    fn read_held(
+        &self,
+        variable: &str,
+        slot: Option<&str>,
+        rows: std::ops::Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), String> {
+        self.read(variable, slot, rows, out)
+    }
+
+    fn first_rows(&self, _: &str) -> Option<FirstRows> {
+        None
     }
 
     fn read_dynamic(

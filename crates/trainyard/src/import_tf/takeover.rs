@@ -94,6 +94,7 @@ pub(super) fn write(
                 rows: 0..spec.rows(),
                 width: spec.width(),
                 slot_names: own.filter_map(|read| read.of.slot).collect(),
+                held: None,
                 source,
             }
         })
@@ -115,6 +116,7 @@ pub(super) fn write(
             part: 0,
             width: spec.width(),
             slot_names: slot_names(&spec.optimizer_group),
+            first: None,
             rows,
         })
         .collect();

@@ -20,14 +20,39 @@ fn variables_that_do_not_fit_are_refused_and_nothing_is_held() {
     let store = Store::new(0);
     store.bound_memory(Some(40));
     store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
-    // A vector of 2 and 2 rows of 2, 4 bytes each.
     assert_eq!(
         refusal(store.prepare(&chief(1), prepare_sized(100, 8))),
-        (40, 464, "the variables and slots of the job")
+        (40, 400, "the variables and slots of the job")
     );
     assert_eq!((store.held().total(), store.status().state), (0, State::Empty));
     store.prepare(&chief(1), prepare(0)).unwrap();
-    assert_eq!(store.held(), Held { slices: 24, ..Held::default() });
+    // A vector of 2, 4 bytes each.
+    assert_eq!(store.held(), Held { slices: 8, ..Held::default() });
+}
+
+#[test]
+fn a_table_that_does_not_fit_opens_and_a_push_that_would_make_it_too_large_is_refused_whole() {
+    let store = Store::new(0);
+    store.bound_memory(Some(3000));
+    store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
+    // 8 GB of rows.
+    store.prepare(&chief(1), prepare_sized(100, 1_000_000_000)).unwrap();
+    store.open(&chief(1)).unwrap();
+    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    let push = |seq: u64, rows: &[u32]| {
+        let gradients = vec![1.0; 100 + 2 * rows.len()];
+        let push = push_of(batch(0, seq - 1), Selection::clone(&select(rows)), &gradients);
+        assert_eq!(reserve(&store, &worker(0, 1, seq)), Ticket::Granted);
+        store.push(&worker(0, 1, seq), &push)
+    };
+    let far: Vec<u32> = (0..10).map(|place| place * 90_000_000).collect();
+    push(1, &far).unwrap();
+    let held = store.held();
+    assert!(held.slices > 480, "{held:?}");
+    let many: Vec<u32> = (1..200).map(|place| place * 1_000_000).collect();
+    assert_eq!(refusal(push(2, &many)).2, "rows that are changed for the first time");
+    assert_eq!((store.held(), store.status().version), (held, 1), "nothing of it was applied");
+    push(2, &far).unwrap();
 }
 
 #[test]
@@ -73,16 +98,17 @@ fn a_push_waits_for_a_checkpoint_where_there_is_no_room_to_set_aside() {
         assert_eq!(reserve(&store, &worker(0, 1, seq)), Ticket::Granted);
         store.push(&worker(0, 1, seq), &push)
     };
+    push(1).unwrap();
     let held = store.held().total();
     store.bound_memory(Some(held + 300));
     let snapshot = store.snapshot(&chief(1)).unwrap();
-    assert!(matches!(push(1), Err(Error::NotReady(why)) if why.contains("memory_bytes_max")));
+    assert!(matches!(push(2), Err(Error::NotReady(why)) if why.contains("memory_bytes_max")));
     assert_eq!(store.held().total(), held, "nothing was set aside");
     drop(snapshot);
-    push(1).unwrap();
+    push(2).unwrap();
     store.bound_memory(Some(held + 3000));
     let snapshot = store.snapshot(&chief(1)).unwrap();
-    push(2).unwrap();
+    push(3).unwrap();
     let aside = store.held().set_aside;
     assert!((400..=1000).contains(&aside), "{aside}");
     snapshot.slices.iter().for_each(|slice| drop(slice.read_all()));
@@ -102,9 +128,10 @@ fn parts_of_a_step_are_held_until_it_is_whole() {
         let push = push_of(batch(0, task as u64), Selection::clone(&select(&[3])), &[1.0; 4]);
         store.push(&worker(task, 1, 1), &Push { contribution, ..push })
     };
-    store.bound_memory(Some(24 + 15));
-    assert_eq!(refusal(push(0)), (39, 16, "the part of a synchronous step"));
-    store.bound_memory(Some(24 + 32));
+    // The part, and the two rows that it changes for the first time.
+    store.bound_memory(Some(8 + 31));
+    assert_eq!(refusal(push(0)), (39, 32, "the part of a synchronous step"));
+    store.bound_memory(Some(8 + 16 + 32));
     push(0).unwrap();
     assert_eq!(store.held().parts, 16);
     push(1).unwrap();

@@ -20,6 +20,24 @@ impl TensorSource for Slow {
         Ok(())
     }
 
+    fn held(&self, _: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, String> {
+        Ok(vec![rows])
+    }
+
+    fn read_held(
+        &self,
+        variable: &str,
+        slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), String> {
+        self.read(variable, slot, rows, out)
+    }
+
+    fn first_rows(&self, _: &str) -> Option<FirstRows> {
+        None
+    }
+
     fn read_dynamic(&self, _: &str, _: &[&str], _: Range<u128>) -> Result<DynamicRows, String> {
         Err("there is none".to_owned())
     }

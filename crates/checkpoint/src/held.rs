@@ -1,0 +1,265 @@
+//! The rows that a checkpoint holds of a variable. The others have their first values, which it says how to compute.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use trainyard_variable::{FirstRows, InitialRows};
+
+use crate::manifest::{Dtype, GENERATOR, Others, ShardRecord, TensorRecord};
+use crate::{Checkpoint, Error};
+
+/// Name of the tensor that lists the rows which are held, where slots have theirs: `[runs, 2]`, the first row and one past the
+/// last row of each run, ascending.
+pub(crate) const RUNS: &str = "runs";
+
+/// Rows that lie behind each other, in the variable and in the tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    begin: usize,
+    end: usize,
+    /// Rows of the tensor before it.
+    before: usize,
+}
+
+/// The runs of tensors that hold some of their rows, once they have been read, by file and name of the list.
+pub(crate) type RunsRead = Mutex<BTreeMap<(String, String), Arc<Vec<Run>>>>;
+
+/// Some rows of a tensor: which rows of the variable, by run, and where the first lies in the tensor.
+struct Stretch<'a> {
+    shard: &'a ShardRecord,
+    tensor: &'a TensorRecord,
+    runs: Vec<Range<usize>>,
+    first: usize,
+}
+
+impl Stretch<'_> {
+    fn rows(&self) -> usize {
+        self.runs.iter().map(Range::len).sum()
+    }
+}
+
+impl Checkpoint {
+    /// Returns which of `rows` of a variable it holds, ascending. The others have their first values: see
+    /// [`Checkpoint::first_rows`].
+    ///
+    /// # Errors
+    /// Some of the rows belong to no file, or a list of rows is damaged or cannot be read.
+    pub fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, Error> {
+        let stretches = self.stretches(variable, None, &rows)?;
+        let mut held: Vec<Range<usize>> = stretches.into_iter().flat_map(|stretch| stretch.runs).collect();
+        held.sort_unstable_by_key(|run| run.start);
+        Ok(held)
+    }
+
+    /// Reads those of `rows` that it holds into `out`, one behind the other: of a variable, or of one of its slots.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::held`]; `out` is not as long as they are, or a file cannot be read.
+    pub fn read_held(
+        &self,
+        variable: &str,
+        slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        let mut stretches = self.stretches(variable, slot, &rows)?;
+        stretches.sort_by_key(|stretch| stretch.runs.first().map(|run| run.start));
+        let mut rest = out;
+        for stretch in &stretches {
+            let length = stretch.rows() * stretch.tensor.width;
+            let Some((part, later)) = rest.split_at_mut_checked(length) else {
+                return Err(self.absent(variable, slot, &rows));
+            };
+            self.read_tensor(stretch.shard, stretch.tensor, stretch.first, bytemuck::cast_slice_mut(part))?;
+            rest = later;
+        }
+        if rest.is_empty() { Ok(()) } else { Err(self.absent(variable, slot, &rows)) }
+    }
+
+    /// Reads `rows` of a variable, or of one of its slots, into `out`, whatever files they lie in: those too that have their
+    /// first values.
+    ///
+    /// # Errors
+    /// A row belongs to no file, or a file cannot be read.
+    pub fn read_rows(
+        &self,
+        variable: &str,
+        slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        let stretches = self.stretches(variable, slot, &rows)?;
+        let width = self.tensors_of(variable, slot).next().map_or(0, |(_, tensor)| tensor.width);
+        if out.len() != rows.len() * width {
+            return Err(self.absent(variable, slot, &rows));
+        }
+        let held: usize = stretches.iter().map(Stretch::rows).sum();
+        if held < rows.len() {
+            self.fill_others(variable, slot, &rows, out)?;
+        }
+        let mut read = Vec::new();
+        for stretch in &stretches {
+            let place = |run: &Range<usize>| (run.start - rows.start) * width..(run.end - rows.start) * width;
+            if let [run] = &stretch.runs[..] {
+                let part = bytemuck::cast_slice_mut(&mut out[place(run)]);
+                self.read_tensor(stretch.shard, stretch.tensor, stretch.first, part)?;
+                continue;
+            }
+            read.resize(stretch.rows() * width, 0.0_f32);
+            let bytes = bytemuck::cast_slice_mut(&mut read);
+            self.read_tensor(stretch.shard, stretch.tensor, stretch.first, bytes)?;
+            let mut rest = &read[..];
+            for run in &stretch.runs {
+                let (part, later) = rest.split_at(run.len() * width);
+                out[place(run)].copy_from_slice(part);
+                rest = later;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what decides the first values of the rows of a variable that it does not hold, or of ids without a row; nothing
+    /// where it holds all rows.
+    pub fn first_rows(&self, variable: &str) -> Option<FirstRows> {
+        let told = self.tensors_of(variable, None).find_map(|(_, tensor)| match &tensor.others {
+            Some(Others::First { rows, .. }) => Some(rows.clone()),
+            _ => None,
+        });
+        // Before checkpoints said so, ids without a row read what the seed of the job gave.
+        let of_manifest = || {
+            let manifest = self.manifest();
+            let spec = manifest.variables.iter().find(|spec| spec.name == variable)?;
+            spec.dynamic().map(|_| FirstRows::new(spec, manifest.seed))
+        };
+        told.or_else(of_manifest)
+    }
+
+    /// Writes into `out` what those of `rows` are that are not held; the others are overwritten behind it.
+    fn fill_others(
+        &self,
+        variable: &str,
+        slot: Option<&str>,
+        rows: &Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        let mut others = self.tensors_of(variable, slot).filter_map(|(_, tensor)| tensor.others.as_ref());
+        match others.next() {
+            Some(Others::First { rows: first, .. }) => {
+                let first = InitialRows::of(first.clone());
+                first.fill_rows(rows.clone().map(|row| row as u64), out);
+            }
+            Some(Others::Value(value)) => out.fill(*value),
+            None => return Err(self.absent(variable, slot, rows)),
+        }
+        Ok(())
+    }
+
+    fn tensors_of<'a>(
+        &'a self,
+        variable: &'a str,
+        slot: Option<&'a str>,
+    ) -> impl Iterator<Item = (&'a ShardRecord, &'a TensorRecord)> {
+        let all = self.manifest().shards.iter().flat_map(|shard| {
+            let tensors = shard.tensors.iter();
+            tensors.map(move |tensor| (shard, tensor))
+        });
+        all.filter(move |(_, tensor)| {
+            tensor.variable == variable && tensor.slot.as_deref() == slot && tensor.dtype == Dtype::F32
+        })
+    }
+
+    /// Returns where those of `rows` lie that are held.
+    ///
+    /// # Errors
+    /// Some of the rows belong to no tensor, or a list of rows is damaged or cannot be read.
+    fn stretches<'a>(
+        &'a self,
+        variable: &'a str,
+        slot: Option<&'a str>,
+        rows: &Range<usize>,
+    ) -> Result<Vec<Stretch<'a>>, Error> {
+        let mut covered = 0;
+        let mut stretches = Vec::new();
+        for (shard, tensor) in self.tensors_of(variable, slot) {
+            let begin = rows.start.max(tensor.row_begin);
+            let end = rows.end.min(tensor.row_end);
+            if begin >= end {
+                continue;
+            }
+            covered += end - begin;
+            let Some(held) = &tensor.held else {
+                let (runs, first) = (vec![begin..end], begin - tensor.row_begin);
+                stretches.push(Stretch { shard, tensor, runs, first });
+                continue;
+            };
+            let all = self.runs(shard, tensor, &held.listed_in)?;
+            let from = all.partition_point(|run| run.end <= begin);
+            let within = all[from..].iter().take_while(|run| run.begin < end);
+            let runs: Vec<Range<usize>> = within.map(|run| run.begin.max(begin)..run.end.min(end)).collect();
+            if let Some(run) = runs.first() {
+                let first = all[from].before + (run.start - all[from].begin);
+                stretches.push(Stretch { shard, tensor, runs, first });
+            }
+        }
+        if covered == rows.len() { Ok(stretches) } else { Err(self.absent(variable, slot, rows)) }
+    }
+
+    /// Returns the runs of rows that a tensor holds. They are read once.
+    fn runs(&self, shard: &ShardRecord, tensor: &TensorRecord, list: &str) -> Result<Arc<Vec<Run>>, Error> {
+        let key = (shard.file.clone(), list.to_owned());
+        let mut read = self.runs_read().lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(runs) = read.get(&key) {
+            return Ok(Arc::clone(runs));
+        }
+        let wrong = |what: String| Error::damaged(&self.path().join(&shard.file), format!("{list}: {what}"));
+        let listed = shard.tensors.iter().find(|listed| listed.name == list && listed.dtype == Dtype::U64);
+        let Some(record) = listed.filter(|listed| listed.width == 2) else {
+            return Err(wrong("it must list the rows of ".to_owned() + &tensor.name));
+        };
+        let mut bounds = vec![0_u64; 2 * record.rows_held()];
+        self.read_tensor(shard, record, 0, bytemuck::cast_slice_mut(&mut bounds))?;
+        let mut runs = Vec::with_capacity(bounds.len() / 2);
+        let (mut end, mut before) = (tensor.row_begin, 0);
+        for [from, to] in bounds.as_chunks().0 {
+            let run = Run { begin: *from as usize, end: *to as usize, before };
+            if run.begin < end || run.begin >= run.end || run.end > tensor.row_end {
+                let (begin, end) = (tensor.row_begin, tensor.row_end);
+                return Err(wrong(format!("runs of rows {begin}..{end} must ascend, given {from}..{to}")));
+            }
+            (end, before) = (run.end, before + (run.end - run.begin));
+            runs.push(run);
+        }
+        if before != tensor.rows_held() {
+            return Err(wrong(format!("{before} rows, `{}` has {}", tensor.name, tensor.rows_held())));
+        }
+        let runs = Arc::new(runs);
+        read.insert(key, Arc::clone(&runs));
+        Ok(runs)
+    }
+
+    fn absent(&self, variable: &str, slot: Option<&str>, rows: &Range<usize>) -> Error {
+        let tensor = slot.map_or(variable.to_owned(), |slot| format!("{variable}/{slot}"));
+        Error::Absent { path: self.path().to_owned(), tensor, begin: rows.start, end: rows.end }
+    }
+}
+
+/// Says what is wrong with what a tensor says of the rows that it does not hold.
+pub(crate) fn misfit(tensor: &TensorRecord) -> Option<String> {
+    match (&tensor.held, &tensor.others) {
+        (_, Some(Others::First { generator, rows })) => {
+            let width = rows.shape.iter().skip(1).product::<usize>();
+            if *generator != GENERATOR {
+                return Some(format!("first values of generator {generator}, this release has {GENERATOR}"));
+            }
+            (width != tensor.width)
+                .then(|| format!("first values of {width} in a row, the tensor has {}", tensor.width))
+        }
+        (Some(_), None) => Some("it does not say what the rows are that it does not hold".to_owned()),
+        (Some(held), Some(Others::Value(_))) => {
+            let most = tensor.row_end.saturating_sub(tensor.row_begin);
+            (held.rows > most).then(|| format!("{} rows of {most}", held.rows))
+        }
+        (None, _) => None,
+    }
+}
