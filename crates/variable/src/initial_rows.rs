@@ -1,8 +1,8 @@
 //! First values of rows that nobody has changed.
 
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::streams::Streams;
 use crate::{Initializer, VariableSpec};
 
 /// What decides the first values of a variable's rows. Two that are equal give equal values, on any machine.
@@ -33,7 +33,7 @@ impl FirstRows {
 #[derive(Debug, Clone)]
 pub struct InitialRows {
     rule: FirstRows,
-    random: ChaCha8Rng,
+    random: Streams,
 }
 
 impl InitialRows {
@@ -61,7 +61,7 @@ impl InitialRows {
     /// Writes the first values of these rows into `out`, one row behind the other.
     pub fn fill_rows(&self, rows: impl Iterator<Item = u64>, out: &mut [f32]) {
         let FirstRows { initializer, shape, .. } = &self.rule;
-        initializer.fill_streams(&mut self.random.clone(), shape, rows, out);
+        initializer.fill_streams(&self.random, shape, rows, out);
     }
 }
 

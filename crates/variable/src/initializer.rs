@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use rand::{Rng as _, SeedableRng as _};
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::Fingerprint;
+use crate::logarithm::ln;
+use crate::streams::{BLOCK, LANES, Streams};
 
 /// How a variable gets its first values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,46 +46,95 @@ impl Initializer {
     pub fn fill(&self, seed: u64, name: &str, shape: &[usize], rows: Range<usize>, out: &mut [f32]) {
         let width = shape.iter().skip(1).product::<usize>();
         assert_eq!(out.len(), rows.len() * width, "an initializer fills whole rows");
-        let streams = rows.map(|row| row as u64);
-        self.fill_streams(&mut Self::random(seed, name), shape, streams, out);
+        self.fill_streams(&Self::random(seed, name), shape, rows.map(|row| row as u64), out);
     }
 
     /// Returns the generator of a variable's values. Each row has a stream of it to itself.
-    pub(crate) fn random(seed: u64, name: &str) -> ChaCha8Rng {
+    pub(crate) fn random(seed: u64, name: &str) -> Streams {
         let mut key = Fingerprint::new();
         key.write_u64(seed);
         key.write(name.as_bytes());
-        ChaCha8Rng::seed_from_u64(key.finish())
+        Streams::new(key.finish())
     }
 
     /// Writes a row for each of `streams` into `out`.
     pub(crate) fn fill_streams(
         &self,
-        random: &mut ChaCha8Rng,
+        random: &Streams,
         shape: &[usize],
-        streams: impl Iterator<Item = u64>,
+        mut streams: impl Iterator<Item = u64>,
         out: &mut [f32],
     ) {
         let width = shape.iter().skip(1).product::<usize>();
-        match *self {
-            Self::Zeros => out.fill(0.0),
-            Self::Constant { value } => out.fill(value),
-            Self::Uniform { low, high } => {
-                draw(random, streams, width, out, |random, _| low + (high - low) * unit(random));
-            }
-            Self::GlorotUniform => {
-                let limit = (6.0 / fans(shape)).sqrt();
-                draw(random, streams, width, out, |random, _| limit * (2.0 * unit(random) - 1.0));
-            }
-            Self::TruncatedNormal { stddev } => {
-                let mut spare = None;
-                draw(random, streams, width, out, |random, first| {
-                    if first {
-                        spare = None;
-                    }
-                    stddev * spare.take().unwrap_or_else(|| truncated_normal(random, &mut spare))
-                });
-            }
+        let drawn = match *self {
+            Self::Zeros => return out.fill(0.0),
+            Self::Constant { value } => return out.fill(value),
+            Self::Uniform { low, high } => Drawn::Uniform { low, span: high - low },
+            Self::GlorotUniform => Drawn::Limit((6.0 / fans(shape)).sqrt()),
+            Self::TruncatedNormal { stddev } => Drawn::TruncatedNormal { stddev },
+        };
+        if width == 0 {
+            return;
+        }
+        vectorize(
+            #[inline(always)]
+            || {
+                let mut rows = out.chunks_exact_mut(LANES * width);
+                for rows in &mut rows {
+                    drawn.fill::<LANES>(random, &mut streams, width, rows);
+                }
+                rows.into_remainder()
+                    .chunks_exact_mut(width)
+                    .for_each(|row| drawn.fill::<1>(random, &mut streams, width, row));
+            },
+        );
+    }
+}
+
+/// How values are drawn.
+#[derive(Clone, Copy)]
+enum Drawn {
+    Uniform {
+        low: f32,
+        span: f32,
+    },
+    /// Uniform up to this on both sides of 0.
+    Limit(f32),
+    TruncatedNormal {
+        stddev: f32,
+    },
+}
+
+impl Drawn {
+    /// Writes a row for each of the next `L` streams.
+    #[inline(always)]
+    fn fill<const L: usize>(
+        self,
+        random: &Streams,
+        streams: &mut impl Iterator<Item = u64>,
+        width: usize,
+        out: &mut [f32],
+    ) {
+        let mut lanes = [0; L];
+        lanes.iter_mut().zip(streams).for_each(|(lane, stream)| *lane = stream);
+        match self {
+            Self::TruncatedNormal { stddev } => truncated(random, &lanes, width, stddev, out),
+            Self::Uniform { low, span } => uniform(
+                random,
+                &lanes,
+                width,
+                out,
+                #[inline(always)]
+                |unit| low + span * unit,
+            ),
+            Self::Limit(limit) => uniform(
+                random,
+                &lanes,
+                width,
+                out,
+                #[inline(always)]
+                |unit| limit * (2.0 * unit - 1.0),
+            ),
         }
     }
 }
@@ -102,48 +151,152 @@ fn fans(shape: &[usize]) -> f32 {
     }
 }
 
-fn draw(
-    random: &mut ChaCha8Rng,
-    streams: impl Iterator<Item = u64>,
-    width: usize,
-    out: &mut [f32],
-    mut value: impl FnMut(&mut ChaCha8Rng, bool) -> f32,
-) {
-    if width == 0 {
-        return;
+/// Runs `work` compiled for AVX2 where the processor has it, else for what every processor has. Results are the same bits.
+#[inline(always)]
+fn vectorize(work: impl FnOnce()) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(avx2) = pulp::x86::V3::try_new() {
+        return avx2.vectorize(work);
     }
-    for (stream, values) in streams.zip(out.chunks_exact_mut(width)) {
-        random.set_stream(stream);
-        random.set_word_pos(0);
-        values.iter_mut().enumerate().for_each(|(place, slot)| *slot = value(random, place == 0));
-    }
+    pulp::Arch::new().dispatch(work);
 }
 
 /// Uniform in [0, 1), 24 bits.
-fn unit(random: &mut ChaCha8Rng) -> f32 {
-    (random.next_u32() >> 8) as f32 / (1 << 24) as f32
+#[inline(always)]
+fn unit(word: u32) -> f32 {
+    (word >> 8) as f32 / (1 << 24) as f32
 }
 
-/// Standard normal by the polar method, redrawn beyond ±2. The method gives two: the other, where it may be used, is
-/// left in `spare`.
-fn truncated_normal(random: &mut ChaCha8Rng, spare: &mut Option<f32>) -> f32 {
-    loop {
-        let (x, y) = (2.0 * unit(random) - 1.0, 2.0 * unit(random) - 1.0);
-        let square = x * x + y * y;
-        if square > 0.0 && square < 1.0 {
-            let scale = (-2.0 * square.ln() / square).sqrt();
-            let mut normals = [x * scale, y * scale].into_iter().filter(|normal| normal.abs() <= 2.0);
-            if let Some(normal) = normals.next() {
-                *spare = normals.next();
-                return normal;
+/// Writes rows of a value for each number of their streams, one row behind the other.
+#[inline(always)]
+fn uniform<const L: usize>(
+    random: &Streams,
+    streams: &[u64; L],
+    width: usize,
+    out: &mut [f32],
+    value: impl Fn(f32) -> f32,
+) {
+    for (number, begin) in (0..width).step_by(BLOCK).enumerate() {
+        let block = random.block(streams, number as u32);
+        for (place, words) in (begin..width.min(begin + BLOCK)).zip(&block) {
+            for (row, word) in out.chunks_exact_mut(width).zip(words) {
+                row[place] = value(unit(*word));
             }
+        }
+    }
+}
+
+/// Writes rows of normal values by the polar method (G. Marsaglia, 1964), those beyond two standard deviations drawn again. Two
+/// numbers of a stream that lie within the unit circle give two values, taken in their order.
+#[inline(always)]
+fn truncated<const L: usize>(
+    random: &Streams,
+    streams: &[u64; L],
+    width: usize,
+    stddev: f32,
+    out: &mut [f32],
+) {
+    const PAIRS: usize = BLOCK / 2;
+    let mut done = [0; L];
+    for number in 0.. {
+        let block = random.block(streams, number);
+        // Of each pair both values; NaN for those that are drawn again.
+        let mut normals = [[[0.0_f32; L]; 2]; PAIRS];
+        for (normals, words) in normals.iter_mut().zip(block.as_chunks::<2>().0) {
+            for lane in 0..L {
+                let x = 2.0 * unit(words[0][lane]) - 1.0;
+                let y = 2.0 * unit(words[1][lane]) - 1.0;
+                let square = x * x + y * y;
+                let scale = (-2.0 * ln(square) / square).sqrt();
+                let within = square > 0.0 && square < 1.0;
+                normals[0][lane] = if within { x * scale } else { f32::NAN };
+                normals[1][lane] = if within { y * scale } else { f32::NAN };
+            }
+        }
+        let mut missing = false;
+        for ((lane, row), done) in out.chunks_exact_mut(width).enumerate().zip(&mut done) {
+            // One more than there can be, so that each is written and counts if it is to be kept.
+            let mut kept = [0.0; BLOCK + 1];
+            let mut count = 0;
+            for normal in normals.iter().flatten() {
+                kept[count] = stddev * normal[lane];
+                count += usize::from(normal[lane].abs() <= 2.0);
+            }
+            let count = count.min(width - *done);
+            row[*done..*done + count].copy_from_slice(&kept[..count]);
+            *done += count;
+            missing |= *done < width;
+        }
+        if !missing {
+            return;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rand::{Rng as _, SeedableRng as _};
+    use rand_chacha::ChaCha8Rng;
+
     use super::*;
+
+    /// A row, drawn one value behind the other as the values are defined.
+    fn row_by_row(initializer: &Initializer, seed: u64, shape: &[usize], row: u64) -> Vec<f32> {
+        let mut key = Fingerprint::new();
+        key.write_u64(seed);
+        key.write(b"table");
+        let mut random = ChaCha8Rng::seed_from_u64(key.finish());
+        random.set_stream(row);
+        let mut unit = || (random.next_u32() >> 8) as f32 / (1 << 24) as f32;
+        let mut spare = None;
+        let mut normal = || loop {
+            if let Some(spare) = spare.take() {
+                return spare;
+            }
+            let (x, y) = (2.0 * unit() - 1.0, 2.0 * unit() - 1.0);
+            let square: f32 = x * x + y * y;
+            if square > 0.0 && square < 1.0 {
+                let scale = (-2.0 * square.ln() / square).sqrt();
+                let mut normals = [x * scale, y * scale].into_iter().filter(|normal| normal.abs() <= 2.0);
+                if let Some(normal) = normals.next() {
+                    spare = normals.next();
+                    return normal;
+                }
+            }
+        };
+        let width = shape.iter().skip(1).product();
+        match *initializer {
+            Initializer::Zeros => vec![0.0; width],
+            Initializer::Constant { value } => vec![value; width],
+            Initializer::TruncatedNormal { stddev } => (0..width).map(|_| stddev * normal()).collect(),
+            Initializer::Uniform { low, high } => (0..width).map(|_| low + (high - low) * unit()).collect(),
+            Initializer::GlorotUniform => {
+                let limit = (6.0 / fans(shape)).sqrt();
+                (0..width).map(|_| limit * (2.0 * unit() - 1.0)).collect()
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_are_drawn_side_by_side_have_the_values_of_rows_that_are_drawn_by_themselves() {
+        for initializer in [
+            Initializer::Zeros,
+            Initializer::Constant { value: 2.5 },
+            Initializer::GlorotUniform,
+            Initializer::TruncatedNormal { stddev: 0.25 },
+            Initializer::Uniform { low: -1.0, high: 3.0 },
+        ] {
+            for (width, rows) in [(1, 4100), (3, 999), (16, 2003), (17, 300), (100, 77)] {
+                let shape = [rows, width];
+                let mut all = vec![0.0; rows * width];
+                initializer.fill(3, "table", &shape, 0..rows, &mut all);
+                for (row, values) in all.chunks_exact(width).enumerate() {
+                    let expected = row_by_row(&initializer, 3, &shape, row as u64);
+                    assert_eq!(values, expected, "{initializer:?}, row {row} of {width} values");
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_slice_holds_what_the_whole_holds() {

@@ -9,9 +9,11 @@ mod initial_rows;
 mod initializer;
 mod keyed;
 mod layout;
+mod logarithm;
 mod partitioner;
 mod placement;
 mod spec;
+mod streams;
 mod transfer;
 
 pub use dynamic_table::{Candidate, DynamicRows, DynamicTable, Idle, ids_of_rows};

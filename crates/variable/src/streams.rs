@@ -1,0 +1,101 @@
+//! Random numbers of several rows at once: each row has a stream of its own.
+//!
+//! The numbers are those of `rand_chacha::ChaCha8Rng` with its stream set to the row (D. Bernstein, ChaCha, 8 rounds). That one
+//! makes the numbers of one stream beside each other, of which a row needs few; here the same numbers of several rows are made
+//! side by side.
+
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
+
+/// Streams that are best read side by side: as many as a vector of AVX2 has 32-bit numbers.
+pub(crate) const LANES: usize = 8;
+/// Numbers of a stream that are made at a time.
+pub(crate) const BLOCK: usize = 16;
+
+/// The generator of a variable's values.
+#[derive(Debug, Clone)]
+pub(crate) struct Streams {
+    key: [u32; 8],
+}
+
+impl Streams {
+    /// Returns the generator of a seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        let bytes = ChaCha8Rng::seed_from_u64(seed).get_seed();
+        let mut key = [0; 8];
+        for (word, bytes) in key.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        Self { key }
+    }
+
+    /// Returns block `number` of each of these streams: 16 numbers, the first of all streams before the second.
+    #[inline(always)]
+    pub(crate) fn block<const L: usize>(&self, streams: &[u64; L], number: u32) -> [[u32; L]; BLOCK] {
+        let mut first = [[0; L]; BLOCK];
+        // "expand 32-byte k"
+        let constants = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
+        for (row, word) in first.iter_mut().zip(constants.into_iter().chain(self.key).chain([number, 0])) {
+            *row = [word; L];
+        }
+        for lane in 0..L {
+            first[14][lane] = streams[lane] as u32;
+            first[15][lane] = (streams[lane] >> 32) as u32;
+        }
+        let mut state = first;
+        for _ in 0..4 {
+            for column in 0..4 {
+                quarter(&mut state, [column, 4 + column, 8 + column, 12 + column]);
+            }
+            for diagonal in 0..4 {
+                let at = |row: usize| 4 * row + (diagonal + row) % 4;
+                quarter(&mut state, [at(0), at(1), at(2), at(3)]);
+            }
+        }
+        for (row, first) in state.iter_mut().zip(&first) {
+            for lane in 0..L {
+                row[lane] = row[lane].wrapping_add(first[lane]);
+            }
+        }
+        state
+    }
+}
+
+/// A quarter round of each stream.
+#[inline(always)]
+fn quarter<const L: usize>(state: &mut [[u32; L]; BLOCK], [a, b, c, d]: [usize; 4]) {
+    for (to, by, turned, bits) in [(a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)] {
+        for lane in 0..L {
+            state[to][lane] = state[to][lane].wrapping_add(state[by][lane]);
+        }
+        for lane in 0..L {
+            state[turned][lane] = (state[turned][lane] ^ state[to][lane]).rotate_left(bits);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::Rng as _;
+
+    use super::*;
+
+    #[test]
+    fn each_stream_is_that_of_the_generator() {
+        let streams = [0, 1, 2, 77, u64::from(u32::MAX), u64::from(u32::MAX) + 1, u64::MAX - 1, u64::MAX];
+        for seed in [0, 1, u64::MAX] {
+            let made = Streams::new(seed);
+            for number in 0..3 {
+                let block = made.block(&streams, number);
+                for (lane, stream) in streams.into_iter().enumerate() {
+                    let mut one = ChaCha8Rng::seed_from_u64(seed);
+                    one.set_stream(stream);
+                    one.set_word_pos(u128::from(number) * BLOCK as u128);
+                    for (place, words) in block.iter().enumerate() {
+                        assert_eq!(words[lane], one.next_u32(), "seed {seed}, stream {stream}, {place}");
+                    }
+                }
+            }
+        }
+    }
+}
