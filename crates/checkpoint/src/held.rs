@@ -189,7 +189,8 @@ impl Checkpoint {
             }
             covered += end - begin;
             let Some(held) = &tensor.held else {
-                let (runs, first) = (vec![begin..end], begin - tensor.row_begin);
+                let runs = std::iter::once(begin..end).collect();
+                let first = begin - tensor.row_begin;
                 stretches.push(Stretch { shard, tensor, runs, first });
                 continue;
             };

@@ -38,10 +38,8 @@ impl Streams {
         for (row, word) in first.iter_mut().zip(constants.into_iter().chain(self.key).chain([number, 0])) {
             *row = [word; L];
         }
-        for lane in 0..L {
-            first[14][lane] = streams[lane] as u32;
-            first[15][lane] = (streams[lane] >> 32) as u32;
-        }
+        first[14] = streams.map(|stream| stream as u32);
+        first[15] = streams.map(|stream| (stream >> 32) as u32);
         let mut state = first;
         for _ in 0..4 {
             for column in 0..4 {
@@ -53,9 +51,7 @@ impl Streams {
             }
         }
         for (row, first) in state.iter_mut().zip(&first) {
-            for lane in 0..L {
-                row[lane] = row[lane].wrapping_add(first[lane]);
-            }
+            add(row, first);
         }
         state
     }
@@ -63,15 +59,27 @@ impl Streams {
 
 /// A quarter round of each stream.
 #[inline(always)]
-fn quarter<const L: usize>(state: &mut [[u32; L]; BLOCK], [a, b, c, d]: [usize; 4]) {
-    for (to, by, turned, bits) in [(a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)] {
-        for lane in 0..L {
-            state[to][lane] = state[to][lane].wrapping_add(state[by][lane]);
-        }
-        for lane in 0..L {
-            state[turned][lane] = (state[turned][lane] ^ state[to][lane]).rotate_left(bits);
-        }
+fn quarter<const L: usize>(state: &mut [[u32; L]; BLOCK], places: [usize; 4]) {
+    let [mut a, mut b, mut c, mut d] = places.map(|place| state[place]);
+    for [first, second] in [[16, 12], [8, 7]] {
+        add(&mut a, &b);
+        turn(&mut d, &a, first);
+        add(&mut c, &d);
+        turn(&mut b, &c, second);
     }
+    for (place, row) in places.into_iter().zip([a, b, c, d]) {
+        state[place] = row;
+    }
+}
+
+#[inline(always)]
+fn add<const L: usize>(to: &mut [u32; L], by: &[u32; L]) {
+    to.iter_mut().zip(by).for_each(|(to, by)| *to = to.wrapping_add(*by));
+}
+
+#[inline(always)]
+fn turn<const L: usize>(of: &mut [u32; L], by: &[u32; L], bits: u32) {
+    of.iter_mut().zip(by).for_each(|(of, by)| *of = (*of ^ by).rotate_left(bits));
 }
 
 #[cfg(test)]
