@@ -10,6 +10,7 @@ mod claim;
 mod damage;
 mod durable;
 mod error;
+mod flushing;
 mod held;
 mod job_state;
 mod manifest;

@@ -11,6 +11,7 @@ use trainyard_variable::FirstRows;
 use crate::bucket::Bucket;
 use crate::claim::{EPOCHS, claimed_by_nobody_later};
 use crate::durable::{exchange, flush_folder, rename, write_and_flush};
+use crate::flushing::Flusher;
 use crate::held::RUNS;
 use crate::model_dir::{MANIFEST, PREFIX, list, state_name, step_folder, write_state_file};
 use crate::place::encode;
@@ -170,6 +171,8 @@ struct Writing<'a> {
     tensors: &'a mut [TensorRecord],
     /// Bytes written of each tensor.
     written: Vec<u64>,
+    /// Absent where the file is sent elsewhere.
+    flusher: Option<Flusher>,
 }
 
 impl Writing<'_> {
@@ -178,6 +181,9 @@ impl Writing<'_> {
         self.file.write_all_at(bytes, record.offset + *written).map_err(Error::io("write", self.path))?;
         record.crc32c = crc32c::crc32c_append(record.crc32c, bytes);
         *written += bytes.len() as u64;
+        if let Some(flusher) = &mut self.flusher {
+            flusher.wrote(&self.file, bytes.len() as u64).map_err(Error::io("flush", self.path))?;
+        }
         Ok(())
     }
 }
@@ -303,7 +309,8 @@ pub fn write_shard(
     };
     file.write_all_at(&front, 0).map_err(Error::io("write", &path))?;
     let written = vec![0; tensors.len()];
-    let mut writing = Writing { file, path: &path, tensors: &mut tensors, written };
+    let flusher = bucket.is_none().then(Flusher::default);
+    let mut writing = Writing { file, path: &path, tensors: &mut tensors, written, flusher };
     for (place, values) in integers.iter().enumerate() {
         writing.append(place, bytemuck::cast_slice(values))?;
     }
@@ -326,9 +333,12 @@ pub fn write_shard(
     #[cfg(feature = "failpoints")]
     fail::fail_point!("ps.ckpt.before_fsync");
     let bytes = front.len() as u64 + offset;
-    match bucket {
-        Some(bucket) => bucket.send(writing.file, bytes, &file_name)?,
-        None => writing.file.sync_all().map_err(Error::io("flush", &path))?,
+    let Writing { file, flusher, .. } = writing;
+    if let Some(flusher) = flusher {
+        flusher.finish(&file).map_err(Error::io("flush", &path))?;
+    }
+    if let Some(bucket) = bucket {
+        bucket.send(file, bytes, &file_name)?;
     }
     #[cfg(feature = "failpoints")]
     fail::fail_point!("ps.ckpt.after_fsync");

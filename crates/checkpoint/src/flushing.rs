@@ -1,0 +1,109 @@
+//! Flushing a large file while it is written.
+//!
+//! A page that the kernel has never handed out takes long to get, most of all in a virtual machine, and a file of gigabytes
+//! asks for as many as it has. Flushed and let go of window by window, it is written into the same pages again and again: at
+//! the rate of the disk, and without pushing out what others keep in the page cache.
+
+use std::fs::File;
+use std::io;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use rustix::fs::{Advice, fadvise};
+
+/// Bytes that are flushed at a time.
+const WINDOW_BYTES: u64 = 64 << 20;
+/// Windows that may wait to be flushed while the next one is written.
+const WINDOWS_WAITING: usize = 1;
+
+/// Flushes what is written into a file, on a thread of its own once there is enough of it.
+#[derive(Debug, Default)]
+pub(crate) struct Flusher {
+    /// Bytes written since the last window was handed over.
+    written: u64,
+    thread: Option<(SyncSender<()>, JoinHandle<io::Result<()>>)>,
+}
+
+impl Flusher {
+    /// Takes note of bytes that were written into the file. It is always the same one.
+    ///
+    /// # Errors
+    /// The file has no second handle, or no thread is to be had.
+    pub(crate) fn wrote(&mut self, file: &File, bytes: u64) -> io::Result<()> {
+        self.written += bytes;
+        if self.written < WINDOW_BYTES {
+            return Ok(());
+        }
+        self.written = 0;
+        let (windows, _) = match &mut self.thread {
+            Some(thread) => thread,
+            None => self.thread.insert(start(file.try_clone()?)?),
+        };
+        // A thread that has failed says so in the end.
+        let _ = windows.send(());
+        Ok(())
+    }
+
+    /// Flushes the rest.
+    ///
+    /// # Errors
+    /// The disk has refused some of what was written, now or before: it says so once.
+    pub(crate) fn finish(self, file: &File) -> io::Result<()> {
+        if let Some((windows, thread)) = self.thread {
+            drop(windows);
+            thread.join().map_err(|_| io::Error::other("the thread that flushes has failed"))??;
+        }
+        file.sync_all()
+    }
+}
+
+fn start(file: File) -> io::Result<(SyncSender<()>, JoinHandle<io::Result<()>>)> {
+    let (windows, handed_over) = sync_channel(WINDOWS_WAITING);
+    let flush = move || {
+        while handed_over.recv().is_ok() {
+            file.sync_data()?;
+            // Advice: where it is not taken the pages stay a while.
+            let _ = fadvise(&file, 0, None, Advice::DontNeed);
+        }
+        Ok(())
+    };
+    Ok((windows, std::thread::Builder::new().name("flush".to_owned()).spawn(flush)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Seek as _, Write as _};
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_many_windows_holds_what_was_written() {
+        let mut file = tempfile::tempfile().expect("a temporary file");
+        let mut flusher = Flusher::default();
+        let piece = |number: u8| vec![number; 20 << 20];
+        for number in 0..10 {
+            file.write_all(&piece(number)).expect("it is written");
+            flusher.wrote(&file, 20 << 20).expect("it is taken note of");
+        }
+        flusher.finish(&file).expect("it is flushed");
+        file.rewind().expect("it is read");
+        let mut read = vec![0; 20 << 20];
+        for number in 0..10 {
+            file.read_exact(&mut read).expect("it is read");
+            assert!(read == piece(number), "piece {number}");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_refuses_a_window_is_an_error_in_the_end() {
+        // What is no file cannot be flushed.
+        let (read, write) = io::pipe().expect("a pipe");
+        let file = File::from(std::os::fd::OwnedFd::from(write));
+        let mut flusher = Flusher::default();
+        for _ in 0..3 {
+            flusher.wrote(&file, WINDOW_BYTES).expect("it is taken note of");
+        }
+        flusher.finish(&file).expect_err("it is not flushed");
+        drop(read);
+    }
+}
