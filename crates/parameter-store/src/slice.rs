@@ -12,9 +12,9 @@ use crate::stripe::{Rows, SliceValues, Stripe};
 use crate::sync::{AtomicU64, RwLock};
 use crate::{Error, Gradients};
 
-/// Values of a stripe, nearly: 512 KiB of them. Small enough that no reader waits for long, large enough that a step
-/// which reads a few rows of each of many small tables takes one lock a table.
-const STRIPE_VALUES: usize = 128 << 10;
+/// Values of a stripe, nearly: 508 KiB of them. Small enough that no reader waits for long, large enough that a step
+/// which reads a few rows of each of many small tables takes one lock a table. Of 512 KiB the allocator makes 640.
+const STRIPE_VALUES: usize = 127 << 10;
 /// Values that are updated at once: gradients that had to be copied are still in the first cache then.
 const BLOCK_VALUES: usize = 4 << 10;
 /// Rows that are fetched before they are used: as many as a first cache has room for, with their slots.
@@ -41,8 +41,8 @@ pub(crate) struct Slice {
     /// Rows of a stripe from which on all of them are held.
     all_from: usize,
     stripes: Vec<RwLock<Stripe>>,
-    /// Rows of a stripe are `1 << shift`, of the last one what is left.
-    shift: u32,
+    /// Rows of a stripe; the last one has what is left.
+    in_stripe: usize,
     /// Updates that are over, from 1. Counted behind an update, never before: who reads the count first and values
     /// after it has at least what it stands for.
     updates: AtomicU64,
@@ -67,21 +67,21 @@ pub(crate) struct Parts {
 
 /// Returns how many rows of a slice of `rows` rows a stripe of `in_stripe` may hold without holding all of its rows.
 pub(crate) fn listed_max(rows: usize, width: usize, in_stripe: usize) -> usize {
-    match rows.div_ceil(1 << stripe_shift(width)) > SMALL_STRIPES {
+    match rows.div_ceil(rows_of_stripe(width)) > SMALL_STRIPES {
         // Beyond it the memory that the list takes is more than that of the other rows.
         true => in_stripe / 2,
         false => 0,
     }
 }
 
-/// Returns the rows of a stripe, as a power of two.
-pub(crate) fn stripe_shift(width: usize) -> u32 {
-    (STRIPE_VALUES / width.max(1)).max(1).ilog2()
+/// Returns the rows of a stripe.
+pub(crate) fn rows_of_stripe(width: usize) -> usize {
+    (STRIPE_VALUES / width.max(1)).max(1)
 }
 
 /// Returns the rows of each stripe of a slice of `rows` rows, counted from 0.
 pub(crate) fn stripe_rows(rows: usize, width: usize) -> impl Iterator<Item = Range<usize>> {
-    let most = 1_usize << stripe_shift(width);
+    let most = rows_of_stripe(width);
     (0..rows.div_ceil(most)).map(move |stripe| stripe * most..((stripe + 1) * most).min(rows))
 }
 
@@ -100,9 +100,9 @@ impl Slice {
             optimizer,
             first,
             first_slots,
-            all_from: listed_max(rows.len(), width, 1 << stripe_shift(width)),
+            all_from: listed_max(rows.len(), width, rows_of_stripe(width)),
             stripes: stripes.into_iter().map(RwLock::new).collect(),
-            shift: stripe_shift(width),
+            in_stripe: rows_of_stripe(width),
             updates: AtomicU64::new(1),
             aside: AtomicU64::new(0),
             held: AtomicU64::new(held as u64),
@@ -151,8 +151,8 @@ impl Slice {
         if self.len() == 0 {
             return (0, self.rows.len() - begin);
         }
-        let in_stripe = begin & ((1 << self.shift) - 1);
-        let stripe = begin >> self.shift;
+        let in_stripe = begin % self.in_stripe;
+        let stripe = begin / self.in_stripe;
         let rows = (out.len() / self.width).min(self.stripe_len(stripe) - in_stripe);
         let count = rows * self.width;
         let out = &mut out[..count];
@@ -176,7 +176,12 @@ impl Slice {
 
     /// Returns the number of rows of a stripe.
     fn stripe_len(&self, stripe: usize) -> usize {
-        (self.rows.len() - (stripe << self.shift)).min(1 << self.shift)
+        (self.rows.len() - stripe * self.in_stripe).min(self.in_stripe)
+    }
+
+    /// Returns the first row of a stripe.
+    fn stripe_begin(&self, stripe: usize) -> usize {
+        self.rows.start + stripe * self.in_stripe
     }
 
     /// Copies the values of checked `rows`; `out` is as long as they are.
@@ -188,21 +193,23 @@ impl Slice {
         let mut absent: Vec<usize> = Vec::new();
         let mut done = 0;
         self.by_stripe(rows, |stripe, rows| {
+            let begin = self.stripe_begin(stripe) as u32;
             let state = self.stripes[stripe].read();
             let out = &mut out[done * self.width..][..rows.len() * self.width];
             match &state.rows {
                 Rows::All => {
                     let mut out = out.chunks_exact_mut(self.width);
+                    let place = |row: &u32| (row - begin) as usize * self.width;
                     for rows in rows.chunks(FETCH_ROWS) {
-                        fetch(&state.now.values, rows.iter().map(|row| self.place(*row)), self.width);
-                        for (place, out) in rows.iter().map(|row| self.place(*row)).zip(&mut out) {
+                        fetch(&state.now.values, rows.iter().map(place), self.width);
+                        for (place, out) in rows.iter().map(place).zip(&mut out) {
                             out.copy_from_slice(&state.now.values[place..place + self.width]);
                         }
                     }
                 }
                 Rows::Listed(places) => {
                     for (at, (row, out)) in rows.iter().zip(out.chunks_exact_mut(self.width)).enumerate() {
-                        match places.get(&self.in_stripe(*row)) {
+                        match places.get(&(row - begin)) {
                             Some(place) => {
                                 let place = *place as usize * self.width;
                                 out.copy_from_slice(&state.now.values[place..place + self.width]);
@@ -223,27 +230,22 @@ impl Slice {
         }
     }
 
-    /// Number of a row in its stripe.
-    fn in_stripe(&self, row: u32) -> u32 {
-        (row - self.rows.start as u32) & ((1 << self.shift) - 1)
-    }
-
-    /// Place of a row's first value in its stripe.
-    fn place(&self, row: u32) -> usize {
-        ((row as usize - self.rows.start) & ((1 << self.shift) - 1)) * self.width
-    }
-
     /// Calls `each` with every stripe that holds some of `rows`, and those rows.
     fn by_stripe<'a>(&self, rows: &'a [u32], mut each: impl FnMut(usize, &'a [u32])) {
-        let of = |row: u32| (row as usize - self.rows.start) >> self.shift;
-        for rows in rows.chunk_by(|one, next| of(*one) == of(*next)) {
-            each(of(rows[0]), rows);
+        let mut rest = rows;
+        while let Some(first) = rest.first() {
+            let stripe = (*first as usize - self.rows.start) / self.in_stripe;
+            let end = self.stripe_begin(stripe + 1);
+            let here = rest.iter().take_while(|row| (**row as usize) < end).count();
+            let (here, later) = rest.split_at(here);
+            each(stripe, here);
+            rest = later;
         }
     }
 
     /// Applies a gradient of the whole slice, which lies from `begin` on in `gradients`. `step` counts from 1.
     pub(crate) fn apply_whole<G: Gradients + ?Sized>(&self, step: u64, gradients: &G, begin: usize) {
-        let stripe_values = self.width << self.shift;
+        let stripe_values = self.width * self.in_stripe;
         let apply = |(place, stripe): (usize, &RwLock<Stripe>), scratch: &mut Vec<f32>| {
             let stripe = &mut *stripe.write();
             self.hold_all(place, stripe);
@@ -286,7 +288,8 @@ impl Slice {
         let mut from = begin;
         let mut apply = |stripe: usize, rows: &[u32]| {
             scratch.places.clear();
-            scratch.places.extend(rows.iter().map(|row| self.in_stripe(*row)));
+            let begin = self.stripe_begin(stripe) as u32;
+            scratch.places.extend(rows.iter().map(|row| row - begin));
             let length = rows.len() * self.width;
             let gradient = gradients.get(from..from + length, &mut scratch.gradient);
             from += length;
@@ -313,7 +316,7 @@ impl Slice {
         if self.optimizer.moves_all_rows() {
             let mut rest = rows;
             for stripe in 0..self.stripes.len() {
-                let end = self.rows.start + ((stripe + 1) << self.shift);
+                let end = self.stripe_begin(stripe + 1);
                 let (here, later) = rest.split_at(rest.partition_point(|row| (*row as usize) < end));
                 apply(stripe, here);
                 rest = later;
@@ -344,7 +347,7 @@ impl Slice {
             _ => held.push(rows),
         };
         for (number, stripe) in self.stripes.iter().enumerate() {
-            let begin = self.rows.start + (number << self.shift);
+            let begin = self.stripe_begin(number);
             let listed = stripe.read().listed();
             match listed {
                 None => add(begin..begin + self.stripe_len(number)),
@@ -396,7 +399,7 @@ impl Slice {
     fn list_rows(&self, number: usize, stripe: &mut Stripe, rows: &mut [u32]) {
         let before = (stripe.held(self.width), stripe.bytes());
         let Rows::Listed(places) = &mut stripe.rows else { return };
-        let begin = self.rows.start + (number << self.shift);
+        let begin = self.stripe_begin(number);
         let mut new: Vec<u64> = Vec::new();
         for row in rows {
             let next = places.len() as u32;
@@ -428,7 +431,7 @@ impl Slice {
         self.set_aside(stripe, |stripe| stripe.set_list_aside(self.width));
         let before = (stripe.held(self.width), stripe.bytes());
         let Rows::Listed(places) = &stripe.rows else { return };
-        let begin = self.rows.start + (number << self.shift);
+        let begin = self.stripe_begin(number);
         let rows = self.stripe_len(number);
         let mut values = vec![0.0; rows * self.width];
         // Where all are listed, none is computed.
@@ -479,7 +482,8 @@ impl Slice {
         self.by_stripe(rows, |number, rows| {
             let stripe = self.stripes[number].read();
             let Rows::Listed(places) = &stripe.rows else { return };
-            let new = rows.iter().filter(|row| !places.contains_key(&self.in_stripe(**row))).count();
+            let begin = self.stripe_begin(number) as u32;
+            let new = rows.iter().filter(|row| !places.contains_key(&(*row - begin))).count();
             let then = if places.len() + new > self.all_from {
                 self.row_bytes(self.stripe_len(number))
             } else {

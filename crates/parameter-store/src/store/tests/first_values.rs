@@ -7,9 +7,9 @@ use trainyard_variable::InitialRows;
 
 use super::*;
 
-/// Wide rows, so that few of them make many stripes: 128 rows each.
+/// Wide rows, so that few of them make many stripes: 127 rows each.
 const WIDTH: usize = 1024;
-const STRIPE: usize = 128;
+const STRIPE: usize = 127;
 const ROWS: usize = 10 * STRIPE + 5;
 const FIRST_ROW: usize = 77;
 const LAST_ROW: usize = FIRST_ROW + ROWS;
