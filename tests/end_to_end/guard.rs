@@ -23,8 +23,16 @@ fn write_rows(path: &Path, rows: usize, poisoned: impl Fn(usize) -> bool) {
     std::fs::write(path, text).expect("the rows are written");
 }
 
+const LINEAR: &str = "kind = \"linear_regressor\"";
+const DENSE: &str = "kind = \"dnn_regressor\"\nhidden_units = [1500, 500]\ndnn_optimizer = { kind = \"adagrad\", learning_rate = 0.05 }";
+
 /// Runs a job of batches of 10 rows on two servers with a chief and two workers that train.
 fn up(folder: &Path, files: &str, more: &str) -> Ended {
+    up_with(folder, files, LINEAR, more)
+}
+
+/// The same of another model.
+fn up_with(folder: &Path, files: &str, model: &str, more: &str) -> Ended {
     write_rows(&folder.join("eval.csv"), 100, |_| false);
     let job = format!(
         r#"model_dir = "{}"
@@ -41,7 +49,7 @@ files = ["eval.csv"]
 column = "x"
 kind = "numeric"
 [model]
-kind = "linear_regressor"
+{model}
 [eval]
 start_delay_secs = 0
 throttle_secs = 0
@@ -130,19 +138,45 @@ fn a_job_that_halts_names_task_and_batch() {
     assert!(all.iter().all(|text| ended.output.contains(text)), "{}", ended.output);
 }
 
-trial!(a_job_that_does_not_fit_the_memory_of_its_servers_ends_with_figures);
-fn a_job_that_does_not_fit_the_memory_of_its_servers_ends_with_figures() {
+trial!(a_job_whose_tables_do_not_fit_the_memory_of_its_servers_opens_and_what_cannot_be_held_is_refused_with_figures);
+fn a_job_whose_tables_do_not_fit_the_memory_of_its_servers_opens_and_what_cannot_be_held_is_refused_with_figures()
+ {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_rows(&folder.path().join("train.csv"), 400, |_| false);
-    // 300,000 weights with two slots each: 3.6 MB on two servers.
-    let more = "[[feature]]\ncolumn = \"x\"\nname = \"text\"\nkind = \"hashed\"\nbuckets = 300_000\nwide = true\n\
-                [parameter_servers]\nmemory_bytes_max = 1_048_576\n[train]\nmax_steps = 100\n";
-    let ended = up(folder.path(), "[\"train.csv\"]", more);
+    // 200,000,000 weights with two slots each: 2.4 GB on two servers, of which 400 are changed.
+    let table = |memory: u32| {
+        format!(
+            "[[feature]]\ncolumn = \"x\"\nname = \"text\"\nkind = \"hashed\"\nbuckets = 200_000_000\nwide = true\n\
+             [parameter_servers]\nmemory_bytes_max = {memory}\n[train]\nmax_steps = 100\n"
+        )
+    };
+    let ended = up(folder.path(), "[\"train.csv\"]", &table(8 << 20));
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let warned = "the tables are larger than the memory of this server";
+    assert!(ended.output.contains(warned) && ended.output.contains("servers would hold"), "{}", ended.output);
+    assert!(ended.output.contains("memory=8388608"), "{}", ended.output);
+    // Of 6,000 rows that are changed the lists alone take more.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_rows(&folder.path().join("train.csv"), 100_000, |_| false);
+    let ended = up(folder.path(), "[\"train.csv\"]", &table(1 << 20).replace("= 100\n", "= 9000\n"));
+    assert_eq!(ended.code, 73, "{}", ended.output);
+    let all = ["E3009", "memory_bytes_max", "rows that are changed for the first time", "would do"];
+    assert!(all.iter().all(|text| ended.output.contains(text)), "{}", ended.output);
+}
+
+trial!(a_job_whose_dense_values_do_not_fit_the_memory_of_its_servers_ends_with_figures);
+fn a_job_whose_dense_values_do_not_fit_the_memory_of_its_servers_ends_with_figures() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_rows(&folder.path().join("train.csv"), 400, |_| false);
+    // 750,000 weights with a slot each: 6 MB on two servers.
+    let more = "[parameter_servers]\nmemory_bytes_max = 1_048_576\n[train]\nmax_steps = 100\n";
+    let ended = up_with(folder.path(), "[\"train.csv\"]", DENSE, more);
     assert_eq!(ended.code, 73, "{}", ended.output);
     let all = [
         "E3009",
         "may hold 1048576 bytes (parameter_servers.memory_bytes_max) and holds 0: ",
-        "more are needed for the variables and slots",
+        "more are needed for the variables and slots of the job: ",
+        "times as many servers, or as much memory, would do",
     ];
     assert!(all.iter().all(|text| ended.output.contains(text)), "{}", ended.output);
 }

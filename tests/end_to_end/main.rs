@@ -13,6 +13,7 @@ mod guard;
 mod hostile;
 mod jobs;
 mod lan;
+mod large_tables;
 mod messages;
 mod mirrored;
 mod modes;

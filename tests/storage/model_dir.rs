@@ -166,7 +166,7 @@ fn a_large_shard_is_sent_in_parts_and_is_whole_though_the_first_answer_to_each_i
         let kind = what.split("uploadId").next().unwrap_or_default().to_owned();
         if seen.lock().expect("no panic").insert(kind) { Fate::Lost } else { Fate::Answered }
     });
-    let words = ["train", "--set", "feature.1.buckets=1_000_000"];
+    let words = ["train", "--set", "model.hidden_units=[3000, 3000]"];
     let ended = at(&door.address, folder, "s3://data/large", &words);
     assert_eq!(ended.code, 0, "{}", ended.output);
     assert!(parts.load(Ordering::SeqCst) > 8, "{parts:?} requests of parts: {}", ended.output);

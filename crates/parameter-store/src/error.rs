@@ -67,12 +67,15 @@ pub enum Error {
     },
     /// The store may not hold as much.
     #[error(
-        "the ps may hold {max} bytes (parameter_servers.memory_bytes_max) and holds {}: {held}; {asked} more are needed for {what}",
-        held.total()
+        "the ps may hold {max} bytes ({bound}) and holds {}: {held}; {asked} more are needed for {what}: {} times as many servers, or as much memory, would do",
+        held.total(),
+        held.total().saturating_add(*asked).div_ceil((*max).max(1))
     )]
     NoRoom {
         /// Most bytes.
         max: u64,
+        /// What says so.
+        bound: &'static str,
         /// Bytes held.
         held: Held,
         /// Bytes that were asked for.

@@ -58,6 +58,8 @@ impl fmt::Display for Held {
 pub(crate) struct Memory {
     /// `u64::MAX` = none.
     max: AtomicU64,
+    /// What the process may have; `u64::MAX` = nobody has said.
+    machine: AtomicU64,
     pub(crate) slices: AtomicU64,
     pub(crate) parts: AtomicU64,
     pub(crate) copies: Arc<AtomicU64>,
@@ -66,13 +68,23 @@ pub(crate) struct Memory {
 impl Default for Memory {
     fn default() -> Self {
         let (slices, parts) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { max: AtomicU64::new(u64::MAX), slices, parts, copies: Arc::default() }
+        let [max, machine] = [u64::MAX; 2].map(AtomicU64::new);
+        Self { max, machine, slices, parts, copies: Arc::default() }
     }
 }
 
 impl Memory {
     pub(crate) fn bound(&self, max: Option<u64>) {
         self.max.store(max.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn know_machine(&self, bytes: Option<u64>) {
+        self.machine.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Returns what the process may have, if that is known.
+    pub(crate) fn machine(&self) -> Option<u64> {
+        Some(self.machine.load(Ordering::Relaxed)).filter(|bytes| *bytes < u64::MAX)
     }
 
     /// Returns the bound, if there is one.

@@ -11,6 +11,7 @@ pub mod fuzzing;
 mod gradients;
 mod journal;
 mod link;
+mod machine;
 mod pair;
 mod pair_telemetry;
 mod post;

@@ -18,6 +18,7 @@ use trainyard_write_ahead_log::{Durability, Folder, Log};
 use crate::durable::{cannot, logs, remember_at};
 use crate::journal::{Course, LogJournal};
 use crate::link::Link;
+use crate::machine::memory_bytes;
 use crate::post::{Order, Post, Refused, Role, Step, Term};
 use crate::record::head;
 use crate::replay::{Replay, Source, base, complete};
@@ -265,6 +266,7 @@ impl Replica {
         let Some(journal) = journal else { return };
         shard.go_on();
         shard.store().bound_memory(self.context.job.parameter_servers.memory_bytes_max);
+        shard.store().know_machine(memory_bytes());
         if let Some(replay) = replay {
             journal.resume(&replay.course);
             shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);

@@ -16,6 +16,7 @@ use trainyard_runtime::blocking;
 
 use crate::durable::{cannot, must_wait_for_model_dir, remember};
 use crate::journal::LogJournal;
+use crate::machine::memory_bytes;
 use crate::pair::run_pair;
 use crate::service::Service;
 use crate::tensor_service::{Room, TensorService};
@@ -84,6 +85,7 @@ async fn run_alone(context: Context, stop: CancellationToken) -> Result<(), Diag
             context.readiness.set("waiting", false, vec!["chief:0".to_owned()]);
             // What it remembers it holds, whatever it may.
             shard.store().bound_memory(context.job.parameter_servers.memory_bytes_max);
+            shard.store().know_machine(memory_bytes());
             known.send_replace(Some(kept.clone()));
             watch(&context, &shard, &service, kept.as_ref(), &stop).await
         };

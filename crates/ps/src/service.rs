@@ -405,10 +405,21 @@ impl ParameterService for Service {
                         journal.stage(identity.cluster_id, staged);
                     }
                     let (from, count) = (plan.checkpoint.clone(), slices.len());
+                    let num_ps = plan.layout.num_ps as u128;
                     let prepared = shard.prepare_slices(identity, plan, place, slices).await;
                     prepared.map_err(as_status)?;
                     let bytes = shard.store().status().value_bytes;
                     tracing::info!(slices = count, bytes, checkpoint = ?from, "variables are ready");
+                    if let Some((all_rows, memory)) = shard.store().outgrows() {
+                        let servers = (u128::from(all_rows) * num_ps).div_ceil(memory.max(1).into());
+                        tracing::warn!(
+                            all_rows,
+                            memory,
+                            "the tables are larger than the memory of this server: rows take memory when they are first \
+                             changed, and a push that would need more than there is is refused; {servers} servers would \
+                             hold all rows"
+                        );
+                    }
                     Ok(())
                 }
             };

@@ -56,7 +56,7 @@ impl Store {
         let planned = build::plan(prepare)?;
         let bytes = planned.bytes();
         let counted = self.memory.slices.load(Ordering::Relaxed);
-        self.check_room(bytes.saturating_sub(counted), "the rows that a checkpoint has")?;
+        self.check_first_room(bytes.saturating_sub(counted), "the rows that a checkpoint has")?;
         self.memory.slices.store(bytes, Ordering::Relaxed);
         self.building.begin(bytes);
         planned.build(now, &self.building)
@@ -73,7 +73,7 @@ impl Store {
         let _alone = self.cut.write();
         let held_before = self.clear();
         let dense = prepare.dense_bytes();
-        self.check_room(dense, "the variables and slots of the job")?;
+        self.check_first_room(dense, "the variables and slots of the job")?;
         self.has_company.store(prepare.stores > 1, Ordering::Relaxed);
         // They count from now on, as they come.
         self.memory.slices.store(dense, Ordering::Relaxed);

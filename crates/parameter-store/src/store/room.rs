@@ -30,12 +30,47 @@ impl Store {
 
     /// Checks that so many more bytes may be held.
     pub(super) fn check_room(&self, asked: u64, what: &'static str) -> Result<(), Error> {
-        let Some(max) = self.memory.max() else { return Ok(()) };
+        match self.memory.max() {
+            Some(max) => self.check_bound(max, "parameter_servers.memory_bytes_max", asked, what),
+            None => Ok(()),
+        }
+    }
+
+    fn check_bound(
+        &self,
+        max: u64,
+        bound: &'static str,
+        asked: u64,
+        what: &'static str,
+    ) -> Result<(), Error> {
         let held = self.held();
         match held.total().saturating_add(asked) > max {
-            true => Err(Error::NoRoom { max, held, asked, what }),
+            true => Err(Error::NoRoom { max, bound, held, asked, what }),
             false => Ok(()),
         }
+    }
+
+    /// Checks the same of what is there from the beginning, which must fit the machine too.
+    pub(super) fn check_first_room(&self, asked: u64, what: &'static str) -> Result<(), Error> {
+        self.check_room(asked, what)?;
+        match self.memory.machine() {
+            Some(machine) => {
+                self.check_bound(machine, "the memory of its machine, or of its unit", asked, what)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Tells how much memory the process may have: what is to be held from the beginning must fit it.
+    pub fn know_machine(&self, bytes: Option<u64>) {
+        self.memory.know_machine(bytes);
+    }
+
+    /// Returns the bytes that the store would hold if every row was changed, and the most that it may, if those are fewer.
+    pub fn outgrows(&self) -> Option<(u64, u64)> {
+        let all: u64 = self.slices.iter().map(|slice| slice.row_bytes(slice.rows.len())).sum();
+        let most = self.memory.max().into_iter().chain(self.memory.machine()).min()?;
+        (all > most).then_some((all, most))
     }
 
     /// Checks that there is room for what a push adds: rows of new ids, and a part of a synchronous step. Where there is

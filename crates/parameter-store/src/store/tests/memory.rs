@@ -7,7 +7,7 @@ use super::*;
 
 fn refusal<T: std::fmt::Debug>(outcome: Result<T, Error>) -> (u64, u64, &'static str) {
     match outcome.unwrap_err() {
-        Error::NoRoom { max, held, asked, what } => {
+        Error::NoRoom { max, held, asked, what, .. } => {
             assert!(held.total() <= max && held.total() + asked > max, "{held:?} and {asked} of {max}");
             (max, asked, what)
         }

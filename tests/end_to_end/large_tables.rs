@@ -1,0 +1,146 @@
+//! Tables of more rows than a job ever changes: what nobody has changed is computed, held by no server and in no file.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use trainyard_tests::{Draw, Program};
+
+use crate::end_to_end::LIMIT;
+
+/// Rows of a user and a label that the user decides.
+fn write_rows(path: &Path, rows: u64, seed: u64) {
+    let mut text = "user,y\n".to_owned();
+    let mut draw = Draw::new(seed);
+    for _ in 0..rows {
+        let user = draw.below(3000);
+        let _ = writeln!(text, "u{user},{}", user % 2);
+    }
+    std::fs::write(path, text).expect("the rows are written");
+}
+
+/// A job of one task that trains, so that its steps have an order. The table would take 256 MB.
+fn write_job(folder: &Path) -> String {
+    std::fs::create_dir_all(folder).expect("a folder");
+    write_rows(&folder.join("train.csv"), 4000, 1);
+    write_rows(&folder.join("eval.csv"), 500, 2);
+    let job = format!(
+        r#"model_dir = "{}"
+[run]
+seed = 3
+[strategy]
+chief_trains = false
+[input]
+label = {{ column = "y" }}
+[input.train]
+files = ["train.csv"]
+batch_size = 16
+[input.eval]
+files = ["eval.csv"]
+[[feature]]
+column = "user"
+kind = "hashed"
+buckets = 2_000_000
+deep = {{ embedding = 16 }}
+wide = false
+[model]
+kind = "dnn_classifier"
+hidden_units = [8]
+dnn_optimizer = {{ kind = "adagrad", learning_rate = 0.3 }}
+[train]
+max_steps = 240
+[eval]
+start_delay_secs = 0
+throttle_secs = 0
+"#,
+        folder.join("model").display()
+    );
+    let path = folder.join("job.toml");
+    std::fs::write(&path, job).expect("the job is written");
+    path.to_string_lossy().into_owned()
+}
+
+fn run(arguments: &[&str]) -> String {
+    let ended = Program::start("trainyard", arguments, &[]).wait(LIMIT);
+    assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.output);
+    ended.output
+}
+
+/// Trains up to a step on so many servers.
+fn train(job: &str, servers: usize, steps: u64) {
+    let cluster = format!("local:ps={servers},worker=1");
+    run(&["up", job, "--cluster", &cluster, "--set", &format!("train.max_steps={steps}")]);
+}
+
+fn line_of_json(text: &str) -> serde_json::Value {
+    let line = text.lines().find(|line| line.starts_with('{')).expect("a line of JSON");
+    serde_json::from_str(line).expect("JSON")
+}
+
+/// What a job has come to: its scores, and the logits of users that it has seen and has not.
+fn outcome(job: &str, folder: &Path) -> (serde_json::Value, Vec<serde_json::Value>) {
+    let scores = line_of_json(&run(&["evaluate", job, "--format", "json"]))["metrics"].clone();
+    let logit = |user: &str| {
+        let input = folder.join("one.csv");
+        std::fs::write(&input, format!("user\n{user}\n")).expect("a row is written");
+        line_of_json(&run(&["predict", job, "--input", &input.to_string_lossy()]))["logits"].clone()
+    };
+    (scores, ["u7", "u8", "nobody"].map(logit).into())
+}
+
+trial!(a_large_table_has_the_same_bits_on_any_number_of_servers_and_after_every_restore);
+fn a_large_table_has_the_same_bits_on_any_number_of_servers_and_after_every_restore() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at_once = folder.path().join("at_once");
+    let job = write_job(&at_once);
+    train(&job, 2, 240);
+    let expected = outcome(&job, &at_once);
+    let resumed = folder.path().join("resumed");
+    let job = write_job(&resumed);
+    for (servers, steps) in [(1, 80), (3, 160), (1, 240)] {
+        train(&job, servers, steps);
+    }
+    assert_eq!(outcome(&job, &resumed), expected);
+    let model = resumed.join("model").to_string_lossy().into_owned();
+    let told = run(&["inspect", &model]);
+    let changed =
+        told.lines().find_map(|line| line.split_once("]  ")?.1.split_once(" of 2000000 rows changed"));
+    let changed: usize = changed.expect("it says how many").0.parse().expect("a number");
+    assert!((1000..=3000).contains(&changed), "{told}");
+    let files = std::fs::read_dir(resumed.join("model/model.ckpt-240")).expect("a checkpoint");
+    let bytes: u64 = files.map(|file| file.expect("a file").metadata().expect("a file").len()).sum();
+    assert!(bytes < 2 << 20, "a checkpoint of {changed} rows has {bytes} bytes");
+}
+
+trial!(an_export_and_a_new_model_that_starts_from_a_large_table_have_its_rows_that_nobody_changed);
+fn an_export_and_a_new_model_that_starts_from_a_large_table_have_its_rows_that_nobody_changed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let first = folder.path().join("first");
+    let job = write_job(&first);
+    train(&job, 2, 40);
+    let from = first.join("model").to_string_lossy().into_owned();
+    let second = folder.path().join("second");
+    let next = write_job(&second);
+    // Another seed, and no step that counts: what it reads of rows that nobody has changed is the first model's.
+    let start = format!("train.warm_start.from=\"{from}\"");
+    let rate = "model.dnn_optimizer.learning_rate=1e-30";
+    run(&[
+        "up",
+        &next,
+        "--cluster",
+        "local:ps=3,worker=1",
+        "--set",
+        "run.seed=77",
+        "--set",
+        &start,
+        "--set",
+        rate,
+        "--set",
+        "train.max_steps=1",
+    ]);
+    let (scores, logits) = outcome(&job, &first);
+    assert_eq!(outcome(&next, &second), (scores, logits));
+    let export = run(&["export", &job]);
+    let bytes =
+        std::fs::metadata(Path::new(export.trim()).join("model.safetensors")).expect("an export").len();
+    assert!(bytes > 2_000_000 * 16 * 4, "every row is there, {bytes} bytes");
+}
