@@ -264,3 +264,29 @@ fn a_row_that_is_changed_by_zeros_is_held_as_every_other() {
     assert_eq!(snapshot.slices[1].held(), vec![100..101]);
     assert!(Whole::new(3).is(&snapshot.slices[1].read_all()));
 }
+
+#[test]
+fn a_checkpoint_has_the_rows_of_its_instant_though_their_stripe_comes_to_hold_all_meanwhile() {
+    let store = open(3);
+    let mut whole = Whole::new(3);
+    let few = [90, 91, 150];
+    let many: Vec<u32> = (FIRST_ROW as u32..(FIRST_ROW + STRIPE - 10) as u32).collect();
+    let mut push = |seq: u64, rows: &[u32]| {
+        let gradient = gradient(rows.len(), seq);
+        push_rows(&store, seq, rows, &gradient);
+        whole.apply(rows, &gradient);
+        whole.clone()
+    };
+    let then = push(1, &few);
+    let snapshot = store.snapshot(&chief(1)).unwrap();
+    // One that is listed, and one that is new, and then most of the stripe.
+    push(2, &[91, 92]);
+    push(3, &many);
+    assert_eq!(snapshot.slices[1].held(), [90..92, 150..151]);
+    assert!(then.is(&snapshot.slices[1].read_all()));
+    assert_eq!(store.held().set_aside, 0, "what has been read needs nothing");
+    drop(snapshot);
+    let now = store.snapshot(&chief(1)).unwrap();
+    assert_eq!(now.slices[1].held()[0].len(), STRIPE);
+    assert!(whole.is(&now.slices[1].read_all()));
+}
