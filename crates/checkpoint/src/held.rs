@@ -221,14 +221,16 @@ impl Checkpoint {
         let mut bounds = vec![0_u64; 2 * record.rows_held()];
         self.read_tensor(shard, record, 0, bytemuck::cast_slice_mut(&mut bounds))?;
         let mut runs = Vec::with_capacity(bounds.len() / 2);
-        let (mut end, mut before) = (tensor.row_begin, 0);
+        let mut end = tensor.row_begin;
+        let mut before = 0;
         for [from, to] in bounds.as_chunks().0 {
             let run = Run { begin: *from as usize, end: *to as usize, before };
             if run.begin < end || run.begin >= run.end || run.end > tensor.row_end {
                 let (begin, end) = (tensor.row_begin, tensor.row_end);
                 return Err(wrong(format!("runs of rows {begin}..{end} must ascend, given {from}..{to}")));
             }
-            (end, before) = (run.end, before + (run.end - run.begin));
+            end = run.end;
+            before += run.end - run.begin;
             runs.push(run);
         }
         if before != tensor.rows_held() {

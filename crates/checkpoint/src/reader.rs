@@ -186,10 +186,11 @@ impl Checkpoint {
         name: &str,
     ) -> Result<(), Error> {
         let file = self.file(file)?;
-        let found = match file.is_remote() {
-            // Its parts come side by side already.
-            true => checksum(file, offset..offset + bytes, VERIFY_REMOTE_BYTES),
-            false => checksum_side_by_side(file, offset..offset + bytes),
+        let found = if file.is_remote() {
+            // Parts of an object come side by side already.
+            checksum(file, offset..offset + bytes, VERIFY_REMOTE_BYTES)
+        } else {
+            checksum_side_by_side(file, offset..offset + bytes)
         };
         let found = found.map_err(Error::io("read", path))?;
         if found == expected {

@@ -67,11 +67,9 @@ pub(crate) struct Parts {
 
 /// Returns how many rows of a slice of `rows` rows a stripe of `in_stripe` may hold without holding all of its rows.
 pub(crate) fn listed_max(rows: usize, width: usize, in_stripe: usize) -> usize {
-    match rows.div_ceil(rows_of_stripe(width)) > SMALL_STRIPES {
-        // Beyond it the memory that the list takes is more than that of the other rows.
-        true => in_stripe / 2,
-        false => 0,
-    }
+    let stripes = rows.div_ceil(rows_of_stripe(width));
+    // Beyond half of the rows the memory that the list takes is more than that of the others.
+    if stripes > SMALL_STRIPES { in_stripe / 2 } else { 0 }
 }
 
 /// Returns the rows of a stripe.

@@ -51,9 +51,10 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
             None => {
                 let held: usize =
                     newest.held(&spec.name, 0..spec.rows())?.iter().map(std::ops::Range::len).sum();
-                match held < spec.rows() {
-                    true => format!("{:?}  {held} of {} rows changed", spec.shape, spec.rows()),
-                    false => format!("{:?}", spec.shape),
+                if held < spec.rows() {
+                    format!("{:?}  {held} of {} rows changed", spec.shape, spec.rows())
+                } else {
+                    format!("{:?}", spec.shape)
                 }
             }
             Some(_) => {

@@ -226,7 +226,8 @@ impl Building<'_> {
     fn build_table(&self, place: usize, now: Moment) -> Result<DynamicSlice, Error> {
         let PlannedSlice { spec, optimizer, first, source } = &self.slices[place];
         let slice = &self.prepare.slices[place].1;
-        let (slots, ids) = (optimizer.slots(), slice.ids(spec.rows()));
+        let slots = optimizer.slots();
+        let ids = slice.ids(spec.rows());
         let rows = match source {
             Some((source, name)) if self.prepare.restore.is_some() => {
                 let names: Vec<&str> = slots.iter().map(|slot| slot.name).collect();
