@@ -8,6 +8,7 @@ mod indexed_slices;
 mod matrix;
 mod parallel;
 mod product;
+mod vectorize;
 
 pub use activation::{relu_backward, sigmoid, sigmoid_cross_entropy, softmax_in_place};
 pub use embedding::{gather, scatter_add};
@@ -18,3 +19,4 @@ pub use matrix::{
 };
 pub use parallel::{for_rows, join, threads};
 pub use product::matmul;
+pub use vectorize::vectorize;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use trainyard_tensor::vectorize;
 
 use crate::fingerprint::Fingerprint;
 use crate::logarithm::ln;
@@ -149,16 +150,6 @@ fn fans(shape: &[usize]) -> f32 {
             (field * (fan_in + fan_out)) as f32
         }
     }
-}
-
-/// Runs `work` compiled for AVX2 where the processor has it, else for what every processor has. Results are the same bits.
-#[inline(always)]
-fn vectorize(work: impl FnOnce()) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(avx2) = pulp::x86::V3::try_new() {
-        return avx2.vectorize(work);
-    }
-    pulp::Arch::new().dispatch(work);
 }
 
 /// Uniform in [0, 1), 24 bits.
