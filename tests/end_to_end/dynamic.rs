@@ -60,17 +60,33 @@ throttle_secs = 0
     path.to_string_lossy().into_owned()
 }
 
-fn run(arguments: &[&str]) -> String {
+/// Runs a command that is to end well, and returns what it has said.
+pub(super) fn run(arguments: &[&str]) -> String {
     let ended = Program::start("trainyard", arguments, &[]).wait(LIMIT);
     assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.output);
     ended.output
 }
 
+/// The JSON object in what a command has said.
+fn object(text: &str) -> serde_json::Value {
+    let line = text.lines().find(|line| line.starts_with('{')).expect("a line of JSON");
+    serde_json::from_str(line).expect("JSON")
+}
+
+/// What `evaluate` says of a job.
+pub(super) fn scores(job: &str) -> serde_json::Value {
+    object(&run(&["evaluate", job, "--format", "json"]))
+}
+
+/// What `predict` says of one user.
+pub(super) fn prediction(job: &str, folder: &Path, user: &str) -> serde_json::Value {
+    let input = folder.join("one.csv");
+    std::fs::write(&input, format!("user\n{user}\n")).expect("a row is written");
+    object(&run(&["predict", job, "--input", &input.to_string_lossy()]))
+}
+
 fn auc(job: &str) -> f64 {
-    let text = run(&["evaluate", job, "--format", "json"]);
-    let line = text.lines().find(|line| line.starts_with('{')).expect("a line of scores");
-    let scores: serde_json::Value = serde_json::from_str(line).expect("JSON");
-    scores["metrics"]["auc"].as_f64().expect("an auc")
+    scores(job)["metrics"]["auc"].as_f64().expect("an auc")
 }
 
 /// Rows in use of both tables, as `inspect` tells them.
@@ -81,12 +97,7 @@ fn rows_used(model: &str) -> Vec<usize> {
 }
 
 fn logit_of(job: &str, folder: &Path, user: &str) -> f64 {
-    let input = folder.join("one.csv");
-    std::fs::write(&input, format!("user\n{user}\n")).expect("a row is written");
-    let text = run(&["predict", job, "--input", &input.to_string_lossy()]);
-    let line = text.lines().find(|line| line.starts_with('{')).expect("a prediction");
-    let prediction: serde_json::Value = serde_json::from_str(line).expect("JSON");
-    prediction["logits"][0].as_f64().expect("a logit")
+    prediction(job, folder, user)["logits"][0].as_f64().expect("a logit")
 }
 
 trial!(ids_are_learned_in_bounded_memory_and_outlive_a_resume_on_other_servers);

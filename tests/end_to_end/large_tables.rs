@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use trainyard_tests::{Draw, Program};
+use trainyard_tests::Draw;
 
-use crate::end_to_end::LIMIT;
+use crate::end_to_end::dynamic::{prediction, run, scores};
 
 /// Rows of a user and a label that the user decides.
 fn write_rows(path: &Path, rows: u64, seed: u64) {
@@ -59,32 +59,16 @@ throttle_secs = 0
     path.to_string_lossy().into_owned()
 }
 
-fn run(arguments: &[&str]) -> String {
-    let ended = Program::start("trainyard", arguments, &[]).wait(LIMIT);
-    assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.output);
-    ended.output
-}
-
 /// Trains up to a step on so many servers.
 fn train(job: &str, servers: usize, steps: u64) {
     let cluster = format!("local:ps={servers},worker=1");
     run(&["up", job, "--cluster", &cluster, "--set", &format!("train.max_steps={steps}")]);
 }
 
-fn line_of_json(text: &str) -> serde_json::Value {
-    let line = text.lines().find(|line| line.starts_with('{')).expect("a line of JSON");
-    serde_json::from_str(line).expect("JSON")
-}
-
 /// What a job has come to: its scores, and the logits of users that it has seen and has not.
 fn outcome(job: &str, folder: &Path) -> (serde_json::Value, Vec<serde_json::Value>) {
-    let scores = line_of_json(&run(&["evaluate", job, "--format", "json"]))["metrics"].clone();
-    let logit = |user: &str| {
-        let input = folder.join("one.csv");
-        std::fs::write(&input, format!("user\n{user}\n")).expect("a row is written");
-        line_of_json(&run(&["predict", job, "--input", &input.to_string_lossy()]))["logits"].clone()
-    };
-    (scores, ["u7", "u8", "nobody"].map(logit).into())
+    let logits = |user| prediction(job, folder, user)["logits"].clone();
+    (scores(job)["metrics"].clone(), ["u7", "u8", "nobody"].map(logits).into())
 }
 
 trial!(a_large_table_has_the_same_bits_on_any_number_of_servers_and_after_every_restore);

@@ -13,8 +13,8 @@ use rustix::fs::{Advice, fadvise};
 
 /// Bytes that are flushed at a time.
 const WINDOW_BYTES: u64 = 64 << 20;
-/// Windows that may wait to be flushed while the next one is written.
-const WINDOWS_WAITING: usize = 1;
+/// Windows that may wait to be flushed while the next one is written: what waits takes memory.
+const WINDOWS_WAITING_MAX: usize = 1;
 
 /// Flushes what is written into a file, on a thread of its own once there is enough of it.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl Flusher {
 }
 
 fn start(file: File) -> io::Result<(SyncSender<()>, JoinHandle<io::Result<()>>)> {
-    let (windows, handed_over) = sync_channel(WINDOWS_WAITING);
+    let (windows, handed_over) = sync_channel(WINDOWS_WAITING_MAX);
     let flush = move || {
         while handed_over.recv().is_ok() {
             file.sync_data()?;

@@ -226,8 +226,8 @@ impl Checkpoint {
         for [from, to] in bounds.as_chunks().0 {
             let run = Run { begin: *from as usize, end: *to as usize, before };
             if run.begin < end || run.begin >= run.end || run.end > tensor.row_end {
-                let (begin, end) = (tensor.row_begin, tensor.row_end);
-                return Err(wrong(format!("runs of rows {begin}..{end} must ascend, given {from}..{to}")));
+                let range = tensor.row_begin..tensor.row_end;
+                return Err(wrong(format!("runs of rows {range:?} must ascend, given {from}..{to}")));
             }
             end = run.end;
             before += run.end - run.begin;

@@ -72,7 +72,7 @@ pub struct TensorRecord {
     /// The rows that it holds; absent = all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldRows>,
-    /// What rows, or ids, read that it does not hold.
+    /// The values of the rows, or ids, that the tensor does not hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<Others>,
     /// Byte in the file at which its values begin.
@@ -101,7 +101,7 @@ pub struct HeldRows {
     pub listed_in: String,
 }
 
-/// What rows, or ids of a dynamic table, read that a tensor does not hold.
+/// The values of the rows, or ids of a dynamic table, that a tensor does not hold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Others {

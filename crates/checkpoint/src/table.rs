@@ -25,7 +25,7 @@ pub struct TableView<'a> {
     pub width: usize,
     /// Names of the slots, in the order of those in `rows`.
     pub slot_names: Vec<&'a str>,
-    /// What decides the first values of ids without a row; absent = the seed of the manifest does.
+    /// The rule of the first values of ids without a row; absent = that of the manifest's seed.
     pub first: Option<&'a FirstRows>,
     /// Ids, values and slots.
     pub rows: &'a DynamicRows,

@@ -420,7 +420,8 @@ impl Lead {
     async fn tell_end(&self, run: &Run, reason: &str, failed: bool, within: Duration) -> Vec<(&str, Error)> {
         let identity = self.identity(run);
         let folder = absolute(&self.job.model_dir);
-        let (servers, folder) = (self.servers.fingerprint(), &folder);
+        let folder = &folder;
+        let servers = self.servers.fingerprint();
         let told = self.shards.iter().map(|shard| async move {
             let tell = || async move {
                 // A process without a log that came up since has been claimed by nobody.

@@ -385,11 +385,15 @@ impl Slice {
     /// Has a stripe hold these rows, and turns their numbers into their places.
     fn hold_rows(&self, number: usize, stripe: &mut Stripe, rows: &mut [u32]) {
         let Rows::Listed(places) = &stripe.rows else { return };
-        let new = rows.iter().filter(|row| !places.contains_key(row)).count();
-        if new > 0 && places.len() + new > self.all_from {
-            self.hold_all(number, stripe);
-        } else {
+        // Mostly there is room for as many, and none needs to be looked up before.
+        let fits = places.len() + rows.len() <= self.all_from || {
+            let new = rows.iter().filter(|row| !places.contains_key(row)).count();
+            new == 0 || places.len() + new <= self.all_from
+        };
+        if fits {
             self.list_rows(number, stripe, rows);
+        } else {
+            self.hold_all(number, stripe);
         }
     }
 

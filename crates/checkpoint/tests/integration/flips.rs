@@ -43,7 +43,8 @@ fn save(model_dir: &Path, step: u64) -> Checkpoint {
         let first = FirstRows::new(&spec, 5);
         let held = HeldView { rows: vec![0..90, 95..101, 200..300], first: &first, first_slots: &[0.5] };
         let (held, rows) = if ps == 0 { (None, 300) } else { (Some(held), 196) };
-        let (values, slot) = (vec![0.5 + step as f32; 3 * rows], vec![0.0; 3 * rows]);
+        let values = vec![0.5 + step as f32; 3 * rows];
+        let slot = vec![0.0; 3 * rows];
         let source = InMemory { values: &values, slots: vec![&slot] };
         let slices = [SliceView {
             variable: &name,

@@ -10,9 +10,13 @@ use trainyard_variable::{
     Access, FirstRows, InitialRows, Initializer, Layout, Partitioner, Placement, VariableSpec,
 };
 
+/// Rows of the table.
 const ROWS: usize = 90;
+/// Values in a row.
 const WIDTH: usize = 3;
+/// Seed of the first values of the job that began the table.
 const SEED: u64 = 11;
+/// First value of the slot.
 const SLOT: f32 = 0.125;
 
 fn spec() -> VariableSpec {

@@ -341,9 +341,10 @@ impl Lead {
         if self.is_at_last_step(run) {
             // A synchronous step is over when all servers have applied it.
             let together = self.plan.update == Update::Sync && !self.plan.hybrid;
-            let over = match together {
-                true => run.versions.iter().all(|version| *version >= run.version),
-                false => self.all_agree().await,
+            let over = if together {
+                run.versions.iter().all(|version| *version >= run.version)
+            } else {
+                self.all_agree().await
             };
             return over.then_some(Seen::Ended);
         }

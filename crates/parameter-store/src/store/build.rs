@@ -248,49 +248,52 @@ impl Building<'_> {
 
     /// Makes or reads all rows of a stripe.
     fn build_stripe(&self, place: usize, rows: &Range<usize>) -> Result<SliceValues, Error> {
-        let PlannedSlice { optimizer, first, source, .. } = &self.slices[place];
+        let PlannedSlice { first, source, .. } = &self.slices[place];
         let slice = &self.prepare.slices[place].1;
         let rows = slice.rows.start + rows.start..slice.rows.start + rows.end;
-        let length = rows.len() * slice.width;
-        let read = |slot: Option<&str>, initial: f32| {
-            let mut out = vec![initial; length];
-            match source {
-                // Another run's slots are none of this one's.
-                Some(_) if slot.is_some() && self.prepare.restore.is_none() => {}
-                Some((source, name)) => {
-                    source.read(name, slot, rows.clone(), &mut out).map_err(Error::Restore)?;
-                }
-                None if slot.is_none() => first.fill_rows(rows.clone().map(|row| row as u64), &mut out),
-                None => {}
-            }
-            Ok(out)
-        };
-        let slots = optimizer.slots();
-        let slots = slots.iter().map(|slot| read(Some(slot.name), slot.initial));
-        Ok(SliceValues { values: read(None, 0.0)?, slots: slots.collect::<Result<_, Error>>()? })
+        let mut values = self.read_parts(place, rows.len(), |source, name, slot, out| {
+            source.read(name, slot, rows.clone(), out)
+        })?;
+        if source.is_none() {
+            first.fill_rows(rows.map(|row| row as u64), &mut values.values);
+        }
+        Ok(values)
     }
 
     /// Reads the rows of a stripe that a checkpoint holds.
     fn build_list(&self, place: usize, rows: &Range<usize>, held: &[Range<usize>]) -> Result<Stripe, Error> {
-        let PlannedSlice { optimizer, source, .. } = &self.slices[place];
         let slice = &self.prepare.slices[place].1;
         let of_variable = slice.rows.start + rows.start..slice.rows.start + rows.end;
         let listed = held.iter().flat_map(|held| held.start - rows.start..held.end - rows.start);
         let places: HashMap<u32, u32, _> = listed.zip(0..).map(|(row, place)| (row as u32, place)).collect();
-        let length = places.len() * slice.width;
-        let read = |slot: Option<&str>, initial: f32| {
+        let values = self.read_parts(place, places.len(), |source, name, slot, out| {
+            source.read_held(name, slot, of_variable.clone(), out)
+        })?;
+        Ok(Stripe::new(Rows::Listed(places), values))
+    }
+
+    /// Reads the values and slots of so many rows of a slice from where they come. What comes from nowhere is 0, and a slot
+    /// its first value; so is a slot of a model that starts from another run, whose slots are none of this one's.
+    fn read_parts(
+        &self,
+        place: usize,
+        rows: usize,
+        read: impl Fn(&dyn TensorSource, &str, Option<&str>, &mut [f32]) -> Result<(), String>,
+    ) -> Result<SliceValues, Error> {
+        let PlannedSlice { optimizer, source, .. } = &self.slices[place];
+        let length = rows * self.prepare.slices[place].1.width;
+        let part = |slot: Option<&str>, initial: f32| {
             let mut out = vec![initial; length];
             if let Some((source, name)) = source
                 && (slot.is_none() || self.prepare.restore.is_some())
             {
-                source.read_held(name, slot, of_variable.clone(), &mut out).map_err(Error::Restore)?;
+                read(*source, name, slot, &mut out).map_err(Error::Restore)?;
             }
             Ok(out)
         };
         let slots = optimizer.slots();
-        let slots = slots.iter().map(|slot| read(Some(slot.name), slot.initial));
-        let values = SliceValues { values: read(None, 0.0)?, slots: slots.collect::<Result<_, Error>>()? };
-        Ok(Stripe::new(Rows::Listed(places), values))
+        let slots = slots.iter().map(|slot| part(Some(slot.name), slot.initial));
+        Ok(SliceValues { values: part(None, 0.0)?, slots: slots.collect::<Result<_, Error>>()? })
     }
 }
 
