@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 pub use account::{Account, Mismatch};
 pub use ending::passes_to_go;
 pub use model::Counting;
+pub(crate) use model::Ids;
 
 /// Cells of the dense counter of each server.
 const CELLS: u32 = 1024;
@@ -70,14 +71,7 @@ impl Ledger {
     pub fn write(&self, folder: &Path) -> PathBuf {
         let most = self.epochs * self.lines().div_ceil(CELLS.min(self.rows).into()) * 2;
         assert!(most <= EXACT_MAX, "counters of up to {most} are not exact: fewer epochs, or more rows");
-        let mut text = "row\n".to_owned();
-        // The second lines come behind all first ones, so that a batch may hold an id twice only where it is shuffled.
-        for round in 1..=2 {
-            for row in (0..self.rows).filter(|row| Self::lines_of(*row) >= round) {
-                let _ = writeln!(text, "{row}");
-            }
-        }
-        std::fs::write(folder.join("rows.csv"), text).expect("the data is written");
+        self.write_rows(&folder.join("rows.csv"));
         std::fs::write(folder.join("one.csv"), "row\n0\n").expect("the data is written");
         let job = format!(
             r#"model_dir = "{}"
@@ -111,5 +105,20 @@ throttle_secs = 0
         let path = folder.join("job.toml");
         std::fs::write(&path, job).expect("the job is written");
         path
+    }
+
+    /// Writes the data.
+    ///
+    /// # Panics
+    /// The file cannot be written.
+    pub(crate) fn write_rows(&self, path: &Path) {
+        let mut text = "row\n".to_owned();
+        // The second lines come behind all first ones, so that a batch may hold an id twice only where it is shuffled.
+        for round in 1..=2 {
+            for row in (0..self.rows).filter(|row| Self::lines_of(*row) >= round) {
+                let _ = writeln!(text, "{row}");
+            }
+        }
+        std::fs::write(path, text).expect("the data is written");
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Tally<'a> {
     session_start: Instant,
     /// Seconds of training before this session.
     before: f64,
+    /// When the latest step was applied: at first, when the session began.
+    latest_step: Instant,
     /// Time, steps and examples of the latest log line.
     interval: (Instant, u64, u64),
 }
@@ -35,6 +37,7 @@ impl<'a> Tally<'a> {
             telemetry: Telemetry::new(),
             session_start: now,
             before: outcome.train_seconds,
+            latest_step: now,
             interval: (now, outcome.steps, outcome.examples),
             outcome,
         }
@@ -90,6 +93,9 @@ impl<'a> Tally<'a> {
             }
             return;
         }
+        let now = Instant::now();
+        telemetry.step_seconds.record(now.duration_since(self.latest_step));
+        self.latest_step = now;
         let examples = sent.examples;
         outcome.steps += 1;
         outcome.examples += examples;

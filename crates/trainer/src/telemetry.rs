@@ -12,6 +12,7 @@ pub(crate) struct Telemetry {
     pub(crate) input_seconds: Histogram,
     pub(crate) exchange_seconds: Histogram,
     pub(crate) compute_seconds: Histogram,
+    pub(crate) step_seconds: Histogram,
     pub(crate) staleness_steps: Histogram,
     pub(crate) steps: Counter,
     pub(crate) examples: Counter,
@@ -39,6 +40,7 @@ impl Telemetry {
             "Time a step waits for the parameter servers: for the push of an earlier step and its own pull."
         );
         describe_histogram!("trainyard_step_compute_seconds", "Time of forward and backward pass.");
+        describe_histogram!("trainyard_step_seconds", "Time from a step of this task to its next.");
         describe_histogram!(
             "trainyard_staleness_steps",
             "Steps of others between a step's pull and its push."
@@ -68,6 +70,7 @@ impl Telemetry {
             input_seconds: histogram!("trainyard_step_input_seconds"),
             exchange_seconds: histogram!("trainyard_step_exchange_seconds"),
             compute_seconds: histogram!("trainyard_step_compute_seconds"),
+            step_seconds: histogram!("trainyard_step_seconds"),
             staleness_steps: histogram!("trainyard_staleness_steps"),
             steps: counter!("trainyard_steps_total"),
             examples: counter!("trainyard_examples_total"),

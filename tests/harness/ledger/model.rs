@@ -12,6 +12,9 @@ use trainyard_run_config::FeatureKind;
 
 use super::CELLS;
 
+/// Optimizer group of the counters.
+const GROUP: &str = "ledger";
+
 /// The model. For each server it has `count/<server>`, a table with a row for each id, and `cells/<server>`, read whole.
 #[derive(Debug)]
 pub struct Counting {
@@ -23,7 +26,7 @@ pub struct Counting {
 }
 
 /// The ids of a batch, and how often each stands in it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Ids {
     lines: usize,
     rows: Arc<[u32]>,
@@ -60,6 +63,11 @@ impl Counting {
             let rule = "a ledger has one feature of kind \"identity\" and as hidden_units the servers";
             return Err(Error::Invalid(rule.to_owned()));
         };
+        Ok(Self::new(column, *buckets, *servers, custom_optimizer(job)?))
+    }
+
+    /// Builds the model that counts the ids of a column, which are below `rows`, so many times over.
+    pub(crate) fn new(column: &str, rows: u32, copies: usize, optimizer: OptimizerConfig) -> Self {
         let mut schema = Schema::default();
         let field = schema.want(column, FieldKind::INT);
         let variable = |name: String, rows: u32, access: Access| VariableSpec {
@@ -67,13 +75,29 @@ impl Counting {
             shape: vec![rows as usize, 1],
             access,
             initializer: Initializer::Zeros,
-            optimizer_group: "ledger".to_owned(),
+            optimizer_group: GROUP.to_owned(),
         };
         // Placed by bytes, variables of one size go to one server each.
-        let counts = (0..*servers).map(|server| variable(count_name(server), *buckets, Access::Rows));
-        let cells = (0..*servers).map(|server| variable(cells_name(server), CELLS, Access::Whole));
+        let counts = (0..copies).map(|copy| variable(count_name(copy), rows, Access::Rows));
+        let cells = (0..copies).map(|copy| variable(cells_name(copy), CELLS, Access::Whole));
         let variables = counts.chain(cells).collect();
-        Ok(Self { schema, field, rows: *buckets, optimizer: custom_optimizer(job)?, variables })
+        Self { schema, field, rows, optimizer, variables }
+    }
+
+    /// Writes the gradients of the counters, one for each of [`Model::variables`].
+    pub(crate) fn count(&self, ids: &Ids, gradients: &mut [Vec<f32>]) {
+        for (variable, gradient) in self.variables.iter().zip(gradients) {
+            gradient.clear();
+            match variable.access {
+                Access::Whole => {
+                    gradient.resize(CELLS as usize, 0.0);
+                    for (row, times) in ids.rows.iter().zip(&ids.times) {
+                        gradient[(row % CELLS) as usize] -= *times as f32;
+                    }
+                }
+                _ => gradient.extend(ids.times.iter().map(|times| -(*times as f32))),
+            }
+        }
     }
 }
 
@@ -87,7 +111,7 @@ impl Model for Counting {
     }
 
     fn optimizers(&self) -> BTreeMap<String, OptimizerConfig> {
-        BTreeMap::from([("ledger".to_owned(), self.optimizer.clone())])
+        BTreeMap::from([(GROUP.to_owned(), self.optimizer.clone())])
     }
 
     fn schema(&self) -> &Schema {
@@ -131,18 +155,7 @@ impl Model for Counting {
         (): &mut (),
     ) -> Result<Outcome, Error> {
         gradients.resize(values.len(), Vec::new());
-        for ((variable, values), gradient) in self.variables.iter().zip(values).zip(gradients) {
-            gradient.clear();
-            match variable.access {
-                Access::Whole => {
-                    gradient.resize(values.len(), 0.0);
-                    for (row, times) in ids.rows.iter().zip(&ids.times) {
-                        gradient[(row % CELLS) as usize] -= *times as f32;
-                    }
-                }
-                _ => gradient.extend(ids.times.iter().map(|times| -(*times as f32))),
-            }
-        }
+        self.count(ids, gradients);
         Ok(Outcome { loss: 0.0, examples: ids.lines })
     }
 
