@@ -11,42 +11,73 @@ use crate::{Checkpoint, Error, Found, list};
 
 /// Returns the newest checkpoint whose every byte is as it was written.
 ///
-/// A damaged one is renamed to `damaged.model.ckpt-<step>` and told to `warn`; nothing is deleted. In a bucket its manifest
-/// is, to `damaged.json`.
+/// A damaged one is set aside: see [`set_aside`].
 ///
 /// # Errors
 /// The folder or bucket cannot be read, or a damaged checkpoint cannot be set aside.
 pub fn latest_good(model_dir: &Path, warn: &mut dyn FnMut(Diagnostic)) -> Result<Option<Checkpoint>, Error> {
+    while let Some(checkpoint) = latest(model_dir, warn)? {
+        match checkpoint.verify() {
+            Ok(()) => return Ok(Some(checkpoint)),
+            Err(error) => set_aside(model_dir, checkpoint.path(), error, warn)?,
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the newest checkpoint whose manifest is as it was written, and whose files are there and as long as it says. Their
+/// bytes are for those to compare who read them: see [`Checkpoint::check_read`].
+///
+/// One that is not is set aside: see [`set_aside`].
+///
+/// # Errors
+/// The folder or bucket cannot be read, or a damaged checkpoint cannot be set aside.
+pub fn latest(model_dir: &Path, warn: &mut dyn FnMut(Diagnostic)) -> Result<Option<Checkpoint>, Error> {
     let mut candidates = list(model_dir)?;
     // Nobody knows when these were written: they may be the newest, and are not passed over in silence.
     let unreadable: Vec<Found> = candidates.extract_if(.., |found| found.epoch == UNREADABLE).collect();
     for found in unreadable {
         match Checkpoint::open(&found.path) {
             Ok(_) => candidates.insert(0, found),
-            Err(error) => set_aside(model_dir, &found, error, candidates.last(), warn)?,
+            Err(error) => rename_damaged(model_dir, &found, error, candidates.last(), warn)?,
         }
     }
     while let Some(found) = candidates.pop() {
-        let outcome =
-            Checkpoint::open(&found.path).and_then(|checkpoint| checkpoint.verify().map(|()| checkpoint));
-        match outcome {
+        match Checkpoint::open(&found.path) {
             Ok(checkpoint) => return Ok(Some(checkpoint)),
-            Err(error) => set_aside(model_dir, &found, error, candidates.last(), warn)?,
+            Err(error) => rename_damaged(model_dir, &found, error, candidates.last(), warn)?,
         }
     }
     Ok(None)
 }
 
+/// Sets a checkpoint aside in which `error` was found. It is renamed to `damaged.model.ckpt-<step>` and told to `warn`; nothing
+/// is deleted. In a bucket its manifest is, to `damaged.json`.
+///
+/// # Errors
+/// `error`, where it says nothing of the checkpoint, because it could not be looked at; or the checkpoint cannot be renamed.
+pub fn set_aside(
+    model_dir: &Path,
+    path: &Path,
+    error: Error,
+    warn: &mut dyn FnMut(Diagnostic),
+) -> Result<(), Error> {
+    let mut candidates = list(model_dir)?;
+    let place = candidates.iter().position(|found| found.path == path);
+    let Some(found) = place.map(|place| candidates.remove(place)) else { return Err(error) };
+    rename_damaged(model_dir, &found, error, candidates.last(), warn)
+}
+
 /// Renames a damaged checkpoint, and says so.
-fn set_aside(
+fn rename_damaged(
     model_dir: &Path,
     found: &Found,
     error: Error,
     next: Option<&Found>,
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<(), Error> {
-    if error.is_of_store() {
-        // Nothing is known of the checkpoint: the store did not give it.
+    if !error.is_of_files() {
+        // Nothing is known of the checkpoint: it could not be looked at.
         return Err(error);
     }
     let aside = match Bucket::of(&found.path)? {

@@ -92,11 +92,6 @@ impl Error {
         }
     }
 
-    /// Whether it says nothing of the files: they could not be looked at.
-    pub(crate) fn is_of_store(&self) -> bool {
-        matches!(self, Self::Store(_))
-    }
-
     /// Whether it says how the files are: damaged, or not there. Otherwise they could not be looked at, and another look
     /// may find something else.
     pub fn is_of_files(&self) -> bool {

@@ -16,6 +16,7 @@ mod job_state;
 mod manifest;
 mod model_dir;
 mod origin;
+mod parts_read;
 mod place;
 mod reader;
 mod records;
@@ -26,7 +27,7 @@ mod warm_start;
 mod writer;
 
 pub use claim::{Leader, claim_epoch, claim_epoch_as, cluster_id};
-pub use damage::latest_good;
+pub use damage::{latest, latest_good, set_aside};
 pub use error::Error;
 pub use job_state::{JobPhase, JobState};
 pub use manifest::{
@@ -36,6 +37,7 @@ pub use model_dir::{
     Found, is_committed, known_cluster_id, list, note_prepared, prepared_epoch, step_folder,
 };
 pub use origin::Origin;
+pub use parts_read::PartRead;
 pub use place::{absolute, encode, names, read, remove, send, write_atomically};
 pub use reader::Checkpoint;
 pub use retention::{Pin, pin, retain, sweep, sweep_before};

@@ -89,6 +89,11 @@ impl TensorRecord {
             None => self.row_end.saturating_sub(self.row_begin),
         }
     }
+
+    /// Returns the bytes of the rows that it holds.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.rows_held() * self.width * self.dtype.bytes()) as u64
+    }
 }
 
 /// Which rows of its range a tensor holds: those that have been changed.

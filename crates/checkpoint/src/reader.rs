@@ -10,6 +10,7 @@ use trainyard_storage::{File, Storage, is_remote};
 use crate::held::{RunsRead, misfit};
 use crate::manifest::{ShardRecord, TensorRecord};
 use crate::model_dir::MANIFEST;
+use crate::parts_read::PartsRead;
 use crate::{Error, Manifest, seal};
 
 /// Bytes read at once while a file is verified.
@@ -28,6 +29,7 @@ pub struct Checkpoint {
     manifest: Manifest,
     files: BTreeMap<String, File>,
     runs_read: RunsRead,
+    parts_read: PartsRead,
 }
 
 /// Returns the CRC-32C of some bytes of a file, which are read so many at a time.
@@ -145,12 +147,23 @@ impl Checkpoint {
             }
             files.insert(shard.file.clone(), file);
         }
-        Ok(Self { path: path.to_owned(), manifest, files, runs_read: RunsRead::default() })
+        Ok(Self {
+            path: path.to_owned(),
+            manifest,
+            files,
+            runs_read: RunsRead::default(),
+            parts_read: PartsRead::default(),
+        })
     }
 
     /// Returns the folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it lies in an object store.
+    pub fn is_remote(&self) -> bool {
+        is_remote(&self.path)
     }
 
     /// Returns the manifest.
@@ -164,40 +177,46 @@ impl Checkpoint {
     /// The first file and tensor that differ, with the expected and the found checksum.
     pub fn verify(&self) -> Result<(), Error> {
         for shard in &self.manifest.shards {
-            let path = self.path.join(&shard.file);
             let front = shard.tensors.iter().map(|tensor| tensor.offset).min().unwrap_or(shard.bytes);
-            self.compare(&path, &shard.file, 0, front, shard.header_crc32c, "header")?;
+            let found = self.checksum_of(shard, 0..front)?;
+            if found != shard.header_crc32c {
+                return Err(self.differs(shard, "header", 0, found, shard.header_crc32c));
+            }
             for tensor in &shard.tensors {
-                let values = tensor.rows_held() * tensor.width;
-                let bytes = (values * tensor.dtype.bytes()) as u64;
-                self.compare(&path, &shard.file, tensor.offset, bytes, tensor.crc32c, &tensor.name)?;
+                self.verify_tensor(shard, tensor)?;
             }
         }
         Ok(())
     }
 
-    fn compare(
-        &self,
-        path: &Path,
-        file: &str,
-        offset: u64,
-        bytes: u64,
-        expected: u32,
-        name: &str,
-    ) -> Result<(), Error> {
-        let file = self.file(file)?;
-        let found = if file.is_remote() {
-            // Parts of an object come side by side already.
-            checksum(file, offset..offset + bytes, VERIFY_REMOTE_BYTES)
-        } else {
-            checksum_side_by_side(file, offset..offset + bytes)
-        };
-        let found = found.map_err(Error::io("read", path))?;
-        if found == expected {
+    /// Reads every byte of a tensor and compares its checksum.
+    pub(crate) fn verify_tensor(&self, shard: &ShardRecord, tensor: &TensorRecord) -> Result<(), Error> {
+        let found = self.checksum_of(shard, tensor.offset..tensor.offset + tensor.bytes())?;
+        self.agree(shard, tensor, found)
+    }
+
+    /// Compares a checksum that was found of a tensor with that of its record.
+    pub(crate) fn agree(&self, shard: &ShardRecord, tensor: &TensorRecord, found: u32) -> Result<(), Error> {
+        if found == tensor.crc32c {
             return Ok(());
         }
+        Err(self.differs(shard, &tensor.name, tensor.offset, found, tensor.crc32c))
+    }
+
+    fn differs(&self, shard: &ShardRecord, name: &str, offset: u64, found: u32, expected: u32) -> Error {
         let what = format!("{name} at byte {offset}: crc32c {found:08x}, expected {expected:08x}");
-        Err(Error::damaged(path, what))
+        Error::damaged(&self.path.join(&shard.file), what)
+    }
+
+    fn checksum_of(&self, shard: &ShardRecord, bytes: Range<u64>) -> Result<u32, Error> {
+        let file = self.file(&shard.file)?;
+        let found = if file.is_remote() {
+            // Parts of an object come side by side already.
+            checksum(file, bytes, VERIFY_REMOTE_BYTES)
+        } else {
+            checksum_side_by_side(file, bytes)
+        };
+        found.map_err(Error::io("read", &self.path.join(&shard.file)))
     }
 
     fn file(&self, name: &str) -> Result<&File, Error> {
@@ -208,6 +227,10 @@ impl Checkpoint {
         &self.runs_read
     }
 
+    pub(crate) fn parts_read(&self) -> &PartsRead {
+        &self.parts_read
+    }
+
     /// Reads the bytes of a tensor, from the row at place `row` of it on.
     pub(crate) fn read_tensor(
         &self,
@@ -216,9 +239,12 @@ impl Checkpoint {
         row: usize,
         out: &mut [u8],
     ) -> Result<(), Error> {
-        let offset = tensor.offset + (row * tensor.width * tensor.dtype.bytes()) as u64;
+        let begin = (row * tensor.width * tensor.dtype.bytes()) as u64;
         let path = self.path.join(&shard.file);
-        self.file(&shard.file)?.read_exact_at(offset, out).map_err(Error::io("read", &path))
+        let file = self.file(&shard.file)?;
+        file.read_exact_at(tensor.offset + begin, out).map_err(Error::io("read", &path))?;
+        self.parts_read.add(shard, tensor, begin, out);
+        Ok(())
     }
 
     /// Reads a whole variable, which is not a dynamic table.

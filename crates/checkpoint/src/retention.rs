@@ -56,13 +56,13 @@ fn pinned(checkpoint: &Path) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Removes the oldest checkpoints beyond `keep_max` (0 = keep all), once the newest was read back whole.
+/// Removes the oldest checkpoints beyond `keep_max` (0 = keep all). Whoever wrote a file of the newest has read it back.
 ///
-/// One in `keep_every_n_hours` is kept for good; one that is pinned is kept for now; the newest always. Of one in a bucket it
-/// is looked whether all of its objects are there.
+/// One in `keep_every_n_hours` is kept for good; one that is pinned is kept for now; the newest always. It is looked
+/// whether all of its files are there.
 ///
 /// # Errors
-/// The newest is damaged, and then nothing is removed; or a folder cannot be read or removed.
+/// The newest is not whole, and then nothing is removed; or a folder cannot be read or removed.
 pub fn retain(model_dir: &Path, keep_max: usize, keep_every_n_hours: f64) -> Result<Vec<u64>, Error> {
     let mut found = list(model_dir)?;
     // One that cannot be read is damaged: it counts for nothing, and is set aside later, not removed.
@@ -71,11 +71,7 @@ pub fn retain(model_dir: &Path, keep_max: usize, keep_every_n_hours: f64) -> Res
     if keep_max == 0 || found.len() <= keep_max {
         return Ok(Vec::new());
     }
-    let newest = Checkpoint::open(&newest.path)?;
-    // A store keeps what it has taken with a checksum; to fetch every checkpoint again would cost more than it tells.
-    if !is_remote(model_dir) {
-        newest.verify()?;
-    }
+    Checkpoint::open(&newest.path)?;
     let (mut removed, mut preserved_until) = (Vec::new(), None::<u64>);
     let candidates = &found[..found.len() - keep_max];
     for candidate in candidates {

@@ -20,6 +20,9 @@ use crate::{
     TensorRecord, records, seal,
 };
 
+/// Bytes read at once of a file that was written.
+const READ_BACK_BYTES: usize = 1 << 20;
+
 /// Takes the values of some rows and, in the order of their names, as many of each slot.
 pub type OnRows<'a> = dyn FnMut(&[f32], &[&[f32]]) -> Result<(), Error> + 'a;
 
@@ -229,11 +232,11 @@ pub fn abandon(folder: &Path) {
     }
 }
 
-/// Writes one server's file and flushes it. For a bucket it is written into a temporary file, and sent from there: its
+/// Writes one server's file, flushes it and reads it back. For a bucket it is written into a temporary file, and sent from there: its
 /// tensors are written side by side, and a part that fails is sent again.
 ///
 /// # Errors
-/// The file cannot be written.
+/// The file cannot be written, or does not read as it was written.
 pub fn write_shard(
     folder: &Path,
     state: &ShardState,
@@ -336,6 +339,8 @@ pub fn write_shard(
     let Writing { file, flusher, .. } = writing;
     if let Some(flusher) = flusher {
         flusher.finish(&file).map_err(Error::io("flush", &path))?;
+        // Others may be removed because of this one. A store of objects compares a checksum of what it takes.
+        read_back(&path, crc32c::crc32c(&front), &tensors)?;
     }
     if let Some(bucket) = bucket {
         bucket.send(file, bytes, &file_name)?;
@@ -351,6 +356,34 @@ pub fn write_shard(
         positions: state.positions.clone(),
         tensors,
     })
+}
+
+/// Reads a file that was written, and compares every byte of it.
+///
+/// # Errors
+/// It cannot be read, or is not what was written.
+fn read_back(path: &Path, header_crc32c: u32, tensors: &[TensorRecord]) -> Result<(), Error> {
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    let mut buffer = vec![0; READ_BACK_BYTES];
+    let mut end = 0;
+    let front = tensors.iter().map(|tensor| tensor.offset).min();
+    let header = front.map(|front| (front, header_crc32c, "header"));
+    let tensors = tensors.iter().map(|tensor| (tensor.bytes(), tensor.crc32c, tensor.name.as_str()));
+    for (bytes, expected, name) in header.into_iter().chain(tensors) {
+        let begin = end;
+        end += bytes;
+        let mut found = 0;
+        for place in (begin..end).step_by(READ_BACK_BYTES) {
+            let part = &mut buffer[..(end - place).min(READ_BACK_BYTES as u64) as usize];
+            file.read_exact_at(part, place).map_err(Error::io("read", path))?;
+            found = crc32c::crc32c_append(found, part);
+        }
+        if found != expected {
+            let what = format!("{name} at byte {begin}: it was written, and reads otherwise");
+            return Err(Error::damaged(path, what));
+        }
+    }
+    Ok(())
 }
 
 /// Makes a written checkpoint the newest: checks that every file is there, writes the manifest, renames the folder.
@@ -429,4 +462,39 @@ fn commit_in(bucket: &Bucket, folder: &Path, manifest: &Manifest) -> Result<Chec
     let names: Vec<String> = list(bucket.path())?.iter().map(state_name).collect();
     write_state_file(bucket.path(), &names)?;
     Checkpoint::open(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_does_not_read_as_it_was_written_is_an_error_that_names_the_tensor() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let values: Vec<f32> = (0..1_000_000).map(|value| value as f32).collect();
+        let source = InMemory { values: &values, slots: Vec::new() };
+        let slice = SliceView {
+            variable: "kernel",
+            part: 0,
+            rows: 0..values.len(),
+            width: 1,
+            slot_names: Vec::new(),
+            held: None,
+            source: &source,
+        };
+        let state = ShardState { ps: 0, num_ps: 1, version: 1, positions: Vec::new() };
+        let record = write_shard(folder.path(), &state, &[slice], &[]).expect("it is written and read back");
+        let path = folder.path().join(&record.file);
+        let good = std::fs::read(&path).expect("it is there");
+        for (place, name) in [(9, "header"), (3_000_000, "kernel/part_0"), (good.len() - 1, "kernel/part_0")]
+        {
+            let mut bad = good.clone();
+            bad[place] ^= 4;
+            std::fs::write(&path, bad).expect("damage");
+            let told = read_back(&path, record.header_crc32c, &record.tensors).expect_err("it is damaged");
+            assert!(told.to_string().contains(name), "byte {place}: {told}");
+        }
+        std::fs::write(&path, &good).expect("it is mended");
+        read_back(&path, record.header_crc32c, &record.tensors).expect("it is as it was written");
+    }
 }

@@ -110,12 +110,11 @@ impl Saver<'_> {
         let keep = (self.run.keep_checkpoint_max, self.run.keep_checkpoint_every_n_hours);
         let work = move || -> Result<(Manifest, PathBuf), Diagnostic> {
             let path = commit(&model_dir, &folder, &manifest)?.path().to_owned();
-            // It reads the newest back: that takes as long as the model is large.
             match retain(&model_dir, keep.0, keep.1) {
                 Ok(removed) if !removed.is_empty() => tracing::debug!(?removed, "old checkpoints removed"),
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "old checkpoints stay: the newest could not be read back");
+                    tracing::warn!(%error, "old checkpoints stay: the newest is not whole, or they cannot be removed");
                 }
             }
             Ok((manifest, path))

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use trainyard_checkpoint::{
-    Checkpoint, HeldView, OnRows, Origin, PositionRecord, ShardRecord, ShardState, SliceSource, SliceView,
-    TableView, known_cluster_id,
+    Checkpoint, HeldView, OnRows, Origin, PartRead, PositionRecord, ShardRecord, ShardState, SliceSource,
+    SliceView, TableView, known_cluster_id,
 };
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
@@ -30,6 +30,8 @@ use crate::{Answer, Error, Plan, Saved, ShardStatus};
 
 /// Longest time that a pull is held while what it waits for has not come.
 const HOLD: Duration = Duration::from_millis(250);
+/// Reads of a checkpoint in an object store that are under way at once: each waits for an answer and computes nothing.
+const READS_OF_STORE_MAX: usize = 32;
 /// Longest wait for the version of which a snapshot is to be taken.
 const SNAPSHOT_WAIT: Duration = Duration::from_secs(5);
 
@@ -48,6 +50,8 @@ pub struct LocalShard {
     store: Arc<Store>,
     /// Told when something has changed that a pull may wait for.
     changed: watch::Sender<()>,
+    /// What was read of the checkpoint in parts.
+    parts_read: Arc<Mutex<Vec<PartRead>>>,
 }
 
 /// What became of a push and a pull.
@@ -66,7 +70,17 @@ impl LocalShard {
         let (name, started, changed) = (format!("ps:{ps}"), Instant::now(), watch::Sender::new(()));
         let place = Arc::new(Mutex::new((ps, num_ps)));
         let trained_secs = Arc::default();
-        Self { name, place, incarnation, cluster_fingerprint, started, trained_secs, store, changed }
+        Self {
+            name,
+            place,
+            incarnation,
+            cluster_fingerprint,
+            started,
+            trained_secs,
+            store,
+            changed,
+            parts_read: Arc::default(),
+        }
     }
 
     /// The store has no clock of its own.
@@ -156,10 +170,16 @@ impl LocalShard {
     ///
     /// # Errors
     /// Refused, or the checkpoint cannot be read.
-    pub async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<(), Error> {
+    pub async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<Vec<PartRead>, Error> {
         let (place, _) = *self.place.lock();
         let slices = plan.layout.of_ps(place).map(|(number, slice)| (number as u32, slice.clone())).collect();
-        self.prepare_slices(identity, plan.clone(), place, slices).await
+        self.prepare_slices(identity, plan.clone(), place, slices).await?;
+        Ok(self.parts_read())
+    }
+
+    /// Returns what it has read, to prepare, of tensors of the checkpoint that other servers have read too.
+    pub fn parts_read(&self) -> Vec<PartRead> {
+        self.parts_read.lock().clone()
     }
 
     /// As [`LocalShard::prepare`], with the slices named one by one, as the store at this place of the job.
@@ -181,7 +201,7 @@ impl LocalShard {
     /// As [`LocalShard::prepare_slices`], on this thread.
     ///
     /// # Errors
-    /// Refused, or the checkpoint cannot be read.
+    /// Refused, or the checkpoint cannot be read, or a tensor that was read whole is not as it was written.
     pub fn prepare_now(
         &self,
         identity: &Identity,
@@ -194,7 +214,7 @@ impl LocalShard {
             Checkpoint::open(path).map_err(|error| self.refused(Reason::Storage, chain(&error)))
         };
         let checkpoint = plan.checkpoint.as_ref().map(open).transpose()?;
-        let source = checkpoint.as_ref().map(Source);
+        let source = checkpoint.as_ref().map(Source::of);
         let mut restore = checkpoint
             .as_ref()
             .zip(source.as_ref())
@@ -228,7 +248,9 @@ impl LocalShard {
             restore,
             first_values,
         };
-        self.check(self.store.prepare(identity, prepare))
+        self.check(self.store.prepare(identity, prepare))?;
+        *self.parts_read.lock() = source.map(|source| source.parts_read.into_inner()).unwrap_or_default();
+        Ok(())
     }
 
     /// What to count on from. Where the number of servers has changed, no server's own position holds for the rows it
@@ -492,6 +514,12 @@ impl SliceSource for Stripes<'_> {
     }
 }
 
+/// Returns how many reads of a checkpoint may be under way at once.
+fn reads_at_once(checkpoint: &Checkpoint) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if checkpoint.is_remote() { READS_OF_STORE_MAX.max(cores) } else { cores }
+}
+
 struct FirstSource<'a>(&'a Origin);
 
 impl TensorSource for FirstSource<'_> {
@@ -526,9 +554,26 @@ impl TensorSource for FirstSource<'_> {
     fn read_dynamic(&self, variable: &str, _slots: &[&str], ids: Range<u128>) -> Result<DynamicRows, String> {
         self.0.read_dynamic(variable, ids).map_err(|problem| problem.message)
     }
+
+    fn reads_at_once(&self) -> usize {
+        match self.0 {
+            Origin::Own(checkpoint) => reads_at_once(checkpoint),
+            Origin::TensorFlow(_) => std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
 }
 
-struct Source<'a>(&'a Checkpoint);
+/// A checkpoint, and the parts that were read of tensors which others have read too.
+struct Source<'a> {
+    checkpoint: &'a Checkpoint,
+    parts_read: Mutex<Vec<PartRead>>,
+}
+
+impl<'a> Source<'a> {
+    fn of(checkpoint: &'a Checkpoint) -> Self {
+        Self { checkpoint, parts_read: Mutex::default() }
+    }
+}
 
 impl TensorSource for Source<'_> {
     fn read(
@@ -540,11 +585,11 @@ impl TensorSource for Source<'_> {
     ) -> Result<(), String> {
         #[cfg(feature = "failpoints")]
         fail::fail_point!("ps.restore.read");
-        self.0.read_rows(variable, slot, rows, out).map_err(|error| chain(&error))
+        self.checkpoint.read_rows(variable, slot, rows, out).map_err(|error| chain(&error))
     }
 
     fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, String> {
-        self.0.held(variable, rows).map_err(|error| chain(&error))
+        self.checkpoint.held(variable, rows).map_err(|error| chain(&error))
     }
 
     fn read_held(
@@ -556,14 +601,23 @@ impl TensorSource for Source<'_> {
     ) -> Result<(), String> {
         #[cfg(feature = "failpoints")]
         fail::fail_point!("ps.restore.read");
-        self.0.read_held(variable, slot, rows, out).map_err(|error| chain(&error))
+        self.checkpoint.read_held(variable, slot, rows, out).map_err(|error| chain(&error))
     }
 
     fn first_rows(&self, variable: &str) -> Option<FirstRows> {
-        self.0.first_rows(variable)
+        self.checkpoint.first_rows(variable)
     }
 
     fn read_dynamic(&self, variable: &str, slots: &[&str], ids: Range<u128>) -> Result<DynamicRows, String> {
-        self.0.read_dynamic(variable, slots, ids).map_err(|error| chain(&error))
+        self.checkpoint.read_dynamic(variable, slots, ids).map_err(|error| chain(&error))
+    }
+
+    fn reads_at_once(&self) -> usize {
+        reads_at_once(self.checkpoint)
+    }
+
+    fn check_read(&self) -> Result<(), String> {
+        *self.parts_read.lock() = self.checkpoint.check_read().map_err(|error| chain(&error))?;
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::info;
+use trainyard_checkpoint::PartRead;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Identity, Progress};
 
@@ -13,16 +14,17 @@ use crate::{Error, Plan, Shard, retry};
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// How many of the values that it is to hold a server has made or restored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Preparation {
-    /// All of them.
-    Done,
+    /// All of them. These parts it has read of tensors of the checkpoint that other servers have read too.
+    Done(Vec<PartRead>),
     /// As many as this says; it goes on.
     UnderWay(Progress),
 }
 
 /// Has a server make or restore everything that it is to hold. A server that gets on with it may take as long as it
-/// needs; every ten seconds a line says how far it has come.
+/// needs; every ten seconds a line says how far it has come. Returns what it has read of tensors of the checkpoint that other
+/// servers have read too: only all of them together know whether these are as they were written.
 ///
 /// # Errors
 /// Refused; the checkpoint cannot be read; or for `deadline` there was no answer or no progress.
@@ -31,14 +33,14 @@ pub async fn prepare(
     shard: &Shard,
     deadline: Duration,
     plan: &Plan,
-) -> Result<(), Error> {
+) -> Result<Vec<PartRead>, Error> {
     let mut progress = Progress::default();
     let mut moved = Instant::now();
     let mut tell_at = moved + TELL_EVERY;
     loop {
         let now =
             match retry(identity, shard.name(), deadline, move || shard.prepare(*identity, plan)).await? {
-                Preparation::Done => return Ok(()),
+                Preparation::Done(parts) => return Ok(parts),
                 Preparation::UnderWay(now) => now,
             };
         if now != progress {

@@ -22,7 +22,9 @@ use crate::channel_over;
 use crate::gradients::GradientTensor;
 use crate::rejection::{guard_to_wire, rejection_from_wire, rejection_to_wire};
 use crate::replicas::{Client, Replicas};
-use crate::wire::{batch_from_wire, position_from_wire, push_to_wire, selection_to_wire};
+use crate::wire::{
+    batch_from_wire, part_read_from_wire, position_from_wire, push_to_wire, selection_to_wire,
+};
 use crate::{Answer, Error, Plan, Preparation, Saved, ShardStatus};
 
 /// The method whose messages carry tensors.
@@ -159,7 +161,7 @@ impl RemoteShard {
             v1::PsState::Preparing => {
                 Preparation::UnderWay(reply.progress.map(progress_from_wire).unwrap_or_default())
             }
-            _ => Preparation::Done,
+            _ => Preparation::Done(reply.parts_read.into_iter().map(part_read_from_wire).collect()),
         })
     }
 

@@ -170,7 +170,7 @@ impl Shard {
     ) -> BoxFuture<'a, Result<Preparation, Error>> {
         Box::pin(async move {
             match self {
-                Self::Local(shard) => shard.prepare(identity, plan).await.map(|()| Preparation::Done),
+                Self::Local(shard) => shard.prepare(identity, plan).await.map(Preparation::Done),
                 Self::Remote(shard) => shard.prepare(identity, plan).await,
             }
         })

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use trainyard_checkpoint::PartRead;
 use trainyard_parameter_store::{BatchId, Contribution, Selection, ShardPosition};
 use trainyard_protocol::{payload, v1};
 
@@ -48,6 +49,18 @@ pub fn position_to_wire(position: ShardPosition) -> v1::DataPosition {
 pub fn position_from_wire(position: &v1::DataPosition) -> ShardPosition {
     let ahead = position.ahead.chunks_exact(2).map(|ends| ends[0]..ends[1]).collect();
     ShardPosition { shard: position.shard, pass: position.pass, batch: position.batch, ahead }
+}
+
+/// Writes what was read of a tensor of a checkpoint.
+pub fn part_read_to_wire(part: PartRead) -> v1::PartRead {
+    let PartRead { file, tensor, bytes, crc32c } = part;
+    v1::PartRead { file, tensor, begin: bytes.start, end: bytes.end, crc32c }
+}
+
+/// Reads what was read of a tensor of a checkpoint.
+pub fn part_read_from_wire(part: v1::PartRead) -> PartRead {
+    let v1::PartRead { file, tensor, begin, end, crc32c } = part;
+    PartRead { file, tensor, bytes: begin..end, crc32c }
 }
 
 /// Writes a batch.

@@ -219,17 +219,16 @@ fn evaluate(
         Err(_) if !is_committed(path)? => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    match checkpoint.verify() {
-        Ok(()) => {}
-        // The chief removed the checkpoint before it saw this evaluator's pin.
-        Err(_) if !is_committed(path)? => return Ok(None),
-        Err(error) => return Err(error.into()),
-    }
-    heart.beat();
     let step = checkpoint.manifest().global_step;
     let input =
         input_options(job, Part::Eval, Shard::WHOLE, Some(job.local_dir().join("dead_letter/eval.jsonl")))?;
-    let scores = evaluate_checkpoint(model, &checkpoint, input, job.eval.steps, || heart.beat())?;
+    let scores = evaluate_checkpoint(model, &checkpoint, input, job.eval.steps, || heart.beat());
+    let scores = match scores.and_then(|scores| Ok(checkpoint.check_read().map(|_| scores)?)) {
+        Ok(scores) => scores,
+        // The chief removed the checkpoint before it saw this evaluator's pin.
+        Err(_) if !is_committed(path)? => return Ok(None),
+        Err(problem) => return Err(problem),
+    };
     let shown: Vec<String> = scores.iter().map(|(name, value)| format!("{name} = {value:.5}")).collect();
     info!("evaluated global step {step}: {}", shown.join(", "));
     if job.eval.on_training_data {

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use trainyard_checkpoint::WarmStart;
 use trainyard_cluster_client::wire::{
-    batch_from_wire, batch_to_wire, contribution_from_wire, position_to_wire, selection_from_wire,
+    batch_from_wire, batch_to_wire, contribution_from_wire, part_read_to_wire, position_to_wire,
+    selection_from_wire,
 };
 use trainyard_cluster_client::{
     Error, LocalShard, Plan, Stepped, guard_from_wire, rejection_from_wire, rejection_to_wire,
@@ -342,6 +343,7 @@ impl Service {
             release: trainyard_protocol::RELEASE.into(),
             slowest_slot: store.slowest_slot,
             positions: Vec::new(),
+            parts_read: Vec::new(),
             memory: store.memory,
             settings: journal.as_ref().map_or(0, |journal| journal.settings()),
             wants_checkpoint: journal.is_some_and(|journal| journal.bytes() > self.log_bytes_max),
@@ -436,10 +438,12 @@ impl ParameterService for Service {
             }
         };
         let left = until.saturating_duration_since(Instant::now());
-        if within(left, &mut outcome).await?.is_some() {
-            self.settle().await?;
+        if within(left, &mut outcome).await?.is_none() {
+            return Ok(Response::new(self.standing()));
         }
-        Ok(Response::new(self.standing()))
+        self.settle().await?;
+        let parts_read = self.shard.parts_read().into_iter().map(part_read_to_wire).collect();
+        Ok(Response::new(v1::StatusReply { parts_read, ..self.standing() }))
     }
 
     async fn open(&self, request: Request<v1::OpenRequest>) -> Result<Response<v1::StatusReply>, Status> {

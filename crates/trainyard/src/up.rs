@@ -154,25 +154,27 @@ async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8
     let watched = supervisor.watch(&mut scaling).await;
     scaling.end();
     let code = watched?;
-    let mut report = told(read_report(supervisor.report_file()));
+    let by_chief = told(read_report(supervisor.report_file()));
+    // A chief that was stopped before it trained has none.
+    let has_report = by_chief.is_some();
+    let mut report = by_chief.unwrap_or_default();
     report.exit = supervisor.exits().iter().map(|(task, code)| (task.to_string(), *code)).collect();
-    report.eval = told(read_evaluation(&job.model_dir));
+    report.eval = told(read_evaluation(&job.model_dir)).unwrap_or_default();
     if let Some(path) = &arguments.report {
         report.write(path)?;
     }
-    if code == 0 {
+    if code == 0 && has_report {
         print(&summary(&report, job))?;
     }
     Ok(code)
 }
 
 /// Returns what was read. What could not be read is missing from the report, and is told.
-fn told<T: Default>(read: Result<Option<T>, String>) -> T {
-    let read = read.unwrap_or_else(|problem| {
+fn told<T>(read: Result<Option<T>, String>) -> Option<T> {
+    read.unwrap_or_else(|problem| {
         warn!(%problem, "the report lacks what this file should say");
         None
-    });
-    read.unwrap_or_default()
+    })
 }
 
 /// Reads the chief's report: none where it has not come to write one.

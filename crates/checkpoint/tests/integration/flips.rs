@@ -134,6 +134,77 @@ fn ten_thousand_flips_and_cuts_of_all_files_are_found() {
     assert!(missed.is_empty(), "{seed}, {} missed:\n{}", missed.len(), missed.join("\n"));
 }
 
+/// Everything that a restore reads of a checkpoint.
+#[derive(Debug, PartialEq)]
+struct Restored {
+    rows: Vec<Vec<f32>>,
+    tables: Vec<DynamicRows>,
+}
+
+/// Restores a checkpoint as so many servers do, each its rows in steps of `step`; and what they have read is compared.
+fn restore(path: &Path, servers: usize, step: usize) -> Result<Restored, Error> {
+    let mut restored = Restored { rows: Vec::new(), tables: Vec::new() };
+    let mut parts = Vec::new();
+    for server in 0..servers {
+        let checkpoint = Checkpoint::open(path)?;
+        let own = 300 * server / servers..300 * (server + 1) / servers;
+        for name in ["dnn/kernel_0", "dnn/kernel_1"] {
+            for slot in [None, Some("accumulator")] {
+                // The last rows first: the order of reading is nobody's concern.
+                for begin in own.clone().step_by(step).rev() {
+                    let rows = begin..(begin + step).min(own.end);
+                    let mut out = vec![0.0; 3 * rows.len()];
+                    checkpoint.read_rows(name, slot, rows, &mut out)?;
+                    restored.rows.push(out);
+                }
+            }
+        }
+        let id = |server: usize| (1 << 10) * server as u128 / servers as u128;
+        restored.tables.push(checkpoint.read_dynamic(
+            "table",
+            &["accumulator"],
+            id(server)..id(server + 1),
+        )?);
+        parts.extend(checkpoint.check_read()?);
+    }
+    assert!(servers > 1 || parts.is_empty(), "one server has read all: {parts:?}");
+    Checkpoint::open(path)?.check_parts(parts)?;
+    Ok(restored)
+}
+
+#[test]
+fn a_flipped_bit_is_found_by_those_who_restore_whatever_parts_they_read_or_changes_nothing_of_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let checkpoint = save(folder.path(), 1);
+    let seed = Seed::of_environment(11);
+    let mut draw = Draw::new(seed);
+    let files: Vec<(PathBuf, Vec<u8>)> = files(checkpoint.path())
+        .into_iter()
+        .filter(|(path, _)| path.extension().is_some_and(|kind| kind == "safetensors"))
+        .collect();
+    let mut found = 0;
+    for _ in 0..SAMPLES / 10 {
+        let servers = 1 + draw.below(5) as usize;
+        let step = 1 + draw.below(100) as usize;
+        let good = restore(checkpoint.path(), servers, step).expect("nothing is damaged");
+        let (path, bytes) = &files[draw.below(files.len() as u64) as usize];
+        let place = draw.below(bytes.len() as u64) as usize;
+        let mut bad = bytes.clone();
+        bad[place] ^= 1 << draw.below(8);
+        std::fs::write(path, bad).expect("damage");
+        match restore(checkpoint.path(), servers, step) {
+            Ok(restored) => assert_eq!(restored, good, "{seed}: byte {place} of {}", path.display()),
+            Err(error) => {
+                assert!(error.is_of_files(), "{error}");
+                found += 1;
+            }
+        }
+        std::fs::write(path, bytes).expect("mended");
+    }
+    // The rest are bits of headers, which nobody reads to restore.
+    assert!(found > SAMPLES / 20, "{seed}: {found} of {} found", SAMPLES / 10);
+}
+
 #[test]
 fn a_damaged_newest_is_set_aside_whatever_file_of_it_is_damaged_and_is_never_removed() {
     for place in 0..3 {
@@ -144,7 +215,7 @@ fn a_damaged_newest_is_set_aside_whatever_file_of_it_is_damaged_and_is_never_rem
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
         std::fs::write(&path, bytes).expect("damage");
-        let removed = retain(folder.path(), 1, 10_000.0);
+        let removed = retain(folder.path(), 2, 10_000.0);
         assert!(newest.is_dir(), "damaged ones are not removed: {removed:?}");
         let mut told = Vec::new();
         let found = latest_good(folder.path(), &mut |warning| told.push(warning.render())).expect("a list");

@@ -8,13 +8,14 @@ use futures_util::future::try_join_all;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    Checkpoint, JobPhase, Manifest, Origin, WarmStart, absolute, latest_good, list, misfit, note_prepared,
-    prepared_epoch, sweep_before,
+    Checkpoint, JobPhase, Manifest, Origin, PartRead, WarmStart, absolute, latest, list, misfit,
+    note_prepared, prepared_epoch, set_aside, sweep_before,
 };
 use trainyard_cluster_client::{Error, Plan, Shard, ShardStatus, prepare as prepare_server, retry};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{State, Update};
+use trainyard_protocol::Reason;
 use trainyard_run_config::{WarmStartConfig, resolve_path};
 use trainyard_runtime::blocking;
 use trainyard_storage::is_remote;
@@ -233,55 +234,104 @@ fn versions_of(manifest: &Manifest, lead: &Lead) -> Vec<u64> {
     (0..lead.shards.len()).map(|place| own(place).map_or(most, |shard| shard.version)).collect()
 }
 
-/// Creates the variables, or restores them from the latest good checkpoint.
+/// Creates the variables, or restores them from the newest checkpoint that is as it was written.
 async fn prepare(lead: &mut Lead, run: &mut Run) -> Result<(), Diagnostic> {
-    let folder = &lead.job.model_dir;
-    let of = folder.clone();
-    // Every byte of it is read: those who wait for this chief are answered meanwhile.
-    let looked = blocking(move || latest_good(&of, &mut |warning| warn!("{}", warning.render())));
-    let checkpoint = looked.await.map_err(|panic| {
-        Diagnostic::error(Code::E9001, format!("the checkpoints could not be looked at: {panic}"))
-    })??;
-    if let Some(problem) = checkpoint
-        .as_ref()
-        .and_then(|checkpoint| misfit(checkpoint.manifest(), &lead.plan.variables, &lead.plan.optimizers))
-    {
-        return Err(problem);
-    }
-    let fresh = checkpoint.is_none();
-    run.global_step = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.manifest().global_step);
-    run.saved_step = checkpoint.as_ref().map(|_| run.global_step);
-    let versions = checkpoint.as_ref().map(|checkpoint| versions_of(checkpoint.manifest(), lead));
-    run.saved_versions = versions.unwrap_or_default();
-    lead.plan.forget_positions = checkpoint.as_ref().is_some_and(|checkpoint| {
-        let known = &checkpoint.manifest().input;
-        // One that was taken over from TensorFlow says nothing of its input.
-        let other = !known.is_empty() && *known != run.input;
-        if other {
-            let (was, is) = (&checkpoint.manifest().input, &run.input);
-            warn!(%was, %is, "the input is divided in another way than before: it is read from its start");
+    loop {
+        let of = lead.job.model_dir.clone();
+        let looked = blocking(move || latest(&of, &mut |warning| warn!("{}", warning.render())));
+        let checkpoint = looked.await.map_err(|panic| {
+            Diagnostic::error(Code::E9001, format!("the checkpoints could not be looked at: {panic}"))
+        })??;
+        begin_from(lead, run, checkpoint.as_ref())?;
+        let identity = lead.identity(run);
+        let plan = &lead.plan;
+        let calls =
+            lead.shards.iter().map(|shard| prepare_server(&identity, shard, lead.connect_deadline, plan));
+        let prepared = try_join_all(calls).await;
+        let Some(checkpoint) = checkpoint else {
+            prepared.map_err(|error| into_diagnostic(&error))?;
+            break;
+        };
+        if is_as_written(checkpoint, prepared).await? {
+            break;
         }
-        other
-    });
-    lead.plan.checkpoint = checkpoint.as_ref().map(|checkpoint| absolute(checkpoint.path()));
-    match &lead.plan.checkpoint {
-        Some(path) => info!(step = run.global_step, path = %path.display(), "restoring"),
-        None => info!(variables = lead.plan.variables.len(), "creating variables"),
     }
-    lead.plan.warm_start = match &lead.job.train.warm_start {
-        Some(start) if fresh => Some(warm_start(lead, start)?),
-        _ => None,
-    };
-    // From now on, a log of what was before is none of this job.
-    note_prepared(folder, run.epoch)?;
-    let identity = lead.identity(run);
-    let plan = &lead.plan;
-    let calls = lead.shards.iter().map(|shard| prepare_server(&identity, shard, lead.connect_deadline, plan));
-    try_join_all(calls).await.map_err(|error| into_diagnostic(&error))?;
     lead.refresh(run).await;
+    let fresh = lead.plan.checkpoint.is_none();
     if fresh && run.server_bytes.iter().sum::<u64>() <= FIRST_SAVE_BYTES {
         // As TensorFlow does: the values that training starts from can be looked at, and gone back to.
         lead.save(run).await?;
     }
     Ok(())
+}
+
+/// Writes down what training starts from: a checkpoint, or first values.
+fn begin_from(lead: &mut Lead, run: &mut Run, checkpoint: Option<&Checkpoint>) -> Result<(), Diagnostic> {
+    let manifest = checkpoint.map(Checkpoint::manifest);
+    if let Some(problem) =
+        manifest.and_then(|manifest| misfit(manifest, &lead.plan.variables, &lead.plan.optimizers))
+    {
+        return Err(problem);
+    }
+    run.global_step = manifest.map_or(0, |manifest| manifest.global_step);
+    run.saved_step = manifest.map(|manifest| manifest.global_step);
+    run.saved_versions = manifest.map(|manifest| versions_of(manifest, lead)).unwrap_or_default();
+    lead.plan.forget_positions = manifest.is_some_and(|manifest| {
+        // One that was taken over from TensorFlow says nothing of its input.
+        let other = !manifest.input.is_empty() && manifest.input != run.input;
+        if other {
+            let (was, is) = (&manifest.input, &run.input);
+            warn!(%was, %is, "the input is divided in another way than before: it is read from its start");
+        }
+        other
+    });
+    lead.plan.checkpoint = checkpoint.map(|checkpoint| absolute(checkpoint.path()));
+    match &lead.plan.checkpoint {
+        Some(path) => info!(step = run.global_step, path = %path.display(), "restoring"),
+        None => info!(variables = lead.plan.variables.len(), "creating variables"),
+    }
+    lead.plan.warm_start = match &lead.job.train.warm_start {
+        Some(start) if checkpoint.is_none() => Some(warm_start(lead, start)?),
+        _ => None,
+    };
+    // From now on, a log of what was before is none of this job.
+    Ok(note_prepared(&lead.job.model_dir, run.epoch)?)
+}
+
+/// Whether a checkpoint that servers were to restore is as it was written, as far as they have read it. One that is not has been
+/// set aside when this returns.
+///
+/// # Errors
+/// It could not be restored, and not because of its bytes.
+async fn is_as_written(
+    checkpoint: Checkpoint,
+    prepared: Result<Vec<Vec<PartRead>>, Error>,
+) -> Result<bool, Diagnostic> {
+    let refused_for_storage =
+        |error: &Error| matches!(error, Error::Refused { refusal, .. } if refusal.reason == Reason::Storage);
+    if let Err(error) = &prepared
+        && !refused_for_storage(error)
+    {
+        return Err(into_diagnostic(error));
+    }
+    let compare = move || {
+        let (compared, refused) = match prepared {
+            Ok(parts) => (checkpoint.check_parts(parts.concat()), None),
+            // A server says that it could not read it: what is wrong with it, a look at every byte tells.
+            Err(error) => (checkpoint.verify(), Some(error)),
+        };
+        match (compared, refused) {
+            (Ok(()), None) => Ok(true),
+            (Ok(()), Some(error)) => Err(into_diagnostic(&error)),
+            (Err(damage), _) => {
+                let path = checkpoint.path();
+                let model_dir = path.parent().unwrap_or(path);
+                set_aside(model_dir, path, damage, &mut |warning| warn!("{}", warning.render()))?;
+                Ok(false)
+            }
+        }
+    };
+    blocking(compare).await.map_err(|panic| {
+        Diagnostic::error(Code::E9001, format!("the checkpoint could not be looked at: {panic}"))
+    })?
 }

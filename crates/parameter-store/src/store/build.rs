@@ -140,8 +140,8 @@ impl Building<'_> {
         self.pieces.iter().map(bytes).sum()
     }
 
-    /// Builds every slice, stripe by stripe, on as many threads as the machine has cores: a large table takes a while to fill,
-    /// and is never held twice.
+    /// Builds every slice, stripe by stripe, on as many threads as the machine has cores, or as read from a store that is far
+    /// away: a large table takes a while to fill, and is never held twice.
     pub(super) fn build(self, now: Moment, standing: &BuildStanding) -> Result<Built, Error> {
         let next = AtomicUsize::new(0);
         let build = || {
@@ -156,7 +156,10 @@ impl Building<'_> {
             }
             Ok(built)
         };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(self.pieces.len());
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let sources = self.slices.iter().filter_map(|slice| slice.source);
+        let wanted = sources.map(|(source, _)| source.reads_at_once()).max();
+        let threads = wanted.unwrap_or(cores).max(cores).min(self.pieces.len());
         let parts: Vec<Result<Vec<BuiltPiece>, Error>> = std::thread::scope(|scope| {
             let handles: Vec<_> = (0..threads).map(|_| scope.spawn(build)).collect();
             let joined = handles.into_iter().map(|handle| handle.join());

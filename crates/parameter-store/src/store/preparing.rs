@@ -59,7 +59,11 @@ impl Store {
         self.check_first_room(bytes.saturating_sub(counted), "the rows that a checkpoint has")?;
         self.memory.slices.store(bytes, Ordering::Relaxed);
         self.building.begin(bytes);
-        planned.build(now, &self.building)
+        let built = planned.build(now, &self.building)?;
+        if let Some(restore) = &prepare.restore {
+            restore.source.check_read().map_err(Error::Restore)?;
+        }
+        Ok(built)
     }
 
     /// Empties the store and shuts it until it is prepared. Returns what it held.

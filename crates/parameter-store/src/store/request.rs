@@ -146,6 +146,19 @@ pub trait TensorSource: Sync {
     /// # Errors
     /// Says what is missing or damaged, and in which file.
     fn read_dynamic(&self, variable: &str, slots: &[&str], ids: Range<u128>) -> Result<DynamicRows, String>;
+
+    /// Returns how many reads it answers side by side: more than there are cores, where each takes long for its way.
+    fn reads_at_once(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    }
+
+    /// Says whether what was read is what was written, once everything was read.
+    ///
+    /// # Errors
+    /// Says what is damaged, and in which file.
+    fn check_read(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Values and counters to start from.

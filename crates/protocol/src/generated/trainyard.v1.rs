@@ -272,6 +272,25 @@ pub struct StatusReply {
     /// in PS_STATE_PREPARING
     #[prost(message, optional, tag = "17")]
     pub progress: ::core::option::Option<Progress>,
+    /// of Prepare, once it is done: of tensors of the checkpoint that other servers have read too
+    #[prost(message, repeated, tag = "18")]
+    pub parts_read: ::prost::alloc::vec::Vec<PartRead>,
+}
+/// Bytes of a tensor of a checkpoint that were read, one behind the other.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PartRead {
+    #[prost(string, tag = "1")]
+    pub file: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub tensor: ::prost::alloc::string::String,
+    /// counted from the first of the tensor
+    #[prost(uint64, tag = "3")]
+    pub begin: u64,
+    #[prost(uint64, tag = "4")]
+    pub end: u64,
+    /// of what was read
+    #[prost(fixed32, tag = "5")]
+    pub crc32c: u32,
 }
 /// How far a ps has come with its variables.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

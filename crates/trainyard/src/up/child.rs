@@ -18,6 +18,8 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use super::sibling;
 use crate::command::JobArguments;
 
+/// Seconds that a task has to stop in, as in the units of systemd.
+pub(super) const DRAIN_SECS: u64 = 60;
 /// Where a tokio runtime reads the number of its threads.
 pub(crate) const RUNTIME_THREADS: &str = "TOKIO_WORKER_THREADS";
 /// Wait before a restart; doubled for each that follows soon.
@@ -144,7 +146,8 @@ impl Launch {
             .args(&self.arguments)
             .arg("--cluster")
             .arg(self.added.get(&task).map_or(&self.cluster, |added| &added.cluster))
-            .args(["--index", &task.index.to_string()]);
+            .args(["--index", &task.index.to_string()])
+            .args(["--drain-deadline", &DRAIN_SECS.to_string()]);
         if let Some(added) = self.added.get(&task) {
             command.args(["--admin-listen", &added.admin]);
         }

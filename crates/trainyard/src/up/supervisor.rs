@@ -21,8 +21,11 @@ const END: Duration = Duration::from_secs(5);
 const EVALUATOR_END: Duration = Duration::from_secs(600);
 /// Longest time that the others wait for the workers to stop.
 const WORKERS_STOP: Duration = Duration::from_secs(5);
-/// Longest time for everything else to stop after SIGTERM.
-const STOP: Duration = Duration::from_secs(15);
+/// Longest time for everything else to stop after SIGTERM: the chief and its servers write a last checkpoint, which takes as
+/// long as the model is large. It is more than [`DRAIN_SECS`](super::child::DRAIN_SECS), as in the units of systemd.
+const STOP: Duration = Duration::from_secs(75);
+/// Exit code of a process that SIGTERM has ended.
+const TERMINATED: i32 = 128 + 15;
 /// Time between looks at the processes.
 const LOOK: Duration = Duration::from_millis(20);
 /// Exit codes after which a restart would end in the same way: command line, data, files, ports, versions, rights,
@@ -240,6 +243,7 @@ impl Supervisor {
     pub(crate) async fn stop_all(&mut self) -> u8 {
         info!("stopping every task");
         self.due.clear();
+        let chief = self.children.keys().copied().find(|task| task.role == Role::Chief);
         self.stop(&[Role::Worker], Instant::now() + WORKERS_STOP).await;
         let until = Instant::now() + STOP;
         self.stop(&[Role::Chief, Role::Evaluator], until).await;
@@ -248,7 +252,9 @@ impl Supervisor {
             warn!(%task, "did not stop in time: it is killed");
         }
         if self.children.is_empty() {
-            return 0;
+            // Without its last checkpoint the job has not stopped well. One that could not catch signals yet had none to write.
+            let failed = chief.and_then(|chief| self.exits.get(&chief)).filter(|code| **code != TERMINATED);
+            return failed.map_or(0, |code| u8::try_from(*code).unwrap_or(Code::E9003.exit));
         }
         self.kill_all().await;
         Code::E9003.exit
