@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -54,6 +55,14 @@ impl Flusher {
             thread.join().map_err(|_| io::Error::other("the thread that flushes has failed"))??;
         }
         file.sync_all()
+    }
+}
+
+/// Lets the page cache let go of a file up to a place: what is read next comes into the same pages.
+pub(crate) fn let_go_up_to(file: &File, place: u64) {
+    if let Some(bytes) = NonZeroU64::new(place) {
+        // Advice: where it is not taken the pages stay a while.
+        let _ = fadvise(file, 0, Some(bytes), Advice::DontNeed);
     }
 }
 

@@ -44,5 +44,6 @@ pub use retention::{Pin, pin, retain, sweep, sweep_before};
 pub use table::TableView;
 pub use warm_start::WarmStart;
 pub use writer::{
-    HeldView, InMemory, OnRows, ShardState, SliceSource, SliceView, abandon, begin, commit, write_shard,
+    HeldView, InMemory, OnRows, ShardState, SliceSource, SliceView, abandon, begin, commit, read_back,
+    write_shard,
 };

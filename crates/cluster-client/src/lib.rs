@@ -5,6 +5,7 @@
 //! applying twice.
 
 mod answer;
+mod background;
 mod backoff;
 mod call;
 mod channel;

@@ -11,9 +11,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tracing::debug;
 use trainyard_checkpoint::{
     Checkpoint, HeldView, OnRows, Origin, PartRead, PositionRecord, ShardRecord, ShardState, SliceSource,
-    SliceView, TableView, known_cluster_id,
+    SliceView, TableView, known_cluster_id, read_back, write_shard,
 };
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
@@ -25,6 +26,7 @@ use trainyard_protocol::{Reason, Refusal};
 use trainyard_runtime::blocking;
 use trainyard_variable::{DynamicRows, FirstRows, Slice};
 
+use crate::background::in_background;
 use crate::call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
 use crate::{Answer, Error, Plan, Saved, ShardStatus};
 
@@ -393,8 +395,8 @@ impl LocalShard {
             None => self.check(self.store.snapshot(&identity))?,
         };
         let (this, directory) = (self.clone(), directory.to_owned());
-        let work = move || this.save_now(&snapshot, &directory);
-        blocking(work).await.map_err(|error| self.refused(Reason::Storage, error.to_string()))?
+        let work = move || this.save_now(snapshot, &directory);
+        in_background("save", work).await.map_err(|problem| self.refused(Reason::Storage, problem))?
     }
 
     /// Waits for the snapshot of a version, for a while.
@@ -422,7 +424,34 @@ impl LocalShard {
         }
     }
 
-    fn save_now(&self, snapshot: &Snapshot, directory: &Path) -> Result<Saved, Error> {
+    fn save_now(&self, snapshot: Snapshot, directory: &Path) -> Result<Saved, Error> {
+        let failed = |error| self.refused(Reason::Storage, chain(&error));
+        let global_step = snapshot.global_step;
+        let started = Instant::now();
+        let record = self.write(&snapshot, directory).map_err(failed)?;
+        // While there is a snapshot, rows that change are copied.
+        drop(snapshot);
+        let written = Instant::now();
+        read_back(directory, &record).map_err(failed)?;
+        debug!(
+            file = record.file,
+            bytes = record.bytes,
+            write_seconds = format!("{:.3}", (written - started).as_secs_f64()),
+            read_back_seconds = format!("{:.3}", written.elapsed().as_secs_f64()),
+            "saved"
+        );
+        let record = serde_json::to_string(&record).map_err(|error| {
+            self.refused(Reason::Storage, format!("the file's record cannot be told: {error}"))
+        })?;
+        Ok(Saved { record, global_step })
+    }
+
+    /// Writes the file of a snapshot.
+    fn write(
+        &self,
+        snapshot: &Snapshot,
+        directory: &Path,
+    ) -> Result<ShardRecord, trainyard_checkpoint::Error> {
         let positions = snapshot.positions.iter().cloned();
         let positions = positions
             .map(|ShardPosition { shard, pass, batch, ahead }| PositionRecord { shard, pass, batch, ahead })
@@ -460,12 +489,7 @@ impl LocalShard {
                 rows,
             })
             .collect();
-        let record = trainyard_checkpoint::write_shard(directory, &state, &views, &tables)
-            .map_err(|error| self.refused(Reason::Storage, chain(&error)))?;
-        let record = serde_json::to_string(&record).map_err(|error| {
-            self.refused(Reason::Storage, format!("the file's record cannot be told: {error}"))
-        })?;
-        Ok(Saved { record, global_step: snapshot.global_step })
+        write_shard(directory, &state, &views, &tables)
     }
 
     /// See [`crate::Shard::finish`].

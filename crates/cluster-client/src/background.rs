@@ -1,0 +1,68 @@
+//! Work beside training that nobody waits for.
+
+use std::thread::Builder;
+
+use tokio::sync::oneshot;
+use trainyard_runtime::has_threads;
+
+/// What is added to the niceness (`nice(2)`) of a thread in the background: on busy cores it gets about a tenth of the time
+/// of one that answers a step.
+const NICENESS: i32 = 10;
+
+/// Does work on a thread of its own, which gives way to threads that answer calls. Where all tasks share one thread, the work
+/// is done there, in turn.
+///
+/// # Errors
+/// There is no thread to be had, or the work has panicked.
+pub(crate) async fn in_background<T, W>(name: &str, work: W) -> Result<T, String>
+where
+    W: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    if !has_threads() {
+        return tokio::spawn(async move { work() }).await.map_err(|panic| panic.to_string());
+    }
+    let (sender, outcome) = oneshot::channel();
+    let thread = Builder::new().name(name.to_owned()).spawn(move || {
+        // Linux counts niceness by thread, and everybody may raise it.
+        let _ = rustix::process::nice(NICENESS);
+        // Whoever asked for the work may have gone.
+        let _ = sender.send(work());
+    });
+    thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+    outcome.await.map_err(|_| "the work has panicked".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::current;
+
+    use super::*;
+
+    /// Returns the niceness of this thread: the 19th field of its `stat`, counted from 1.
+    fn niceness() -> i32 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("Linux tells it");
+        let (_, fields) = stat.rsplit_once(')').expect("the name of the thread is in brackets");
+        fields.split_whitespace().nth(16).expect("it is there").parse().expect("a number")
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn work_in_the_background_gives_way_and_its_caller_does_not() {
+        let before = niceness();
+        let there = in_background("test", niceness).await.expect("it is done");
+        assert_eq!(there, (before + NICENESS).min(19));
+        assert_eq!(niceness(), before);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn work_that_panics_is_an_error() {
+        let outcome: Result<(), String> = in_background("test", || panic!("on purpose")).await;
+        assert!(outcome.is_err());
+    }
+
+    #[tokio::test]
+    async fn where_tasks_share_a_thread_the_work_is_done_on_it() {
+        let here = current().id();
+        assert_eq!(in_background("test", move || current().id()).await, Ok(here));
+    }
+}
