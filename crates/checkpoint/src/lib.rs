@@ -41,7 +41,7 @@ pub use parts_read::PartRead;
 pub use place::{absolute, encode, names, read, remove, send, write_atomically};
 pub use reader::Checkpoint;
 pub use retention::{Pin, pin, retain, sweep, sweep_before};
-pub use table::TableView;
+pub use table::{Lots, OnLot, TableSource, TableView};
 pub use warm_start::WarmStart;
 pub use writer::{
     HeldView, InMemory, OnRows, ShardState, SliceSource, SliceView, abandon, begin, commit, read_back,

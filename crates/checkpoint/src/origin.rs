@@ -6,9 +6,9 @@ use std::path::Path;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_storage::is_remote;
 use trainyard_tensor_bundle::Bundle;
-use trainyard_variable::{DynamicRows, FirstRows};
+use trainyard_variable::FirstRows;
 
-use crate::{Checkpoint, is_committed, latest_good};
+use crate::{Checkpoint, Lots, is_committed, latest_good};
 
 /// Where values come from.
 #[derive(Debug)]
@@ -81,13 +81,13 @@ impl Origin {
         }
     }
 
-    /// Reads the rows of a dynamic table whose ids lie in `ids`, without slots.
+    /// Reads the rows of a dynamic table whose ids lie in `ids`, without slots, some at a time.
     ///
     /// # Errors
     /// There is no such table, or it is damaged.
-    pub fn read_dynamic(&self, variable: &str, ids: Range<u128>) -> Result<DynamicRows, Diagnostic> {
+    pub fn lots<'a>(&'a self, variable: &'a str, ids: Range<u128>) -> Result<Lots<'a>, Diagnostic> {
         match self {
-            Self::Own(checkpoint) => Ok(checkpoint.read_dynamic(variable, &[], ids)?),
+            Self::Own(checkpoint) => Ok(checkpoint.lots(variable, &[], ids)?),
             Self::TensorFlow(_) => {
                 let message = format!("a TensorFlow checkpoint holds no dynamic table `{variable}`");
                 Err(Diagnostic::error(Code::E3002, message)

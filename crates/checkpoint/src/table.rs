@@ -14,8 +14,38 @@ const IDLE: &str = "idle";
 /// Ids without a row, pushes and seconds since they were seen, sightings: `[candidates, 4]`.
 const CANDIDATES: &str = "candidates";
 
+/// Bytes of values and slots that are read at once; from a bucket, whose parts come side by side, more.
+const LOT_BYTES: usize = 8 << 20;
+const REMOTE_LOT_BYTES: usize = 128 << 20;
+/// Ids without a row that are read at once.
+const CANDIDATES_AT_ONCE: usize = 64 << 10;
+
+/// Takes some rows of a dynamic table.
+pub type OnLot<'a> = dyn FnMut(&DynamicRows) -> Result<(), Error> + 'a;
+
+/// Where the rows of a dynamic table come from.
+pub trait TableSource {
+    /// Returns the number of rows, and of ids without one.
+    fn counts(&self) -> (usize, usize);
+
+    /// Hands on all of them, some at a time, in ascending order of id.
+    ///
+    /// # Errors
+    /// That of `each`.
+    fn read(&self, each: &mut OnLot<'_>) -> Result<(), Error>;
+}
+
+impl TableSource for DynamicRows {
+    fn counts(&self) -> (usize, usize) {
+        (self.ids.len(), self.candidates.len())
+    }
+
+    fn read(&self, each: &mut OnLot<'_>) -> Result<(), Error> {
+        each(self)
+    }
+}
+
 /// A slice of a dynamic table, to be written.
-#[derive(Debug, Clone)]
 pub struct TableView<'a> {
     /// Variable.
     pub variable: &'a str,
@@ -28,21 +58,25 @@ pub struct TableView<'a> {
     /// The rule of the first values of ids without a row; absent = that of the manifest's seed.
     pub first: Option<&'a FirstRows>,
     /// Ids, values and slots.
-    pub rows: &'a DynamicRows,
+    pub source: &'a dyn TableSource,
 }
 
-/// Whole numbers of a table: name, numbers in a row, and the rows, end to end.
-pub(crate) type Integers = (&'static str, usize, Vec<u64>);
-
 impl TableView<'_> {
-    pub(crate) fn integers(&self) -> [Integers; 3] {
-        let idle = self.rows.idle.iter().flat_map(|idle| [idle.pushes, idle.secs]).collect();
-        let candidates = self.rows.candidates.iter();
-        let candidates = candidates
-            .flat_map(|known| [known.id, known.idle.pushes, known.idle.secs, known.sightings])
-            .collect();
-        [(IDS, 1, self.rows.ids.clone()), (IDLE, 2, idle), (CANDIDATES, 4, candidates)]
+    /// Returns name, numbers in a row, and rows of each tensor of whole numbers.
+    pub(crate) fn integers(&self) -> [(&'static str, usize, usize); 3] {
+        let (rows, candidates) = self.source.counts();
+        [(IDS, 1, rows), (IDLE, 2, rows), (CANDIDATES, 4, candidates)]
     }
+}
+
+/// Returns the whole numbers of some rows, by tensor.
+pub(crate) fn integers_of(lot: &DynamicRows) -> [Vec<u64>; 3] {
+    let idle = lot.idle.iter().flat_map(|idle| [idle.pushes, idle.secs]).collect();
+    let candidates = lot.candidates.iter();
+    let candidates = candidates
+        .flat_map(|known| [known.id, known.idle.pushes, known.idle.secs, known.sightings])
+        .collect();
+    [lot.ids.clone(), idle, candidates]
 }
 
 impl Checkpoint {
@@ -57,26 +91,40 @@ impl Checkpoint {
         slots: &[&str],
         ids: Range<u128>,
     ) -> Result<DynamicRows, Error> {
+        let lots = self.lots(variable, slots, ids)?;
+        let mut lots = lots.collect::<Result<Vec<DynamicRows>, Error>>()?;
+        let mut out = DynamicRows { slots: vec![Vec::new(); slots.len()], ..DynamicRows::default() };
+        lots.sort_by_key(|lot| lot.ids.first().copied());
+        for lot in &mut lots {
+            out.ids.append(&mut lot.ids);
+            out.idle.append(&mut lot.idle);
+            out.values.append(&mut lot.values);
+            out.slots.iter_mut().zip(&mut lot.slots).for_each(|(all, slot)| all.append(slot));
+            out.candidates.append(&mut lot.candidates);
+        }
+        out.candidates.sort_by_key(|candidate| candidate.id);
+        Ok(out)
+    }
+
+    /// Reads the same some rows at a time: file by file, in each in ascending order of id.
+    ///
+    /// # Errors
+    /// It holds no such table or slot, or its tensors do not belong together. A lot that cannot be read is an error of its own.
+    pub fn lots<'a>(
+        &'a self,
+        variable: &'a str,
+        slots: &'a [&'a str],
+        ids: Range<u128>,
+    ) -> Result<Lots<'a>, Error> {
         let mut parts = Vec::new();
         for shard in &self.manifest().shards {
-            if let Some(part) = self.read_part(shard, variable, slots, &ids)? {
-                parts.push(part);
-            }
+            parts.extend(self.table_part(shard, variable, slots)?);
         }
         if parts.is_empty() {
             return Err(self.lacking(variable, None));
         }
-        let mut out = DynamicRows { slots: vec![Vec::new(); slots.len()], ..DynamicRows::default() };
-        parts.sort_by_key(|part| part.ids.first().copied());
-        for part in &mut parts {
-            out.ids.append(&mut part.ids);
-            out.idle.append(&mut part.idle);
-            out.values.append(&mut part.values);
-            out.slots.iter_mut().zip(&mut part.slots).for_each(|(all, slot)| all.append(slot));
-            out.candidates.append(&mut part.candidates);
-        }
-        out.candidates.sort_by_key(|candidate| candidate.id);
-        Ok(out)
+        parts.reverse();
+        Ok(Lots { checkpoint: self, ids, parts })
     }
 
     /// Returns the rows in use of a dynamic table.
@@ -86,25 +134,18 @@ impl Checkpoint {
         ids.map(|ids| ids.row_end - ids.row_begin).sum()
     }
 
-    fn read_part(
-        &self,
-        shard: &ShardRecord,
+    /// Finds the tensors of a table in a file.
+    fn table_part<'a>(
+        &'a self,
+        shard: &'a ShardRecord,
         variable: &str,
         slots: &[&str],
-        range: &Range<u128>,
-    ) -> Result<Option<DynamicRows>, Error> {
-        let Some(record) = tensor(shard, variable, Some(IDS)) else { return Ok(None) };
-        let all = self.read_integers(shard, record, 0..record.row_end)?;
-        if let Some(pair) = all.windows(2).find(|pair| pair[0] >= pair[1]) {
-            let what = format!("{}: ids must ascend, {} stands before {}", record.name, pair[0], pair[1]);
-            return Err(self.wrong(shard, what));
-        }
-        let place = |bound: u128| all.partition_point(|id| u128::from(*id) < bound);
-        let rows = place(range.start)..place(range.end);
+    ) -> Result<Option<TablePart<'a>>, Error> {
+        let Some(ids) = tensor(shard, variable, Some(IDS)) else { return Ok(None) };
         let find = |slot: Option<&str>| {
             let found = tensor(shard, variable, slot).ok_or_else(|| self.lacking(variable, slot))?;
-            if slot != Some(CANDIDATES) && (found.row_begin, found.row_end) != (0, all.len()) {
-                let what = format!("{}: {} rows, expected {}", found.name, found.row_end, all.len());
+            if slot != Some(CANDIDATES) && (found.row_begin, found.row_end) != (0, ids.row_end) {
+                let what = format!("{}: {} rows, expected {}", found.name, found.row_end, ids.row_end);
                 return Err(self.wrong(shard, what));
             }
             Ok(found)
@@ -114,30 +155,24 @@ impl Checkpoint {
             if record.dtype != Dtype::F32 {
                 return Err(self.wrong(shard, format!("{} must hold floats", record.name)));
             }
-            let mut out = vec![0.0_f32; rows.len() * record.width];
-            self.read_tensor(shard, record, rows.start, bytemuck::cast_slice_mut(&mut out))?;
-            Ok(out)
+            Ok(record)
         };
-        let idle = self.read_integers(shard, find(Some(IDLE))?, rows.clone())?;
-        let candidates = find(Some(CANDIDATES))?;
-        let candidates = self.read_integers(shard, candidates, 0..candidates.row_end)?;
-        let candidate = |row: &[u64; 4]| Candidate {
-            id: row[0],
-            idle: Idle { pushes: row[1], secs: row[2] },
-            sightings: row[3],
-        };
-        Ok(Some(DynamicRows {
-            ids: all[rows.clone()].to_vec(),
-            idle: idle.as_chunks().0.iter().map(|&[pushes, secs]| Idle { pushes, secs }).collect(),
-            values: floats(None)?,
-            slots: slots.iter().map(|slot| floats(Some(slot))).collect::<Result<_, Error>>()?,
-            candidates: candidates
-                .as_chunks()
-                .0
-                .iter()
-                .map(candidate)
-                .filter(|candidate| range.contains(&u128::from(candidate.id)))
-                .collect(),
+        let (idle, candidates) = (find(Some(IDLE))?, find(Some(CANDIDATES))?);
+        let values = floats(None)?;
+        let slots = slots.iter().map(|slot| floats(Some(slot))).collect::<Result<Vec<_>, Error>>()?;
+        let row_bytes = values.width * values.dtype.bytes() * (1 + slots.len());
+        let lot_bytes = if self.is_remote() { REMOTE_LOT_BYTES } else { LOT_BYTES };
+        Ok(Some(TablePart {
+            shard,
+            ids,
+            idle,
+            values,
+            slots,
+            candidates,
+            rows_at_once: (lot_bytes / row_bytes.max(1)).max(1),
+            row: 0,
+            last: None,
+            candidate: 0,
         }))
     }
 
@@ -167,6 +202,110 @@ impl Checkpoint {
     fn lacking(&self, variable: &str, slot: Option<&str>) -> Error {
         let tensor = slot.map_or(variable.to_owned(), |slot| format!("{variable}/{slot}"));
         Error::Lacking { path: self.path().to_owned(), tensor }
+    }
+}
+
+/// The tensors of a table in one file, and how far they have been read.
+struct TablePart<'a> {
+    shard: &'a ShardRecord,
+    ids: &'a TensorRecord,
+    idle: &'a TensorRecord,
+    values: &'a TensorRecord,
+    slots: Vec<&'a TensorRecord>,
+    candidates: &'a TensorRecord,
+    rows_at_once: usize,
+    /// The next row.
+    row: usize,
+    /// The id of the row before it.
+    last: Option<u64>,
+    /// The next id without a row.
+    candidate: usize,
+}
+
+/// Rows of a dynamic table, some at a time.
+pub struct Lots<'a> {
+    checkpoint: &'a Checkpoint,
+    ids: Range<u128>,
+    /// What is left to read, the next file last.
+    parts: Vec<TablePart<'a>>,
+}
+
+impl Lots<'_> {
+    /// Reads what is next; nothing behind the last. There may be no rows in it.
+    fn read(&mut self) -> Result<Option<DynamicRows>, Error> {
+        while let Some(part) = self.parts.last_mut() {
+            if part.row < part.ids.row_end {
+                return part.read_rows(self.checkpoint, &self.ids).map(Some);
+            }
+            if part.candidate < part.candidates.row_end {
+                return part.read_candidates(self.checkpoint, &self.ids).map(Some);
+            }
+            self.parts.pop();
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for Lots<'_> {
+    type Item = Result<DynamicRows, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // What cannot be read is not tried again.
+        self.read().inspect_err(|_| self.parts.clear()).transpose()
+    }
+}
+
+impl TablePart<'_> {
+    fn read_rows(&mut self, checkpoint: &Checkpoint, range: &Range<u128>) -> Result<DynamicRows, Error> {
+        let shard = self.shard;
+        let begin = self.row;
+        self.row = (begin + self.rows_at_once).min(self.ids.row_end);
+        let mut ids = checkpoint.read_integers(shard, self.ids, begin..self.row)?;
+        let mut before = self.last;
+        for id in &ids {
+            if let Some(before) = before.filter(|before| before >= id) {
+                let what = format!("{}: ids must ascend, {before} stands before {id}", self.ids.name);
+                return Err(checkpoint.wrong(shard, what));
+            }
+            before = Some(*id);
+        }
+        self.last = before;
+        let place = |bound: u128| ids.partition_point(|id| u128::from(*id) < bound);
+        let within = place(range.start)..place(range.end);
+        ids.truncate(within.end);
+        ids.drain(..within.start);
+        let rows = begin + within.start..begin + within.end;
+        let floats = |record: &TensorRecord| {
+            let mut out = vec![0.0_f32; rows.len() * record.width];
+            checkpoint.read_tensor(shard, record, rows.start, bytemuck::cast_slice_mut(&mut out))?;
+            Ok(out)
+        };
+        let idle = checkpoint.read_integers(shard, self.idle, rows.clone())?;
+        Ok(DynamicRows {
+            ids,
+            idle: idle.as_chunks().0.iter().map(|&[pushes, secs]| Idle { pushes, secs }).collect(),
+            values: floats(self.values)?,
+            slots: self.slots.iter().map(|slot| floats(slot)).collect::<Result<_, Error>>()?,
+            candidates: Vec::new(),
+        })
+    }
+
+    fn read_candidates(
+        &mut self,
+        checkpoint: &Checkpoint,
+        range: &Range<u128>,
+    ) -> Result<DynamicRows, Error> {
+        let begin = self.candidate;
+        self.candidate = (begin + CANDIDATES_AT_ONCE).min(self.candidates.row_end);
+        let rows = checkpoint.read_integers(self.shard, self.candidates, begin..self.candidate)?;
+        let candidate = |row: &[u64; 4]| Candidate {
+            id: row[0],
+            idle: Idle { pushes: row[1], secs: row[2] },
+            sightings: row[3],
+        };
+        let all = rows.as_chunks().0.iter().map(candidate);
+        let candidates = all.filter(|candidate| range.contains(&u128::from(candidate.id))).collect();
+        Ok(DynamicRows { slots: vec![Vec::new(); self.slots.len()], candidates, ..DynamicRows::default() })
     }
 }
 

@@ -15,6 +15,7 @@ use crate::flushing::{Flusher, let_go_up_to};
 use crate::held::RUNS;
 use crate::model_dir::{MANIFEST, PREFIX, list, state_name, step_folder, write_state_file};
 use crate::place::encode;
+use crate::table::integers_of;
 use crate::{
     Checkpoint, Dtype, Error, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TableView,
     TensorRecord, records, seal,
@@ -22,6 +23,8 @@ use crate::{
 
 /// Bytes read at once of a file that was written.
 const READ_BACK_BYTES: usize = 1 << 20;
+/// Tensors of whole numbers that a dynamic table has.
+const INTEGERS_OF_TABLE: usize = 3;
 /// So many of them are let go of by the page cache at a time.
 const READ_BACK_KEPT: u64 = 16;
 
@@ -181,6 +184,18 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
+    /// Checks that as much was written of each tensor as its record says.
+    fn check_is_whole(&self) -> Result<(), Error> {
+        for (record, written) in self.tensors.iter().zip(&self.written) {
+            if *written != record.bytes() {
+                let what =
+                    format!("{}: {written} bytes were written, expected {}", record.name, record.bytes());
+                return Err(Error::damaged(self.path, what));
+            }
+        }
+        Ok(())
+    }
+
     fn append(&mut self, tensor: usize, bytes: &[u8]) -> Result<(), Error> {
         let (record, written) = (&mut self.tensors[tensor], &mut self.written[tensor]);
         self.file.write_all_at(bytes, record.offset + *written).map_err(Error::io("write", self.path))?;
@@ -264,14 +279,8 @@ pub fn write_shard(
         }
     }
     for table in tables {
-        for (name, width, values) in table.integers() {
-            contents.add(
-                (table.variable, Some(name), table.part),
-                0..values.len() / width,
-                width,
-                Dtype::U64,
-            );
-            integers.push(values);
+        for (name, width, rows) in table.integers() {
+            contents.add((table.variable, Some(name), table.part), 0..rows, width, Dtype::U64);
         }
     }
     for slice in slices {
@@ -293,7 +302,7 @@ pub fn write_shard(
     }
     for table in tables {
         for slot in std::iter::once(None).chain(table.slot_names.iter().copied().map(Some)) {
-            let rows = 0..table.rows.ids.len();
+            let rows = 0..table.source.counts().0;
             let record = contents.add((table.variable, slot, table.part), rows, table.width, Dtype::F32);
             record.others = table.first.filter(|_| slot.is_none()).map(Others::first);
         }
@@ -319,7 +328,8 @@ pub fn write_shard(
     for (place, values) in integers.iter().enumerate() {
         writing.append(place, bytemuck::cast_slice(values))?;
     }
-    let mut place = integers.len();
+    let runs = integers.len();
+    let mut place = runs + INTEGERS_OF_TABLE * tables.len();
     for slice in slices {
         slice.source.read(&mut |values, slots| {
             for (tensor, values) in std::iter::once(values).chain(slots.iter().copied()).enumerate() {
@@ -329,12 +339,20 @@ pub fn write_shard(
         })?;
         place += 1 + slice.slot_names.len();
     }
-    for table in tables {
-        for values in std::iter::once(&table.rows.values).chain(&table.rows.slots) {
-            writing.append(place, bytemuck::cast_slice(values))?;
-            place += 1;
-        }
+    for (number, table) in tables.iter().enumerate() {
+        let integers = runs + INTEGERS_OF_TABLE * number;
+        table.source.read(&mut |lot| {
+            for (tensor, values) in integers_of(lot).iter().enumerate() {
+                writing.append(integers + tensor, bytemuck::cast_slice(values))?;
+            }
+            for (tensor, values) in std::iter::once(&lot.values).chain(&lot.slots).enumerate() {
+                writing.append(place + tensor, bytemuck::cast_slice(values))?;
+            }
+            Ok(())
+        })?;
+        place += 1 + table.slot_names.len();
     }
+    writing.check_is_whole()?;
     #[cfg(feature = "failpoints")]
     fail::fail_point!("ps.ckpt.before_fsync");
     let bytes = front.len() as u64 + offset;

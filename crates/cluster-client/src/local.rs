@@ -13,18 +13,18 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::debug;
 use trainyard_checkpoint::{
-    Checkpoint, HeldView, OnRows, Origin, PartRead, PositionRecord, ShardRecord, ShardState, SliceSource,
-    SliceView, TableView, known_cluster_id, read_back, write_shard,
+    Checkpoint, HeldView, OnLot, OnRows, Origin, PartRead, PositionRecord, ShardRecord, ShardState,
+    SliceSource, SliceView, TableSource, TableView, known_cluster_id, read_back, write_shard,
 };
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
-    Claim, FirstValues, Gradients, Identity, Opened, Prepare, Pull, Pulled, Push, Pushed, Reading, Restore,
-    ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice, SnapshotTable, Store, TensorSource,
-    Ticket, Update,
+    Claim, FirstValues, Gradients, Identity, Lots, Opened, Prepare, Pull, Pulled, Push, Pushed, Reading,
+    Restore, ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice, SnapshotTable, Store,
+    TensorSource, Ticket, Update,
 };
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_runtime::blocking;
-use trainyard_variable::{DynamicRows, FirstRows, Slice};
+use trainyard_variable::{FirstRows, Slice};
 
 use crate::background::in_background;
 use crate::call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
@@ -475,18 +475,16 @@ impl LocalShard {
                 source,
             })
             .collect();
-        let rows: Vec<DynamicRows> = snapshot.tables.iter().map(SnapshotTable::read).collect();
-        let tables: Vec<TableView<'_>> = snapshot
-            .tables
+        let tables: Vec<TableLots<'_>> = snapshot.tables.iter().map(TableLots).collect();
+        let tables: Vec<TableView<'_>> = tables
             .iter()
-            .zip(&rows)
-            .map(|(table, rows)| TableView {
-                variable: &table.variable,
-                part: table.part,
-                width: table.width,
-                slot_names: table.slot_names.clone(),
-                first: Some(table.first_rows()),
-                rows,
+            .map(|source| TableView {
+                variable: &source.0.variable,
+                part: source.0.part,
+                width: source.0.width,
+                slot_names: source.0.slot_names.clone(),
+                first: Some(source.0.first_rows()),
+                source,
             })
             .collect();
         write_shard(directory, &state, &views, &tables)
@@ -538,6 +536,19 @@ impl SliceSource for Stripes<'_> {
     }
 }
 
+/// The rows that a dynamic table held when the checkpoint began, of which a part at a time is copied.
+struct TableLots<'a>(&'a SnapshotTable);
+
+impl TableSource for TableLots<'_> {
+    fn counts(&self) -> (usize, usize) {
+        self.0.counts()
+    }
+
+    fn read(&self, each: &mut OnLot<'_>) -> Result<(), trainyard_checkpoint::Error> {
+        self.0.read(&mut |lot| each(&lot))
+    }
+}
+
 /// Returns how many reads of a checkpoint may be under way at once.
 fn reads_at_once(checkpoint: &Checkpoint) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -575,8 +586,14 @@ impl TensorSource for FirstSource<'_> {
         self.0.first_rows(variable)
     }
 
-    fn read_dynamic(&self, variable: &str, _slots: &[&str], ids: Range<u128>) -> Result<DynamicRows, String> {
-        self.0.read_dynamic(variable, ids).map_err(|problem| problem.message)
+    fn read_dynamic<'a>(
+        &'a self,
+        variable: &'a str,
+        _slots: &'a [&'a str],
+        ids: Range<u128>,
+    ) -> Result<Lots<'a>, String> {
+        let lots = self.0.lots(variable, ids).map_err(|problem| problem.message)?;
+        Ok(Box::new(lots.map(|lot| lot.map_err(|problem| chain(&problem)))))
     }
 
     fn reads_at_once(&self) -> usize {
@@ -632,8 +649,14 @@ impl TensorSource for Source<'_> {
         self.checkpoint.first_rows(variable)
     }
 
-    fn read_dynamic(&self, variable: &str, slots: &[&str], ids: Range<u128>) -> Result<DynamicRows, String> {
-        self.checkpoint.read_dynamic(variable, slots, ids).map_err(|error| chain(&error))
+    fn read_dynamic<'a>(
+        &'a self,
+        variable: &'a str,
+        slots: &'a [&'a str],
+        ids: Range<u128>,
+    ) -> Result<Lots<'a>, String> {
+        let lots = self.checkpoint.lots(variable, slots, ids).map_err(|error| chain(&error))?;
+        Ok(Box::new(lots.map(|lot| lot.map_err(|error| chain(&error)))))
     }
 
     fn reads_at_once(&self) -> usize {

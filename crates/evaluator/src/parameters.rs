@@ -118,7 +118,7 @@ mod tests {
         let temporary = begin(folder.path(), 1, "test", 0).expect("a checkpoint begins");
         let state = ShardState { ps: 0, num_ps: 1, version: 1, positions: Vec::new() };
         let (variable, slot_names) = (spec.name.as_str(), Vec::new());
-        let view = TableView { variable, part: 0, width: 2, slot_names, first: None, rows: &rows };
+        let view = TableView { variable, part: 0, width: 2, slot_names, first: None, source: &rows };
         let shard = write_shard(&temporary, &state, &[], &[view]).expect("a shard");
         let (seed, shards, variables) = (7, vec![shard], vec![spec.clone()]);
         let manifest = Manifest { seed, shards, variables, ..Manifest::new("c".into(), 1, 1, 0) };

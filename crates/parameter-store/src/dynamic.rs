@@ -5,6 +5,7 @@
 //! goes. Reads change nothing: an id without a row reads the first values that a row of it would have.
 
 mod aside;
+mod reading;
 mod rest;
 mod state;
 
@@ -44,8 +45,10 @@ pub(crate) struct Counts {
     evicted: AtomicU64,
     expired: AtomicU64,
     gradients_dropped: AtomicU64,
-    /// Bytes of values and slots that there is memory for.
-    buffers: AtomicU64,
+    /// Bytes of values and slots.
+    values: AtomicU64,
+    /// Bytes that are set aside for a checkpoint.
+    aside: AtomicU64,
 }
 
 /// One slice of a dynamic table. Its lock covers ids, values and slots together.
@@ -88,24 +91,40 @@ impl DynamicSlice {
 
     /// Returns the bytes that it takes in a checkpoint, nearly.
     pub(crate) fn bytes(&self) -> u64 {
-        let values = (self.width * (1 + self.optimizer.slots().len()) * 4) as u64;
-        self.counts.rows.load(Ordering::Relaxed) * (values + ROW_BYTES)
+        self.counts.rows.load(Ordering::Relaxed) * (self.row_bytes() + ROW_BYTES)
             + self.counts.candidates.load(Ordering::Relaxed) * CANDIDATE_BYTES
     }
 
     /// Returns the bytes that it takes in memory, nearly.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let ids = read(&self.counts.rows) + read(&self.counts.candidates);
-        read(&self.counts.buffers) + ids * ID_BYTES
+        self.counts.values.load(Ordering::Relaxed) + self.places() * ID_BYTES
     }
 
     /// Returns the bytes that it needs at most if so many ids are new.
     pub(crate) fn growth_max(&self, ids: usize) -> u64 {
         let rows = (self.counts.rows.load(Ordering::Relaxed) as usize + ids).min(self.capacity);
-        let wanted =
-            (rows + rows / 2).min(self.capacity) * self.width * (1 + self.optimizer.slots().len()) * 4;
-        (wanted as u64).saturating_sub(self.counts.buffers.load(Ordering::Relaxed)) + ids as u64 * ID_BYTES
+        let held = self.counts.values.load(Ordering::Relaxed);
+        (rows as u64 * self.row_bytes()).saturating_sub(held) + ids as u64 * ID_BYTES
+    }
+
+    /// Returns the bytes that are set aside for a checkpoint.
+    pub(crate) fn aside_bytes(&self) -> u64 {
+        self.counts.aside.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes that are set aside at most for a push that names so many ids: each takes the place of another.
+    pub(crate) fn aside_max(&self, ids: usize) -> u64 {
+        2 * ids as u64 * (self.row_bytes() + ROW_BYTES)
+    }
+
+    /// Returns the number of ids, with a row and without one.
+    fn places(&self) -> u64 {
+        self.counts.rows.load(Ordering::Relaxed) + self.counts.candidates.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes of the values and slots of a row.
+    fn row_bytes(&self) -> u64 {
+        (self.width * (1 + self.optimizer.slots().len()) * 4) as u64
     }
 
     /// Returns how many of checked ids have no row.
@@ -217,7 +236,7 @@ impl DynamicSlice {
                     self.counts.evicted.fetch_add(1, Ordering::Relaxed);
                 }
                 state.forget_candidate(id);
-                Some(state.add_row(id, now, self.width, self.capacity, &self.optimizer, &self.first))
+                Some(state.add_row(id, now, self.width, &self.optimizer, &self.first))
             }
         }
     }
@@ -237,8 +256,10 @@ impl DynamicSlice {
 
     fn count(&self, state: &State) {
         self.counts.rows.store(state.rows.len() as u64, Ordering::Relaxed);
-        self.counts.buffers.store(state.values.capacity_bytes(), Ordering::Relaxed);
+        self.counts.values.store(state.values.bytes(), Ordering::Relaxed);
         self.counts.candidates.store(state.candidates.len() as u64, Ordering::Relaxed);
+        let aside = state.aside.as_ref().map_or(0, |aside| aside.bytes());
+        self.counts.aside.store(aside, Ordering::Relaxed);
     }
 }
 

@@ -20,6 +20,7 @@ mod selection;
 mod sessions;
 mod slice;
 mod snapshot;
+mod spread_map;
 mod steps;
 mod store;
 mod stripe;
@@ -42,7 +43,7 @@ pub use selection::Selection;
 pub use snapshot::{Snapshot, SnapshotSlice, SnapshotTable};
 pub use steps::Ticket;
 pub use store::{
-    Claim, FirstValues, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Rejections, Restore,
+    Claim, FirstValues, Lots, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Rejections, Restore,
     ShardPosition, SnapshotAt, State, Status, Store, TensorSource,
 };
 pub use stripe::SliceValues;

@@ -113,6 +113,13 @@ impl Drop for Loan {
     }
 }
 
+/// Asks for room for so many values, which take memory as they come. It is not given where the system promises no more than it
+/// has (`vm.overcommit_memory = 2`): the buffer grows as others do then.
+pub(crate) fn reserve<T>(buffer: &mut Vec<T>, most: usize) {
+    // Nothing else was to be done.
+    let _ = buffer.try_reserve_exact(most.saturating_sub(buffer.len()));
+}
+
 /// Makes a buffer longer, by half of itself at least and to `most` values at most, so that a full table takes no more
 /// memory than its rows.
 pub(crate) fn grow(buffer: &mut Vec<f32>, length: usize, most: usize) {

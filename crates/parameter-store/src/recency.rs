@@ -1,7 +1,7 @@
 //! Ids in the order of their last use, each with a place: what is unused for longest is found at once.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use crate::memory::reserve;
+use crate::spread_map::SpreadMap;
 
 /// No place.
 const NONE: u32 = u32::MAX;
@@ -21,29 +21,6 @@ impl Moment {
     }
 }
 
-/// Ids are hashes already; only their order in the range must not decide the bucket, since a slice holds neighbours.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(self.0 ^ u64::from(*byte)));
-    }
-
-    fn write_u32(&mut self, row: u32) {
-        self.write_u64(row.into());
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        let mixed = id.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-}
-
 #[derive(Debug, Clone, Copy)]
 struct Node {
     id: u64,
@@ -55,7 +32,7 @@ struct Node {
 /// Ids and their places, below the highest number of ids that it ever held.
 #[derive(Debug)]
 pub(crate) struct Recency {
-    places: HashMap<u64, u32, BuildHasherDefault<IdHasher>>,
+    places: SpreadMap<u64, u32>,
     nodes: Vec<Node>,
     free: Vec<u32>,
     oldest: u32,
@@ -64,11 +41,16 @@ pub(crate) struct Recency {
 
 impl Default for Recency {
     fn default() -> Self {
-        Self { places: HashMap::default(), nodes: Vec::new(), free: Vec::new(), oldest: NONE, newest: NONE }
+        Self { places: SpreadMap::default(), nodes: Vec::new(), free: Vec::new(), oldest: NONE, newest: NONE }
     }
 }
 
 impl Recency {
+    /// Asks for the memory of so many ids, which they take as they come: without it all of them move now and then.
+    pub(crate) fn reserve(&mut self, ids: usize) {
+        reserve(&mut self.nodes, ids);
+    }
+
     /// Returns the number of ids.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
@@ -82,7 +64,7 @@ impl Recency {
     /// Returns the place of an id.
     #[inline]
     pub(crate) fn place(&self, id: u64) -> Option<u32> {
-        self.places.get(&id).copied()
+        self.places.get(id).copied()
     }
 
     /// Makes the id at `place` the one used last.
@@ -121,7 +103,7 @@ impl Recency {
     pub(crate) fn remove(&mut self, place: u32) {
         self.unlink(place);
         let node = &mut self.nodes[place as usize];
-        self.places.remove(&node.id);
+        self.places.remove(node.id);
         // Nobody is older than itself.
         node.older = place;
         self.free.push(place);
@@ -142,6 +124,18 @@ impl Recency {
     #[cfg(test)]
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, u32, Moment)> {
         self.places.iter().map(|(&id, &place)| (id, place, self.nodes[place as usize].used))
+    }
+
+    /// Puts the ids into the order of their last use, and ids of one use into theirs: they may have come in any.
+    pub(crate) fn put_in_order(&mut self) {
+        let mut order: Vec<u32> =
+            (0..self.nodes.len() as u32).filter(|place| self.at(*place).is_some()).collect();
+        order.sort_unstable_by_key(|place| {
+            let node = &self.nodes[*place as usize];
+            (node.used, node.id)
+        });
+        (self.oldest, self.newest) = (NONE, NONE);
+        order.into_iter().for_each(|place| self.link(place));
     }
 
     fn link(&mut self, place: u32) {

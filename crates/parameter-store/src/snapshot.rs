@@ -119,10 +119,18 @@ impl SnapshotTable {
         self.slice.first_rows()
     }
 
-    /// Copies ids, values and slots, in ascending order of id, while training goes on. They are read once: nothing is left
-    /// for another time.
-    pub fn read(&self) -> DynamicRows {
-        self.slice.take()
+    /// Returns the number of rows, and of ids without one.
+    pub fn counts(&self) -> (usize, usize) {
+        self.slice.counts_at_cut()
+    }
+
+    /// Hands on ids, values and slots in parts, in ascending order of id, while training goes on. They are read once: nothing
+    /// is left for another time.
+    ///
+    /// # Errors
+    /// That of `each`.
+    pub fn read<E>(&self, each: &mut dyn FnMut(DynamicRows) -> Result<(), E>) -> Result<(), E> {
+        self.slice.read_cut(each)
     }
 }
 

@@ -34,8 +34,8 @@ pub use cut::SnapshotAt;
 pub use position::ShardPosition;
 use previous::Previous;
 pub use request::{
-    Claim, FirstValues, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Rejections, Restore, State,
-    Status, TensorSource,
+    Claim, FirstValues, Lots, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Rejections, Restore,
+    State, Status, TensorSource,
 };
 use tables::Tables;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
 
-use crate::recency::IdHasher;
+use crate::spread_map::IdHasher;
 
 /// Values and slots, row-major, `rows x width` each.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -18,6 +18,12 @@ pub struct SliceValues {
 impl SliceValues {
     pub(crate) fn parts(&mut self) -> impl Iterator<Item = &mut Vec<f32>> {
         std::iter::once(&mut self.values).chain(&mut self.slots)
+    }
+
+    /// Returns the bytes that values and slots take.
+    pub(crate) fn bytes(&self) -> u64 {
+        let parts = std::iter::once(&self.values).chain(&self.slots);
+        parts.map(|part| part.len() as u64 * 4).sum()
     }
 
     /// Returns the bytes that there is memory for.

@@ -63,7 +63,8 @@ fn save(model_dir: &Path, step: u64) -> Checkpoint {
             candidates: vec![Candidate { id: 8, idle: Idle { pushes: 3, secs: 4 }, sightings: 1 }],
         };
         let slot_names = vec!["accumulator"];
-        let table = TableView { variable: "table", part: ps, width: 2, slot_names, first: None, rows: &rows };
+        let table =
+            TableView { variable: "table", part: ps, width: 2, slot_names, first: None, source: &rows };
         let positions = vec![PositionRecord { shard: 0, pass: 1, batch: 40, ahead: vec![42..43, 45..47] }];
         let state = ShardState { ps, num_ps: 2, version: 9, positions };
         manifest.shards.push(write_shard(&folder, &state, &slices, &[table]).expect("a shard is written"));

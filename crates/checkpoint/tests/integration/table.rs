@@ -56,7 +56,7 @@ fn save(folder: &Path, ids: &[u64], num_ps: usize) -> Checkpoint {
             width: 3,
             slot_names: vec!["accumulator"],
             first: None,
-            rows: &rows,
+            source: &rows,
         };
         write_shard(&temporary, &state, &[], &[view]).expect("a shard is written")
     };
@@ -102,6 +102,69 @@ fn tables_are_readable_by_the_safetensors_library() {
     assert_eq!((ids.dtype(), ids.shape()), (safetensors::Dtype::U64, [3, 1].as_slice()));
     assert_eq!(ids.data()[8..16], 40_u64.to_le_bytes());
     assert_eq!(tensors.tensor("dnn/user/part_0").expect("values").shape(), [3, 3]);
+}
+
+/// Rows that are handed on so many at a time, of which there may be more than there are.
+struct InParts {
+    rows: DynamicRows,
+    at_once: usize,
+    missing: usize,
+}
+
+impl TableSource for InParts {
+    fn counts(&self) -> (usize, usize) {
+        (self.rows.ids.len() + self.missing, self.rows.candidates.len())
+    }
+
+    fn read(&self, each: &mut OnLot<'_>) -> Result<(), trainyard_checkpoint::Error> {
+        for ids in self.rows.ids.chunks(self.at_once) {
+            let part = DynamicRows { candidates: Vec::new(), ..rows(ids) };
+            each(&part)?;
+        }
+        let candidates = self.rows.candidates.clone();
+        each(&DynamicRows { candidates, slots: vec![Vec::new()], ..DynamicRows::default() })
+    }
+}
+
+fn save_in_parts(folder: &Path, source: &InParts) -> Result<ShardRecord, trainyard_checkpoint::Error> {
+    let state = ShardState { ps: 0, num_ps: 1, version: 1, positions: Vec::new() };
+    let slot_names = vec!["accumulator"];
+    let view = TableView { variable: "dnn/user", part: 0, width: 3, slot_names, first: None, source };
+    write_shard(folder, &state, &[], &[view])
+}
+
+#[test]
+fn a_large_table_is_written_in_parts_and_read_in_lots() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ids: Vec<u64> = (0..1_000_000).map(|number| number * 1000).collect();
+    let source = InParts { rows: rows(&ids), at_once: 70_001, missing: 0 };
+    let temporary = begin(folder.path(), 7, "test", 1000).expect("a checkpoint begins");
+    let shard = save_in_parts(&temporary, &source).expect("it is written");
+    read_back(&temporary, &shard).expect("it is as it was written");
+    let manifest = Manifest {
+        num_ps: 1,
+        variables: vec![table(1_000_000, 3)],
+        optimizers: optimizers(),
+        shards: vec![shard],
+        ..Manifest::new("c1".into(), 1, 7, 1000)
+    };
+    let checkpoint = commit(folder.path(), &temporary, &manifest).expect("a checkpoint is committed");
+    let all = checkpoint.read_dynamic("dnn/user", &["accumulator"], 0..1 << 64).expect("rows are read");
+    assert!(all == source.rows, "some rows are not as they were");
+    let range = 100_000_000..900_000_000;
+    let lots = checkpoint.lots("dnn/user", &["accumulator"], range).expect("there is such a table");
+    let lots: Vec<DynamicRows> = lots.map(|lot| lot.expect("it is read")).collect();
+    assert!(lots.len() > 2, "{} lots", lots.len());
+    let read: Vec<u64> = lots.into_iter().flat_map(|lot| lot.ids).collect();
+    assert!(read == ids[100_000..900_000], "{} ids", read.len());
+}
+
+#[test]
+fn a_table_of_which_less_comes_than_it_said_is_not_written() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let source = InParts { rows: rows(&[2, 4]), at_once: 1, missing: 1 };
+    let told = save_in_parts(folder.path(), &source).expect_err("a row is missing").to_string();
+    assert!(told.contains("dnn/user/ids/part_0: 16 bytes were written, expected 24"), "{told}");
 }
 
 #[test]

@@ -1,68 +1,100 @@
 //! What a checkpoint under way still needs of a slice of a dynamic table.
 //!
-//! A checkpoint is of one instant, and is read while training goes on, some places at a time. A place that is about to
-//! change, and has not been read, is set aside first: as it was at that instant.
-
-use std::collections::HashMap;
-use std::ops::Range;
+//! A checkpoint is of one instant, and is read while training goes on, in parts of the range of ids. A place that is about to
+//! change, and whose id has not been read, is set aside first: as it was at that instant.
 
 use super::state::State;
-use crate::SliceValues;
 use crate::recency::{Moment, Recency};
+use crate::spread_map::SpreadMap;
 
-/// The places of some ids, and those among them that have been set aside.
+/// Bytes that a map takes for a place that has changed, about.
+const CHANGED_BYTES: u64 = 40;
+
+/// The places of some ids at the instant of a checkpoint, as far as they have changed since.
 #[derive(Debug)]
-struct Places<T> {
-    unread: Range<u32>,
-    /// Nothing, where no id had the place.
-    aside: HashMap<u32, Option<T>>,
+pub(super) struct Changed<T> {
+    /// Places that there were. Those behind have come since.
+    pub(super) places: u32,
+    /// Ids that there were.
+    pub(super) ids: usize,
+    /// Ids from here on have not been read; absent = all have been.
+    pub(super) unread: Option<u64>,
+    /// What the id of a place had, if it had one and has not been read.
+    was: SpreadMap<u32, Option<T>>,
 }
 
-impl<T> Places<T> {
+impl<T> Changed<T> {
     fn of(ids: &Recency) -> Self {
-        Self { unread: 0..ids.places() as u32, aside: HashMap::new() }
+        Self { places: ids.places() as u32, ids: ids.len(), unread: Some(0), was: SpreadMap::default() }
     }
 
-    fn needs(&self, place: u32) -> bool {
-        self.unread.contains(&place) && !self.aside.contains_key(&place)
+    /// Whether a place is to be set aside, which `id` has now.
+    fn needs(&self, place: u32, id: Option<u64>) -> bool {
+        let unread = self.unread.is_some_and(|unread| id.is_none_or(|id| id >= unread));
+        unread && place < self.places && !self.was.contains(place)
     }
 
-    /// Takes out the next places to read, so many at most.
-    fn next(&mut self, most: u32) -> Range<u32> {
-        let begin = self.unread.start;
-        self.unread.start = self.unread.end.min(begin.saturating_add(most));
-        begin..self.unread.start
+    /// Returns what is known of the place: nothing where it is as it was.
+    pub(super) fn was(&self, place: u32) -> Option<Option<&T>> {
+        self.was.get(place).map(Option::as_ref)
+    }
+
+    /// Forgets what a place had, which has been read. Returns it.
+    fn forget(&mut self, place: u32) -> Option<T> {
+        self.was.get_mut(place).and_then(Option::take)
     }
 }
 
 /// A row as it was.
-#[derive(Debug, Clone, Copy)]
-struct Row {
-    id: u64,
-    used: Moment,
-    /// Where its values and slots begin among the copies.
-    at: usize,
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) id: u64,
+    pub(super) used: Moment,
+    /// Its values, then each of its slots.
+    pub(super) values: Box<[f32]>,
 }
 
-/// A slice at the instant of a checkpoint, as far as it has not been read.
+/// An id without a row as it was.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) id: u64,
+    pub(super) used: Moment,
+    pub(super) sightings: u32,
+}
+
+/// A slice at the instant of a checkpoint, as far as it has changed since.
 #[derive(Debug)]
 pub(super) struct Aside {
-    now: Moment,
-    rows: Places<Row>,
-    /// Values of a row, then each of its slots.
-    copies: Vec<f32>,
-    candidates: Places<(u64, Moment, u32)>,
+    pub(super) now: Moment,
+    pub(super) rows: Changed<Row>,
+    pub(super) candidates: Changed<Seen>,
+    /// Bytes of all rows that are set aside.
+    row_bytes: u64,
 }
 
-/// Rows of a slice that have been read so far, in no order.
-#[derive(Debug, Default)]
-pub(super) struct Taken {
-    pub(super) now: Moment,
-    /// Id and last use; values and slots lie in the same order.
-    pub(super) rows: Vec<(u64, Moment)>,
-    pub(super) values: SliceValues,
-    /// Id, last use and sightings.
-    pub(super) candidates: Vec<(u64, Moment, u32)>,
+impl Aside {
+    /// Returns the bytes that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.row_bytes + (self.rows.was.len() + self.candidates.was.len()) as u64 * CHANGED_BYTES
+    }
+
+    /// Returns the bytes of values and slots of the rows that are set aside.
+    #[cfg(test)]
+    pub(super) fn row_bytes(&self) -> u64 {
+        self.row_bytes
+    }
+
+    /// Takes note that all ids below a bound have been read; absent = all ids.
+    pub(super) fn has_read_up_to(&mut self, bound: Option<u64>) {
+        (self.rows.unread, self.candidates.unread) = (bound, bound);
+    }
+
+    /// Forgets what places of rows had that have been read.
+    pub(super) fn forget_rows(&mut self, places: &[u32]) {
+        for row in places.iter().filter_map(|place| self.rows.forget(*place)) {
+            self.row_bytes -= row.values.len() as u64 * 4;
+        }
+    }
 }
 
 impl State {
@@ -70,66 +102,36 @@ impl State {
     pub(super) fn cut(&mut self, now: Moment) {
         self.aside = Some(Aside {
             now: now.latest(self.now),
-            rows: Places::of(&self.rows),
-            copies: Vec::new(),
-            candidates: Places::of(&self.candidates),
+            rows: Changed::of(&self.rows),
+            candidates: Changed::of(&self.candidates),
+            row_bytes: 0,
         });
     }
 
     /// To be called before a place of a row changes.
     pub(super) fn set_row_aside(&mut self, place: u32, width: usize) {
-        let Some(aside) = self.aside.as_mut().filter(|aside| aside.rows.needs(place)) else { return };
-        let was = self.rows.at(place).map(|(id, used)| {
-            let (at, begin) = (aside.copies.len(), place as usize * width);
-            for part in std::iter::once(&self.values.values).chain(&self.values.slots) {
-                aside.copies.extend_from_slice(&part[begin..begin + width]);
-            }
-            Row { id, used, at }
+        let Some(aside) = &mut self.aside else { return };
+        let now = self.rows.at(place);
+        if !aside.rows.needs(place, now.map(|(id, _)| id)) {
+            return;
+        }
+        let was = now.map(|(id, used)| {
+            let row = place as usize * width..(place as usize + 1) * width;
+            let parts = std::iter::once(&self.values.values).chain(&self.values.slots);
+            let values: Box<[f32]> = parts.flat_map(|part| &part[row.clone()]).copied().collect();
+            aside.row_bytes += values.len() as u64 * 4;
+            Row { id, used, values }
         });
-        aside.rows.aside.insert(place, was);
+        aside.rows.was.insert(place, was);
     }
 
     /// To be called before a place of an id without a row changes.
     pub(super) fn set_candidate_aside(&mut self, place: u32) {
-        let Some(aside) = self.aside.as_mut().filter(|aside| aside.candidates.needs(place)) else { return };
-        let was = self.candidates.at(place).map(|(id, used)| (id, used, self.sightings[place as usize]));
-        aside.candidates.aside.insert(place, was);
-    }
-
-    /// Copies what the checkpoint needs of so many places. Returns whether there are more.
-    pub(super) fn take_some(&mut self, taken: &mut Taken, places: u32, width: usize) -> bool {
-        let Some(aside) = &mut self.aside else { return false };
-        taken.now = aside.now;
-        taken.values.slots.resize_with(self.values.slots.len(), Vec::new);
-        for place in aside.rows.next(places) {
-            let (id, used, from, parts) = match aside.rows.aside.remove(&place) {
-                Some(None) => continue,
-                Some(Some(Row { id, used, at })) => (id, used, at, None),
-                None => match self.rows.at(place) {
-                    Some((id, used)) => (id, used, place as usize * width, Some(&self.values)),
-                    None => continue,
-                },
-            };
-            taken.rows.push((id, used));
-            let outs = std::iter::once(&mut taken.values.values).chain(&mut taken.values.slots);
-            for (part, out) in outs.enumerate() {
-                let row = match (parts, part) {
-                    (None, part) => &aside.copies[from + part * width..from + (part + 1) * width],
-                    (Some(now), 0) => &now.values[from..from + width],
-                    (Some(now), slot) => &now.slots[slot - 1][from..from + width],
-                };
-                out.extend_from_slice(row);
-            }
+        let Some(aside) = &mut self.aside else { return };
+        let now = self.candidates.at(place);
+        if aside.candidates.needs(place, now.map(|(id, _)| id)) {
+            let seen = |(id, used)| Seen { id, used, sightings: self.sightings[place as usize] };
+            aside.candidates.was.insert(place, now.map(seen));
         }
-        for place in aside.candidates.next(places) {
-            let found = match aside.candidates.aside.remove(&place) {
-                Some(was) => was,
-                None => {
-                    self.candidates.at(place).map(|(id, used)| (id, used, self.sightings[place as usize]))
-                }
-            };
-            taken.candidates.extend(found);
-        }
-        !aside.rows.unread.is_empty() || !aside.candidates.unread.is_empty()
     }
 }

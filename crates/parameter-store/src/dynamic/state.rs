@@ -5,7 +5,7 @@ use trainyard_variable::{DynamicTable, InitialRows};
 
 use super::aside::Aside;
 use crate::SliceValues;
-use crate::memory::grow;
+use crate::memory::reserve;
 use crate::recency::{Moment, Recency};
 
 /// Whether a sighting gives an id a row.
@@ -49,12 +49,7 @@ impl State {
                 place
             }
             None => {
-                if self.candidates.len() >= candidates_max
-                    && let Some((oldest, _)) = self.candidates.oldest()
-                {
-                    self.set_candidate_aside(oldest);
-                    self.candidates.remove(oldest);
-                }
+                self.leave_candidates(candidates_max.saturating_sub(1));
                 self.add_candidate(id, 0, now)
             }
         };
@@ -63,6 +58,7 @@ impl State {
         if *sightings >= admit_after { Admission::Due } else { Admission::Later }
     }
 
+    /// Adds an id that has no row, and has been seen so often.
     pub(super) fn add_candidate(&mut self, id: u64, sightings: u32, now: Moment) -> u32 {
         if let Some(place) = self.candidates.next_place() {
             self.set_candidate_aside(place);
@@ -95,33 +91,68 @@ impl State {
         self.rows.remove(place);
     }
 
-    /// Gives an id a row with first values and slots, and returns its place, below `capacity`.
+    /// Gives an id a row with first values and slots, and returns its place.
     pub(super) fn add_row(
         &mut self,
         id: u64,
         now: Moment,
         width: usize,
-        capacity: usize,
         optimizer: &OptimizerConfig,
         first: &InitialRows,
     ) -> u32 {
+        let place = self.place_row(id, now, width);
+        let row = place as usize * width..(place as usize + 1) * width;
+        first.fill(id, &mut self.values.values[row.clone()]);
+        for (buffer, slot) in self.values.slots.iter_mut().zip(optimizer.slots()) {
+            buffer[row.clone()].fill(slot.initial);
+        }
+        place
+    }
+
+    /// Gives an id a row, whatever values and slots there were at its place before, and returns the place.
+    pub(super) fn place_row(&mut self, id: u64, now: Moment, width: usize) -> u32 {
         if let Some(place) = self.rows.next_place() {
             self.set_row_aside(place, width);
         }
         let place = self.rows.insert(id, now);
-        let (begin, slots) = (place as usize * width, optimizer.slots());
-        let SliceValues { values, slots: slot_values } = &mut self.values;
-        let end = begin + width;
-        for buffer in std::iter::once(&mut *values).chain(slot_values.iter_mut()) {
+        let end = (place as usize + 1) * width;
+        for buffer in self.values.parts() {
             if buffer.len() < end {
-                grow(buffer, end, capacity * width);
+                buffer.resize(end, 0.0);
             }
         }
-        first.fill(id, &mut values[begin..end]);
-        for (buffer, slot) in slot_values.iter_mut().zip(&slots) {
-            buffer[begin..end].fill(slot.initial);
-        }
         place
+    }
+
+    /// Asks for the memory of so many rows, and ids without one, which they take as they come: a table that moves to a larger
+    /// place holds up who waits for it.
+    pub(super) fn reserve(&mut self, rows: usize, candidates: usize, width: usize) {
+        self.rows.reserve(rows);
+        self.values.parts().for_each(|buffer| reserve(buffer, rows * width));
+        self.candidates.reserve(candidates);
+        reserve(&mut self.sightings, candidates);
+    }
+
+    /// Removes the rows that have been unused for longest, so that so many are left, and returns how many they were.
+    pub(super) fn leave_rows(&mut self, most: usize, width: usize) -> u64 {
+        let mut removed = 0;
+        while self.rows.len() > most
+            && let Some((oldest, _)) = self.rows.oldest()
+        {
+            self.remove_row(oldest, width);
+            removed += 1;
+        }
+        removed
+    }
+
+    /// Removes the ids without a row that have not been seen for longest, so that so many are left.
+    pub(super) fn leave_candidates(&mut self, most: usize) {
+        while self.candidates.len() > most
+            && let Some((oldest, _)) = self.candidates.oldest()
+        {
+            self.set_candidate_aside(oldest);
+            self.candidates.remove(oldest);
+        }
     }
 
     /// Removes the ids that have been unused for too long, and returns how many of them had rows.

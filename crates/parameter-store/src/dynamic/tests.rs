@@ -6,7 +6,7 @@ use trainyard_variable::{
     Access, DynamicRows, DynamicTable, InitialRows, Initializer, Layout, Partitioner, Placement, VariableSpec,
 };
 
-use super::aside::Taken;
+use super::reading::{Reader, Step};
 use super::*;
 
 const WIDTH: usize = 2;
@@ -32,8 +32,18 @@ fn slices(spec: &VariableSpec, num_ps: usize, now: Moment, rows: Option<&Dynamic
     let layout = Layout::new(specs, Partitioner::Fixed { num_shards: 1 }, Placement::Greedy, num_ps);
     let build = |slice| {
         let rows = rows.map(|rows| cut(rows, |id| slice_ids(slice, spec).contains(&u128::from(id))));
-        DynamicSlice::new(spec, slice, adagrad(), InitialRows::new(spec, SEED), now, rows)
-            .expect("the slice fits")
+        let built = DynamicSlice::new(spec, slice, adagrad(), InitialRows::new(spec, SEED), now);
+        let built = built.expect("the slice fits");
+        if let Some(rows) = rows {
+            // The second half first: lots come in any order.
+            let ids = &rows.ids;
+            let middle = ids.get(ids.len() / 2).copied().unwrap_or_default();
+            for lot in [cut(&rows, |id| id >= middle), cut(&rows, |id| id < middle)] {
+                built.load(&lot).expect("the rows fit");
+            }
+            built.has_loaded();
+        }
+        built
     };
     layout.slices.iter().map(build).collect()
 }
@@ -59,18 +69,29 @@ fn cut(rows: &DynamicRows, keep: impl Fn(u64) -> bool) -> DynamicRows {
 /// What a checkpoint of this moment holds.
 fn snapshot(slice: &DynamicSlice, now: Moment) -> DynamicRows {
     slice.cut(now);
-    slice.take()
+    let counts = slice.counts_at_cut();
+    let mut all = DynamicRows { slots: vec![Vec::new()], ..DynamicRows::default() };
+    let read: Result<(), ()> = slice.read_cut(&mut |part| {
+        append(&mut all, part);
+        Ok(())
+    });
+    read.expect("it is all taken");
+    assert_eq!((all.ids.len(), all.candidates.len()), counts);
+    all
+}
+
+fn append(all: &mut DynamicRows, part: DynamicRows) {
+    all.ids.extend(part.ids);
+    all.idle.extend(part.idle);
+    all.values.extend(part.values);
+    all.slots.iter_mut().zip(part.slots).for_each(|(all, slot)| all.extend(slot));
+    all.candidates.extend(part.candidates);
 }
 
 fn joined(slices: &[DynamicSlice], now: Moment) -> DynamicRows {
     let mut all = DynamicRows { slots: vec![Vec::new()], ..DynamicRows::default() };
     for slice in slices {
-        let part = snapshot(slice, now);
-        all.ids.extend(part.ids);
-        all.idle.extend(part.idle);
-        all.values.extend(part.values);
-        all.slots[0].extend(&part.slots[0]);
-        all.candidates.extend(part.candidates);
+        append(&mut all, snapshot(slice, now));
     }
     all
 }
@@ -241,7 +262,7 @@ proptest! {
 
     #[test]
     fn a_checkpoint_is_of_its_instant_whatever_changes_while_it_is_read(
-        table in tables(), capacity in 1_usize..9, before in pushes(), meanwhile in pushes(), places in 1_u32..4,
+        table in tables(), capacity in 1_usize..9, before in pushes(), meanwhile in pushes(), places in 1_usize..4, parts in 1_u64..6,
     ) {
         let slices = slices(&spec(table, capacity), 1, Moment::default(), None);
         let mut now = Moment::default();
@@ -251,14 +272,24 @@ proptest! {
         }
         let expected = snapshot(&slices[0], now);
         slices[0].cut(now);
-        let mut taken = Taken::default();
+        let mut reader = Reader::new(&slices[0], parts);
+        let mut taken = DynamicRows { slots: vec![Vec::new()], ..DynamicRows::default() };
+        let mut step = || match reader.step(places) {
+            Step::More => true,
+            Step::Part(part) => {
+                append(&mut taken, part);
+                true
+            }
+            Step::End => false,
+        };
         for (numbers, secs) in meanwhile {
             now = later(now, secs);
             push(&slices, now, &sorted(&numbers));
-            slices[0].state.write().take_some(&mut taken, places, WIDTH);
+            step();
         }
-        while slices[0].state.write().take_some(&mut taken, places, WIDTH) {}
-        prop_assert_eq!(taken.into_rows(WIDTH), expected);
+        while step() {}
+        prop_assert_eq!(taken, expected);
+        prop_assert_eq!(slices[0].state.read().aside.as_ref().map(|aside| aside.row_bytes()), Some(0));
     }
 
     #[test]
@@ -366,10 +397,28 @@ fn a_rule_that_moves_all_rows_is_refused() {
     let adam = serde_json::json!({"kind": "adam", "lazy": false});
     let slice = trainyard_variable::Slice { variable: 0, part: 0, rows: 0..4, width: WIDTH, ps: 0 };
     let adam = serde_json::from_value(adam).expect("an optimizer");
-    let refused =
-        DynamicSlice::new(&spec, &slice, adam, InitialRows::new(&spec, SEED), Moment::default(), None);
+    let refused = DynamicSlice::new(&spec, &slice, adam, InitialRows::new(&spec, SEED), Moment::default());
     assert!(
         matches!(&refused, Err(Error::BadRequest(message)) if message.contains("lazy = true")),
         "{refused:?}"
     );
+}
+
+#[test]
+fn rows_that_do_not_fit_or_come_twice_are_an_error() {
+    let slices = slices(&spec(DynamicTable::KEEP_ALL, 12), 1, Moment::default(), None);
+    let row = |id| DynamicRows {
+        ids: vec![id],
+        idle: vec![trainyard_variable::Idle::default()],
+        values: vec![1.0; WIDTH],
+        slots: vec![vec![2.0; WIDTH]],
+        candidates: Vec::new(),
+    };
+    slices[0].load(&row(7)).expect("it fits");
+    for bad in
+        [row(7), DynamicRows { values: vec![1.0], ..row(8) }, DynamicRows { slots: Vec::new(), ..row(8) }]
+    {
+        let refused = slices[0].load(&bad);
+        assert!(matches!(&refused, Err(Error::Restore(why)) if why.contains("`table`")), "{refused:?}");
+    }
 }

@@ -149,7 +149,7 @@ impl Building<'_> {
             while !standing.is_cancelled()
                 && let Some(piece) = self.pieces.get(next.fetch_add(1, Ordering::Relaxed))
             {
-                let outcome = self.build_piece(now, piece);
+                let outcome = self.build_piece(now, piece, standing);
                 let piece = outcome.inspect_err(|_| standing.cancel())?;
                 standing.add(piece.bytes());
                 built.push(piece);
@@ -209,7 +209,7 @@ impl Building<'_> {
         Ok(built)
     }
 
-    fn build_piece(&self, now: Moment, piece: &Piece) -> Result<BuiltPiece, Error> {
+    fn build_piece(&self, now: Moment, piece: &Piece, standing: &BuildStanding) -> Result<BuiltPiece, Error> {
         match piece {
             Piece::Stripe { slice, rows } => {
                 let stripe = Stripe::new(Rows::All, self.build_stripe(*slice, rows)?);
@@ -220,33 +220,44 @@ impl Building<'_> {
                 Ok(BuiltPiece::Stripe { slice: *slice, first_row: rows.start, stripe })
             }
             Piece::Table { slice } => {
-                let table = self.build_table(*slice, now)?;
+                let table = self.build_table(*slice, now, standing)?;
                 Ok(BuiltPiece::Table { slice: *slice, table: Box::new(table) })
             }
         }
     }
 
-    fn build_table(&self, place: usize, now: Moment) -> Result<DynamicSlice, Error> {
+    /// Makes the slice of a dynamic table. Where it is to end before, the slice is not whole.
+    fn build_table(
+        &self,
+        place: usize,
+        now: Moment,
+        standing: &BuildStanding,
+    ) -> Result<DynamicSlice, Error> {
         let PlannedSlice { spec, optimizer, first, source } = &self.slices[place];
         let slice = &self.prepare.slices[place].1;
         let slots = optimizer.slots();
-        let ids = slice.ids(spec.rows());
-        let rows = match source {
-            Some((source, name)) if self.prepare.restore.is_some() => {
-                let names: Vec<&str> = slots.iter().map(|slot| slot.name).collect();
-                Some(source.read_dynamic(name, &names, ids).map_err(Error::Restore)?)
+        let table = DynamicSlice::new(spec, slice, optimizer.clone(), first.clone(), now)?;
+        if let Some((source, name)) = source {
+            let ids = slice.ids(spec.rows());
+            // Rows of another run come without their slots.
+            let restores = self.prepare.restore.is_some();
+            let names: Vec<&str> = slots.iter().map(|slot| slot.name).filter(|_| restores).collect();
+            for lot in source.read_dynamic(name, &names, ids).map_err(Error::Restore)? {
+                let mut lot = lot.map_err(Error::Restore)?;
+                if !restores {
+                    // As if they had just been seen, with slots that have seen nothing.
+                    lot.slots = slots.iter().map(|slot| vec![slot.initial; lot.values.len()]).collect();
+                    lot.idle.fill(Idle::default());
+                    lot.candidates.clear();
+                }
+                table.load(&lot)?;
+                if standing.is_cancelled() {
+                    return Ok(table);
+                }
             }
-            // Another run's rows: as if they had just been seen, with slots that have seen nothing.
-            Some((source, name)) => {
-                let mut rows = source.read_dynamic(name, &[], ids).map_err(Error::Restore)?;
-                rows.slots = slots.iter().map(|slot| vec![slot.initial; rows.values.len()]).collect();
-                rows.idle.fill(Idle::default());
-                rows.candidates.clear();
-                Some(rows)
-            }
-            None => None,
-        };
-        DynamicSlice::new(spec, slice, optimizer.clone(), first.clone(), now, rows)
+            table.has_loaded();
+        }
+        Ok(table)
     }
 
     /// Makes or reads all rows of a stripe.

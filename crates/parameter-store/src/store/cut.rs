@@ -94,8 +94,8 @@ impl Store {
     /// The caller sees to it that no push is half applied.
     pub(super) fn cut_now(&self, aggregation: &Aggregation) -> Result<Snapshot, Error> {
         let turn = Turn::take(&self.snapshot_taken).ok_or(Error::NotReady("it writes another checkpoint"))?;
-        // As they are read, and put in order.
-        let copies = self.tables.memory_bytes() + self.tables.bytes();
+        // One of them is read after the other.
+        let copies = self.tables.reading_bytes_max();
         self.check_room(copies, "the copies of dynamic tables that a checkpoint takes")?;
         let loan = Loan::new(copies, &self.memory.copies);
         let variables = Arc::clone(&*self.variables.read());

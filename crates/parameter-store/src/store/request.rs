@@ -105,6 +105,9 @@ pub struct Claim {
     pub epoch: u64,
 }
 
+/// Rows of a dynamic table, some at a time.
+pub type Lots<'a> = Box<dyn Iterator<Item = Result<DynamicRows, String>> + 'a>;
+
 /// Where restored values come from.
 pub trait TensorSource: Sync {
     /// Reads `rows` of a variable, or of one of its slots, into `out`: those too that have their first values.
@@ -141,11 +144,16 @@ pub trait TensorSource: Sync {
     /// not say.
     fn first_rows(&self, variable: &str) -> Option<FirstRows>;
 
-    /// Reads the rows of a dynamic table whose ids lie in `ids`, with these slots, in ascending order of id.
+    /// Reads the rows of a dynamic table whose ids lie in `ids`, with these slots, some at a time.
     ///
     /// # Errors
     /// Says what is missing or damaged, and in which file.
-    fn read_dynamic(&self, variable: &str, slots: &[&str], ids: Range<u128>) -> Result<DynamicRows, String>;
+    fn read_dynamic<'a>(
+        &'a self,
+        variable: &'a str,
+        slots: &'a [&'a str],
+        ids: Range<u128>,
+    ) -> Result<Lots<'a>, String>;
 
     /// Returns how many reads it answers side by side: more than there are cores, where each takes long for its way.
     fn reads_at_once(&self) -> usize {

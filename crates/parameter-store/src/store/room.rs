@@ -15,9 +15,11 @@ impl Store {
     /// Returns the bytes that it holds.
     pub fn held(&self) -> Held {
         let read = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
-        let aside = |taken: bool| match taken {
-            true => self.slices.iter().map(|slice| slice.aside_bytes()).sum(),
-            false => 0,
+        let aside = |taken: bool| {
+            if !taken {
+                return 0;
+            }
+            self.slices.iter().map(|slice| slice.aside_bytes()).sum::<u64>() + self.tables.aside_bytes()
         };
         Held {
             slices: read(&self.memory.slices) + self.slices.iter().map(|slice| slice.bytes()).sum::<u64>(),
@@ -85,7 +87,9 @@ impl Store {
         let aside: u64 = match self.snapshot_taken.load(Ordering::Acquire) {
             true => {
                 let whole = resolved.whole.iter().map(|slice| slice.row_bytes(slice.rows.len()));
-                whole.chain(resolved.rows().map(|(_, slice, rows)| slice.row_bytes(rows.len()))).sum()
+                let rows = resolved.rows().map(|(_, slice, rows)| slice.row_bytes(rows.len()));
+                let ids = resolved.ids().map(|(_, slice, ids)| slice.aside_max(ids.len()));
+                whole.chain(rows).chain(ids).sum()
             }
             false => 0,
         };

@@ -102,6 +102,16 @@ impl Tables {
         self.slices.read().values().map(|slice| slice.memory_bytes()).sum()
     }
 
+    /// Returns the bytes that are set aside for a checkpoint.
+    pub(super) fn aside_bytes(&self) -> u64 {
+        self.slices.read().values().map(|slice| slice.aside_bytes()).sum()
+    }
+
+    /// Returns the bytes that reading one of them takes.
+    pub(super) fn reading_bytes_max(&self) -> u64 {
+        self.slices.read().values().map(|slice| slice.reading_bytes()).max().unwrap_or(0)
+    }
+
     /// The instant of a checkpoint. Returns the slices, in the order of their numbers.
     pub(super) fn cut(&self, now: Moment) -> Vec<Arc<DynamicSlice>> {
         let slices = self.slices.read();

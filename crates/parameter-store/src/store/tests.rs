@@ -333,7 +333,7 @@ impl Copy {
     fn of(snapshot: Snapshot) -> Self {
         let slices = snapshot.slices.iter().map(|slice| (slice.variable.clone(), slice.read_all()));
         let tables = snapshot.tables.iter();
-        let tables = tables.map(|table| (table.variable.clone(), table.slot_names.clone(), table.read()));
+        let tables = tables.map(|table| (table.variable.clone(), table.slot_names.clone(), rows_of(table)));
         Self {
             version: snapshot.version,
             global_step: snapshot.global_step,
@@ -342,6 +342,18 @@ impl Copy {
             tables: tables.collect(),
         }
     }
+}
+
+/// A small table is one part.
+fn rows_of(table: &SnapshotTable) -> DynamicRows {
+    let mut parts = Vec::new();
+    let read: Result<(), ()> = table.read(&mut |part| {
+        parts.push(part);
+        Ok(())
+    });
+    read.expect("it is all taken");
+    assert_eq!(parts.len(), 1);
+    parts.remove(0)
 }
 
 fn copy(store: &Store) -> Copy {
@@ -383,16 +395,16 @@ impl TensorSource for Copied {
         None
     }
 
-    fn read_dynamic(
-        &self,
-        variable: &str,
-        slots: &[&str],
+    fn read_dynamic<'a>(
+        &'a self,
+        variable: &'a str,
+        slots: &'a [&'a str],
         ids: std::ops::Range<u128>,
-    ) -> Result<DynamicRows, String> {
+    ) -> Result<Lots<'a>, String> {
         let found = self.0.tables.iter().find(|(name, ..)| name == variable);
         let (_, slot_names, rows) = found.ok_or("no such table")?;
         assert_eq!((slot_names.as_slice(), ids), (slots, 0..1 << 64));
-        Ok(rows.clone())
+        Ok(Box::new(std::iter::once(Ok(rows.clone()))))
     }
 }
 

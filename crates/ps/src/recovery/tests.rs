@@ -13,7 +13,8 @@ use trainyard_cluster_client::LocalShard;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{
-    BatchId, Claim, Contribution, Identity, Journal, Pull, Push, Selection, Standing, Status, Update,
+    BatchId, Claim, Contribution, Identity, Journal, Pull, Push, Selection, SnapshotTable, Standing, Status,
+    Update,
 };
 use trainyard_protocol::{convert, v1};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
@@ -296,7 +297,16 @@ pub(crate) fn image(shard: &LocalShard) -> Image {
         all.push(bits(&values.values));
         all.extend(values.slots.iter().map(|slot| bits(slot)));
     }
-    let tables = snapshot.tables.iter().map(|table| format!("{:?}", table.read())).collect();
+    let table = |table: &SnapshotTable| {
+        let mut parts = Vec::new();
+        let read: Result<(), ()> = table.read(&mut |part| {
+            parts.push(format!("{part:?}"));
+            Ok(())
+        });
+        read.expect("it is all taken");
+        parts.concat()
+    };
+    let tables = snapshot.tables.iter().map(table).collect();
     Image { status, standing, bits: all, tables }
 }
 

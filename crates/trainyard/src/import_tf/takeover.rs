@@ -117,7 +117,7 @@ pub(super) fn write(
             width: spec.width(),
             slot_names: slot_names(&spec.optimizer_group),
             first: None,
-            rows,
+            source: rows,
         })
         .collect();
     let bytes = reads.iter().map(|read| read.values.len() as u64 * 4).sum();

@@ -138,7 +138,7 @@ impl TensorSource for Kept {
         Some(self.first.clone())
     }
 
-    fn read_dynamic(&self, _: &str, _: &[&str], _: Range<u128>) -> Result<DynamicRows, String> {
+    fn read_dynamic<'a>(&'a self, _: &'a str, _: &'a [&'a str], _: Range<u128>) -> Result<Lots<'a>, String> {
         Err("there is none".to_owned())
     }
 }

@@ -38,7 +38,7 @@ impl TensorSource for Slow {
         None
     }
 
-    fn read_dynamic(&self, _: &str, _: &[&str], _: Range<u128>) -> Result<DynamicRows, String> {
+    fn read_dynamic<'a>(&'a self, _: &'a str, _: &'a [&'a str], _: Range<u128>) -> Result<Lots<'a>, String> {
         Err("there is none".to_owned())
     }
 }

@@ -1,0 +1,305 @@
+//! Reading a slice of a dynamic table for a checkpoint, while training goes on.
+//!
+//! It is written in the order of ids. First each place is noted by the part of the range of ids to which its id belongs; then
+//! part after part is copied and put in order. So the slice is looked at some places at a time, and no more than a part is
+//! held twice.
+
+use std::ops::Range;
+
+use trainyard_variable::{Candidate, DynamicRows, Idle};
+
+use super::DynamicSlice;
+use super::aside::Seen;
+use crate::SliceValues;
+use crate::recency::Moment;
+
+/// Places that are looked at, or copied, at a time: a push waits for no more.
+const PLACES_AT_ONCE: usize = 4 << 10;
+/// Bytes of a part, about.
+const PART_BYTES: u64 = 32 << 20;
+/// Bytes that a place takes which is noted.
+const PLACE_BYTES: u64 = 4;
+/// Most parts: the map of them takes memory too.
+const PARTS_MAX: u64 = 4 << 10;
+
+/// A range of ids in parts of one length.
+#[derive(Debug)]
+struct Parts {
+    ids: Range<u128>,
+    /// Ids of a part.
+    length: u128,
+}
+
+impl Parts {
+    fn of(ids: Range<u128>, count: u64) -> Self {
+        let length = (ids.end - ids.start).div_ceil(u128::from(count.max(1))).max(1);
+        Self { ids, length }
+    }
+
+    fn count(&self) -> usize {
+        (self.ids.end - self.ids.start).div_ceil(self.length) as usize
+    }
+
+    fn part_of(&self, id: u64) -> usize {
+        let behind = u128::from(id).saturating_sub(self.ids.start);
+        // A part of all ids has none behind it; otherwise both fit 64 bits, which are divided sooner.
+        match u64::try_from(self.length) {
+            Ok(length) => (behind as u64 / length) as usize,
+            Err(_) => 0,
+        }
+    }
+
+    /// Returns the first id behind a part; nothing behind the last.
+    fn end(&self, part: usize) -> Option<u64> {
+        let end = self.ids.start + (part as u128 + 1) * self.length;
+        u64::try_from(end).ok().filter(|end| u128::from(*end) < self.ids.end)
+    }
+}
+
+/// Rows of a part as they are read, in no order.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Id and last use; values and slots lie in the same order.
+    rows: Vec<(u64, Moment)>,
+    values: SliceValues,
+    candidates: Vec<Seen>,
+}
+
+impl Taken {
+    /// Returns the rows in ascending order of id, as they were `now`.
+    fn into_rows(mut self, now: Moment, width: usize) -> DynamicRows {
+        let idle = |used: &Moment| Idle {
+            pushes: now.pushes.saturating_sub(used.pushes),
+            secs: now.secs.saturating_sub(used.secs).max(0) as u64,
+        };
+        let mut order: Vec<u32> = (0..self.rows.len() as u32).collect();
+        order.sort_unstable_by_key(|row| self.rows[*row as usize].0);
+        let gather = |buffer: Vec<f32>| {
+            let mut out = Vec::with_capacity(buffer.len());
+            for row in &order {
+                out.extend_from_slice(&buffer[*row as usize * width..][..width]);
+            }
+            out
+        };
+        self.candidates.sort_unstable_by_key(|seen| seen.id);
+        let candidate =
+            |seen: &Seen| Candidate { id: seen.id, idle: idle(&seen.used), sightings: seen.sightings.into() };
+        DynamicRows {
+            ids: order.iter().map(|row| self.rows[*row as usize].0).collect(),
+            idle: order.iter().map(|row| idle(&self.rows[*row as usize].1)).collect(),
+            values: gather(self.values.values),
+            slots: self.values.slots.into_iter().map(gather).collect(),
+            candidates: self.candidates.iter().map(candidate).collect(),
+        }
+    }
+}
+
+/// What a step of a [`Reader`] has come to.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// There is more to do before a part is there.
+    More,
+    /// The next part.
+    Part(DynamicRows),
+    /// Every part has been there.
+    End,
+}
+
+/// Reads a slice as it was at the instant of a checkpoint, some places at a time.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    slice: &'a DynamicSlice,
+    parts: Parts,
+    /// Places of rows, and of ids without one, by part.
+    rows: Vec<Vec<u32>>,
+    candidates: Vec<Vec<u32>>,
+    /// Places that have been noted.
+    noted: usize,
+    part: usize,
+    /// Places of the part that have been copied.
+    copied: usize,
+    taken: Taken,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(slice: &'a DynamicSlice, parts: u64) -> Self {
+        let parts = Parts::of(slice.ids.clone(), parts);
+        let lists = || vec![Vec::new(); parts.count()];
+        Self {
+            slice,
+            rows: lists(),
+            candidates: lists(),
+            noted: 0,
+            part: 0,
+            copied: 0,
+            taken: Taken::default(),
+            parts,
+        }
+    }
+
+    /// Does what is next, for so many places at most.
+    pub(super) fn step(&mut self, places: usize) -> Step {
+        if self.note(places) || self.copy(places) {
+            return Step::More;
+        }
+        if self.part == self.parts.count() {
+            return Step::End;
+        }
+        let (taken, now) = (std::mem::take(&mut self.taken), self.finish_part());
+        Step::Part(taken.into_rows(now, self.slice.width))
+    }
+
+    /// Notes the next places by the part of their id. Returns whether there were any.
+    fn note(&mut self, places: usize) -> bool {
+        let state = self.slice.state.read();
+        let Some(aside) = &state.aside else { return false };
+        let most = aside.rows.places.max(aside.candidates.places) as usize;
+        let next = self.noted..(self.noted + places).min(most);
+        self.noted = next.end;
+        for place in next.start as u32..next.end as u32 {
+            let row = match aside.rows.was(place) {
+                Some(was) => was.map(|row| row.id),
+                None if place < aside.rows.places => state.rows.at(place).map(|(id, _)| id),
+                None => None,
+            };
+            if let Some(id) = row {
+                self.rows[self.parts.part_of(id)].push(place);
+            }
+            let candidate = match aside.candidates.was(place) {
+                Some(was) => was.map(|seen| seen.id),
+                None if place < aside.candidates.places => state.candidates.at(place).map(|(id, _)| id),
+                None => None,
+            };
+            if let Some(id) = candidate {
+                self.candidates[self.parts.part_of(id)].push(place);
+            }
+        }
+        !next.is_empty()
+    }
+
+    /// Copies what the next places of the part had. Returns whether there were any.
+    fn copy(&mut self, places: usize) -> bool {
+        let (Some(rows), Some(candidates)) = (self.rows.get(self.part), self.candidates.get(self.part))
+        else {
+            return false;
+        };
+        let state = self.slice.state.read();
+        let Some(aside) = &state.aside else { return false };
+        let end = (self.copied + places).min(rows.len().max(candidates.len()));
+        let next = |list: &[u32]| self.copied.min(list.len())..end.min(list.len());
+        let (width, taken) = (self.slice.width, &mut self.taken);
+        taken.values.slots.resize_with(state.values.slots.len(), Vec::new);
+        for &place in &rows[next(rows)] {
+            match aside.rows.was(place) {
+                Some(Some(row)) => {
+                    taken.rows.push((row.id, row.used));
+                    let parts = row.values.chunks_exact(width.max(1));
+                    taken.values.parts().zip(parts).for_each(|(out, part)| out.extend_from_slice(part));
+                }
+                Some(None) => {}
+                None => {
+                    taken.rows.extend(state.rows.at(place));
+                    let begin = place as usize * width;
+                    let parts = std::iter::once(&state.values.values).chain(&state.values.slots);
+                    for (out, part) in taken.values.parts().zip(parts) {
+                        out.extend_from_slice(&part[begin..begin + width]);
+                    }
+                }
+            }
+        }
+        for &place in &candidates[next(candidates)] {
+            match aside.candidates.was(place) {
+                Some(was) => taken.candidates.extend(was),
+                None => taken.candidates.extend(state.candidates.at(place).map(|(id, used)| Seen {
+                    id,
+                    used,
+                    sightings: state.sightings[place as usize],
+                })),
+            }
+        }
+        let copied = self.copied;
+        self.copied = end;
+        end > copied
+    }
+
+    /// Goes on to the next part: nothing is set aside for this one any more. Returns the instant of the checkpoint.
+    fn finish_part(&mut self) -> Moment {
+        let read = std::mem::take(&mut self.rows[self.part]);
+        self.candidates[self.part] = Vec::new();
+        let mut now = Moment::default();
+        if let Some(aside) = &mut self.slice.state.write().aside {
+            aside.has_read_up_to(self.parts.end(self.part));
+            now = aside.now;
+        }
+        for places in read.chunks(PLACES_AT_ONCE) {
+            if let Some(aside) = &mut self.slice.state.write().aside {
+                aside.forget_rows(places);
+            }
+        }
+        self.part += 1;
+        self.copied = 0;
+        now
+    }
+}
+
+impl DynamicSlice {
+    /// Returns the number of rows, and of ids without one, at the instant of the checkpoint.
+    pub(crate) fn counts_at_cut(&self) -> (usize, usize) {
+        let state = self.state.read();
+        state.aside.as_ref().map_or((0, 0), |aside| (aside.rows.ids, aside.candidates.ids))
+    }
+
+    /// Hands on everything as it was at the instant of the checkpoint, in parts, in ascending order of id: pushes and pulls go
+    /// on between. It is read once: nothing is left for another time.
+    ///
+    /// # Errors
+    /// That of `each`.
+    pub(crate) fn read_cut<E>(&self, each: &mut dyn FnMut(DynamicRows) -> Result<(), E>) -> Result<(), E> {
+        let parts = (self.bytes() / PART_BYTES).clamp(1, PARTS_MAX);
+        let mut reader = Reader::new(self, parts);
+        loop {
+            match reader.step(PLACES_AT_ONCE) {
+                Step::More => {}
+                Step::Part(rows) => each(rows)?,
+                Step::End => break,
+            }
+        }
+        self.forget_cut();
+        Ok(())
+    }
+
+    /// Returns the bytes that reading takes, besides what is set aside, nearly.
+    pub(crate) fn reading_bytes(&self) -> u64 {
+        // A part is copied, and put in order.
+        2 * self.bytes().min(PART_BYTES) + self.places() * PLACE_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_id_lies_in_a_part_before_whose_end_it_is(
+            start in 0_u128..1 << 64, length in 1_u128..1 << 64, count in 1_u64..50, place in any::<u64>(),
+        ) {
+            let ids = start..(start + length).min(1 << 64);
+            let id = (ids.start + u128::from(place) % (ids.end - ids.start)) as u64;
+            let parts = Parts::of(ids.clone(), count);
+            let part = parts.part_of(id);
+            prop_assert!(part < parts.count() && parts.count() as u64 <= count.max(1));
+            prop_assert!(parts.end(part).is_none_or(|end| id < end));
+            prop_assert!(part == 0 || parts.end(part - 1).is_some_and(|begin| id >= begin));
+            prop_assert_eq!(parts.end(parts.count() - 1), None);
+        }
+    }
+
+    #[test]
+    fn one_part_has_every_id() {
+        let parts = Parts::of(0..1 << 64, 1);
+        assert_eq!((parts.count(), parts.part_of(u64::MAX), parts.end(0)), (1, 0, None));
+    }
+}
