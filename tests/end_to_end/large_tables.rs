@@ -60,9 +60,9 @@ throttle_secs = 0
 }
 
 /// Trains up to a step on so many servers.
-fn train(job: &str, servers: usize, steps: u64) {
+fn train(job: &str, servers: usize, steps: u64) -> String {
     let cluster = format!("local:ps={servers},worker=1");
-    run(&["up", job, "--cluster", &cluster, "--set", &format!("train.max_steps={steps}")]);
+    run(&["up", job, "--cluster", &cluster, "--set", &format!("train.max_steps={steps}")])
 }
 
 /// What a job has come to: its scores, and the logits of users that it has seen and has not.
@@ -93,6 +93,31 @@ fn a_large_table_has_the_same_bits_on_any_number_of_servers_and_after_every_rest
     let files = std::fs::read_dir(resumed.join("model/model.ckpt-240")).expect("a checkpoint");
     let bytes: u64 = files.map(|file| file.expect("a file").metadata().expect("a file").len()).sum();
     assert!(bytes < 2 << 20, "a checkpoint of {changed} rows has {bytes} bytes");
+}
+
+trial!(servers_that_restore_find_a_damaged_checkpoint_together_and_go_on_from_the_one_before);
+fn servers_that_restore_find_a_damaged_checkpoint_together_and_go_on_from_the_one_before() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at_once = folder.path().join("at_once");
+    let job = write_job(&at_once);
+    train(&job, 1, 120);
+    let expected = outcome(&job, &at_once);
+    let damaged = folder.path().join("damaged");
+    let job = write_job(&damaged);
+    train(&job, 2, 40);
+    train(&job, 1, 80);
+    // One server has written it, and each of three reads a part of the tensor.
+    let shard = damaged.join("model/model.ckpt-80/shard-0-of-1.safetensors");
+    let mut bytes = std::fs::read(&shard).expect("a shard");
+    let place = bytes.len() * 3 / 4;
+    bytes[place] ^= 1;
+    std::fs::write(&shard, bytes).expect("it is damaged");
+    let told = train(&job, 3, 120);
+    for part in ["checkpoint step 80 is damaged", "using step 40", "expected", "damaged.model.ckpt-80"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(damaged.join("model/damaged.model.ckpt-80").is_dir(), "{told}");
+    assert_eq!(outcome(&job, &damaged), expected);
 }
 
 trial!(an_export_and_a_new_model_that_starts_from_a_large_table_have_its_rows_that_nobody_changed);

@@ -6,6 +6,7 @@ mod commands;
 mod crash_points;
 mod dynamic;
 mod elastic;
+mod endurance;
 mod failpoints;
 mod faults;
 mod formats;

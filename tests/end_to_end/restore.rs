@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use trainyard_tests::{Program, TestCluster, get};
+use trainyard_tests::{Program, TestCluster, get, metric};
 
 use crate::end_to_end::LIMIT;
 
@@ -65,6 +65,33 @@ fn a_restore_that_takes_longer_than_any_call_is_made_once_and_its_servers_answer
     assert!(!chief.contains("was restarted") && !chief.contains("cannot be reached"), "{chief}");
     assert!(worker.contains("joined"), "{worker}");
     assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(400));
+}
+
+trial!(a_save_that_takes_long_holds_up_neither_steps_nor_answers);
+fn a_save_that_takes_long_holds_up_neither_steps_nor_answers() {
+    let cluster = TestCluster::new(2, 1, 2000, "");
+    let slow = [("FAILPOINTS", "ps.ckpt.before_fsync=sleep(4000)")];
+    let (mut servers, mut chief, worker) = start(
+        &cluster,
+        &["--set", "input.train.epochs=1000000", "--set", "run.save_checkpoints_secs=3"],
+        &slow,
+    );
+    let line = servers[0].wait_for("the admin port listens", LIMIT);
+    let admin = line.split("address=").nth(1).and_then(|rest| rest.split(' ').next()).expect("it says where");
+    chief.wait_for("training is open", LIMIT);
+    let pushes = || metric(admin, "trainyard_ps_pushes_total").expect("the server answers while it saves");
+    let (begun, mut before, mut asked, mut idle) = (Instant::now(), pushes(), 0, 0);
+    while !chief.has_said("checkpoint saved") || asked < 40 {
+        assert!(begun.elapsed() < LIMIT, "it is never saved");
+        get(admin, "/readyz", ANSWERS_WITHIN).expect("the server answers while it saves");
+        let now = pushes();
+        idle += usize::from(now == before);
+        (before, asked) = (now, asked + 1);
+        std::thread::sleep(LOOK);
+    }
+    println!("asked {asked} times, of which {idle} had no push since the one before");
+    assert!(idle < asked / 4, "training stood still in {idle} of {asked} tenths of a second");
+    drop((worker, chief, servers));
 }
 
 trial!(a_server_that_is_told_to_stop_while_it_restores_ends_and_its_successor_restores);
