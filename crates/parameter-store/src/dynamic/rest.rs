@@ -71,6 +71,9 @@ impl DynamicSlice {
             return Err(self.unfit());
         }
         let state = &mut *self.state.write();
+        // Until some are left out there may be more than the bound.
+        let most = self.capacity + self.capacity / BEYOND;
+        state.reserve(most + lot.ids.len(), lot.candidates.len(), width);
         let now = state.now;
         let used = |idle: &Idle| Moment {
             pushes: now.pushes.saturating_sub(idle.pushes),
@@ -96,7 +99,7 @@ impl DynamicSlice {
             let sightings = u32::try_from(candidate.sightings).unwrap_or(u32::MAX);
             state.add_candidate(candidate.id, sightings, used(&candidate.idle));
         }
-        if state.rows.len().max(state.candidates.len()) > self.capacity + self.capacity / BEYOND {
+        if state.rows.len().max(state.candidates.len()) > most {
             self.leave_out(state);
         }
         Ok(())
