@@ -54,6 +54,49 @@ fn bounded_input_is_applied_once_whatever_the_number_of_tasks() {
     assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(3 * 42));
 }
 
+trial!(a_worker_that_was_given_another_job_is_refused_with_the_key_and_both_values_and_the_job_goes_on);
+fn a_worker_that_was_given_another_job_is_refused_with_the_key_and_both_values_and_the_job_goes_on() {
+    let cluster = TestCluster::new(1, 2, 1000, "[train]\nmax_steps = 300\n");
+    let goes_on =
+        [("ps", 0), ("chief", 0), ("worker", 0)].map(|(role, index)| cluster.start(role, index, &[]));
+    // Their models have the same variables: nothing else would tell them apart.
+    let told = ["--set", "input.label.positive=\"1.0\"", "--set", "run.intra_op_parallelism_threads=1"];
+    let ended = cluster.start("worker", 1, &told).wait(LIMIT);
+    assert_eq!(ended.code, 76, "{}", ended.output);
+    for part in [
+        "error[E2007]",
+        "worker:1 was given another job than the chief",
+        "input.label.positive is \"1.0\" for worker:1 and not set for chief:0",
+    ] {
+        assert!(ended.output.contains(part), "{part}: {}", ended.output);
+    }
+    assert!(!ended.output.contains("parallelism"), "that may differ: {}", ended.output);
+    for program in goes_on {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+    }
+}
+
+trial!(a_second_run_in_one_model_dir_ends_with_the_process_of_the_first_which_goes_on);
+fn a_second_run_in_one_model_dir_ends_with_the_process_of_the_first_which_goes_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 1000, "[train]\nmax_steps = 1000000000\n");
+    let job = job.to_string_lossy();
+    let mut first = Program::start("trainyard", &["train", &job], &[]);
+    first.wait_for("training is open", LIMIT);
+    for second in [vec!["train", &job], vec!["run", "--job", &job]] {
+        let ended = Program::start("trainyard", &second, &[]).wait(LIMIT);
+        assert_eq!(ended.code, 75, "{}", ended.output);
+        let by = format!("is in use by another run: pid {} on ", first.id());
+        assert!(ended.output.contains("error[E2008]") && ended.output.contains(&by), "{}", ended.output);
+    }
+    first.signal(rustix::process::Signal::TERM);
+    let ended = first.wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let third = Program::start("trainyard", &["train", &job, "--set", "train.max_steps=10"], &[]).wait(LIMIT);
+    assert_eq!(third.code, 0, "{}", third.output);
+}
+
 trial!(up_runs_a_whole_cluster_and_reports_it);
 fn up_runs_a_whole_cluster_and_reports_it() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -61,6 +61,14 @@ pub enum Error {
         /// The highest that was claimed.
         highest: u64,
     },
+    /// Another run uses the model folder.
+    #[error("{} is in use by another run: {by}", path.display())]
+    InUse {
+        /// The model folder.
+        path: PathBuf,
+        /// Who uses it.
+        by: String,
+    },
     /// A variable or slot that the checkpoint does not hold.
     #[error("{} holds no `{tensor}` for rows {begin}..{end}", path.display())]
     Absent {
@@ -99,7 +107,7 @@ impl Error {
             Self::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
             Self::Damaged { .. } | Self::Note { .. } | Self::Absent { .. } | Self::Lacking { .. } => true,
             Self::Store(trainyard_storage::Error::Missing { .. }) => true,
-            Self::Store(_) | Self::Space { .. } | Self::Deposed { .. } => false,
+            Self::Store(_) | Self::Space { .. } | Self::Deposed { .. } | Self::InUse { .. } => false,
         }
     }
 
@@ -133,6 +141,8 @@ impl From<Error> for Diagnostic {
             Error::Deposed { .. } => {
                 Self::error(Code::E2009, text).help("another chief has taken over: this one ends")
             }
+            Error::InUse { .. } => Self::error(Code::E2008, text)
+                .help("wait for its end, stop it, or give this run another model_dir"),
             Error::Absent { .. } | Error::Lacking { .. } => {
                 Self::error(Code::E3002, text).help("use the job that wrote the checkpoint")
             }

@@ -21,6 +21,7 @@ mod place;
 mod reader;
 mod records;
 mod retention;
+mod run_lock;
 mod seal;
 mod table;
 mod warm_start;
@@ -41,6 +42,7 @@ pub use parts_read::PartRead;
 pub use place::{absolute, encode, names, read, remove, send, write_atomically};
 pub use reader::Checkpoint;
 pub use retention::{Pin, pin, retain, sweep, sweep_before};
+pub use run_lock::{RunLock, Runner};
 pub use table::{Lots, OnLot, TableSource, TableView};
 pub use warm_start::WarmStart;
 pub use writer::{

@@ -179,6 +179,7 @@ impl Coordinator for LocalCoordinator {
 #[cfg(test)]
 mod tests {
     use trainyard_cluster_spec::{Role, Servers};
+    use trainyard_run_config::Agreement;
     use trainyard_trainer::Work;
 
     use super::*;
@@ -197,6 +198,7 @@ mod tests {
             incarnation,
             servers: Servers::from_lines(["chief:0=host:1", "ps:0=host:2"]),
             layout_fingerprint: 3,
+            job: Agreement::default(),
             address: "host:1".into(),
             process_id: 1,
             started_unix_secs: 9,
@@ -223,6 +225,7 @@ mod tests {
             cluster_id: 1,
             servers: Servers::from_lines(["chief:0=host:1", "ps:0=host:2"]),
             layout_fingerprint: 3,
+            job: Agreement::default(),
             expected: vec![worker(0), worker(1)],
             admission: Admission::Open,
             lease: 5 * second,

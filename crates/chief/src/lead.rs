@@ -13,7 +13,9 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{info, warn};
-use trainyard_checkpoint::{JobPhase, JobState as JobMarker, Leader, absolute, claim_epoch_as, sweep};
+use trainyard_checkpoint::{
+    JobPhase, JobState as JobMarker, Leader, RunLock, absolute, claim_epoch_as, sweep,
+};
 use trainyard_cluster_client::{Error, Plan, Shard, retry};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::{CancellationToken, Pulse};
@@ -72,6 +74,8 @@ pub struct Lead {
     pub servers: Servers,
     /// Where this task runs, for messages.
     pub address: String,
+    /// The use of the model folder.
+    pub run_lock: RunLock,
     /// Longest wait for the others.
     pub connect_deadline: Duration,
     /// The roster.
@@ -232,6 +236,11 @@ async fn from_beginning_to_end(
         outcome = Some(trained);
     }
     ending.map(|ending| (ending, lead.report(&run, outcome.as_ref())))
+}
+
+/// Returns the name of this host, for messages.
+pub(crate) fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
 /// What the positions in the data mean: another value, another division.
@@ -444,11 +453,10 @@ impl Lead {
 
     /// Raises the epoch, and says that this chief leads.
     fn claim_epoch(&self) -> Result<u64, Diagnostic> {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let leader = Leader {
             cluster_epoch: 0,
             address: self.address.clone(),
-            host: host.trim().to_owned(),
+            host: host(),
             process_id: std::process::id(),
             started_unix_secs: self.started_unix_secs,
         };

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_protocol::{Reason, Refusal};
+use trainyard_run_config::Agreement;
 use trainyard_trainer::{
     Beat, Form, Formed, Forming, JobState, Join, Joined, LeaveReason, Pulse, Start, Work,
 };
@@ -52,6 +53,8 @@ pub struct RosterConfig {
     pub servers: Servers,
     /// Of the layout.
     pub layout_fingerprint: u64,
+    /// What all tasks must have been told of the job.
+    pub job: Agreement,
     /// Tasks that train from the beginning, in the order of their data shards.
     pub expected: Vec<Task>,
     /// Who else may.
@@ -245,6 +248,10 @@ impl Roster {
         {
             let message = format!("{task} was given another cluster than the chief: {difference}");
             return Err(Refusal::new(Reason::OtherCluster, message));
+        }
+        if let Some(difference) = self.config.job.differences(&join.job, "chief:0", &task.to_string()) {
+            let message = format!("{task} was given another job than the chief: {difference}");
+            return Err(Refusal::new(Reason::OtherLayout, message));
         }
         if join.layout_fingerprint != self.config.layout_fingerprint {
             let message = format!("{task} was given another job file than the chief: their models differ");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tonic::service::Routes;
-use trainyard_checkpoint::cluster_id;
+use trainyard_checkpoint::{RunLock, Runner, cluster_id};
 use trainyard_cluster_client::{RemoteShard, Shard};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
@@ -14,10 +14,11 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, Build};
 use trainyard_protocol::limits;
 use trainyard_protocol::v1::session_service_server::SessionServiceServer;
-use trainyard_run_config::{Job, Sharding, UpdateConfig};
+use trainyard_run_config::{Agreement, Job, Sharding, UpdateConfig};
 use trainyard_trainer::{Mirror, OnStanding, OnStep, check_cluster, plan, scale_learning_rates};
 
 use crate::clock::Clock;
+use crate::lead::host;
 use crate::observation::Observation;
 use crate::page::RunPage;
 use crate::service::Service;
@@ -50,6 +51,13 @@ impl Lead {
         // A store in this process stands for a server.
         let mut plan = plan(&job, &*model, servers.max(1));
         let fingerprint = plan.fingerprint;
+        let runner = Runner {
+            host: host(),
+            process_id: std::process::id(),
+            started_unix_secs: context.started_unix_secs(),
+        };
+        let alone = servers == 0 && context.cluster.standbys.is_empty();
+        let run_lock = RunLock::take(&job.model_dir, alone, &runner)?;
         let id = cluster_id(&job.model_dir, uuid::Uuid::new_v4().as_u128())?;
         let trains = |task: &Task| match task.role {
             Role::Chief => job.strategy.chief_trains,
@@ -77,6 +85,7 @@ impl Lead {
                 cluster_id: id,
                 servers: Servers::of(&context.cluster),
                 layout_fingerprint: fingerprint,
+                job: Agreement::of(&context.job),
                 expected,
                 admission: admission(&job),
                 lease: LEASE,
@@ -103,6 +112,7 @@ impl Lead {
             cluster_id: id,
             servers: Servers::of(&context.cluster),
             address: context.cluster.address(context.task).unwrap_or("this process").to_owned(),
+            run_lock,
             connect_deadline: context.connect_deadline,
             coordinator,
             ended,

@@ -11,6 +11,7 @@ use trainyard_daemon::Caller;
 use trainyard_input::{DataShard, Direction, Parcel};
 use trainyard_protocol::v1::session_service_server::SessionService;
 use trainyard_protocol::{Reason, Refusal, convert, shown, v1};
+use trainyard_run_config::Agreement;
 use trainyard_trainer::{Ask, Beat, Form, Forming, Grant, JobState, Join, LeaveReason, Pulse, Work};
 
 use crate::LocalCoordinator;
@@ -135,6 +136,7 @@ impl SessionService for Service {
             process_id: request.process_id,
             started_unix_secs: request.started_unix_secs,
             spent_session: request.spent_session,
+            job: Agreement::from_lines(request.job.iter().map(String::as_str)),
         };
         let joined = self.coordinator.register_now(join)?;
         Ok(Response::new(v1::RegisterReply {

@@ -38,7 +38,7 @@ codes! {
     E2003 69 "peer unreachable";
     E2006 76 "peer belongs to another cluster";
     E2007 76 "peer speaks another version or runs another job";
-    E2008 75 "task is already served by another process";
+    E2008 75 "task is served, or model_dir used, by another process";
     E2009 75 "fenced by a newer chief";
     E2010 75 "the job has failed, and may be started again";
     E3001 65 "checkpoint is damaged";

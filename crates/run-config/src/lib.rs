@@ -3,6 +3,7 @@
 //! A file becomes a [`Job`] only when everything in it holds; otherwise every mistake is reported at once, each
 //! with its line, the rule it breaks and the nearest name that would have been right.
 
+mod agreement;
 mod durability;
 mod elastic;
 mod feature;
@@ -13,6 +14,7 @@ mod model;
 mod reader;
 mod section;
 
+pub use agreement::Agreement;
 pub use feature::*;
 pub use files::{expand_files, resolve_files, resolve_path};
 pub use job::*;

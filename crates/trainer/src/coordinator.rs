@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use trainyard_cluster_client::Error;
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_input::{DataShard, Direction, Parcel};
+use trainyard_run_config::Agreement;
 
 pub use service::RemoteCoordinator;
 
@@ -37,6 +38,8 @@ pub struct Join {
     pub servers: Servers,
     /// Of the layout it computed.
     pub layout_fingerprint: u64,
+    /// What it was told of the job.
+    pub job: Agreement,
     /// Where it runs, for messages.
     pub address: String,
     /// Its process.

@@ -14,7 +14,7 @@ use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::{Identity, Opened};
 use trainyard_protocol::payload::Encoding;
 use trainyard_protocol::{Reason, Refusal};
-use trainyard_run_config::{PayloadType, Sharding, UpdateConfig};
+use trainyard_run_config::{Agreement, PayloadType, Sharding, UpdateConfig};
 use trainyard_variable::Layout;
 
 use crate::Config;
@@ -214,6 +214,7 @@ async fn register(
         incarnation: config.incarnation,
         servers: config.servers.clone(),
         layout_fingerprint,
+        job: Agreement::of(&config.job),
         address: config.address.clone(),
         process_id: std::process::id(),
         started_unix_secs: config.started_unix_secs,

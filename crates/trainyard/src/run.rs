@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use tracing::info;
 use trainyard_cluster_spec::{Role, TfConfig};
 use trainyard_daemon::{Context, finish, start_logging, supervise};
 use trainyard_model::Build;
@@ -16,6 +17,7 @@ pub(crate) fn run(run: &Run, build: Build) -> ExitCode {
         return finish(Err(vec![problem]), arguments.log_format);
     }
     if arguments.cluster.is_none() && is_alone(std::env::var("TF_CONFIG").ok().as_deref()) {
+        info!("neither TF_CONFIG nor --cluster names other tasks: the whole job runs in this process");
         let job = JobArguments {
             job: arguments.job.clone(),
             model_dir: arguments.model_dir.clone(),

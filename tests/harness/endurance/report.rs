@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::trend::Trend;
+use super::trend::{Trend, grows};
 use crate::Account;
 
 /// Something that is looked at each minute, and may not grow.
@@ -58,7 +58,7 @@ impl Series {
         let points: Vec<(f64, f64)> =
             self.points.iter().copied().filter(|(hours, _)| *hours >= warm_up_hours).collect();
         let trend = Trend::of(&points)?;
-        Some((trend, trend.grows(self.unit.tolerance(trend.first.abs()))))
+        Some((trend, grows(&points, self.unit.tolerance(trend.first.abs()))))
     }
 }
 

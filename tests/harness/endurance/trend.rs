@@ -42,9 +42,17 @@ impl Trend {
     }
 
     /// Whether the line rises by more than `tolerance` from its first point to its last, and its slope is no noise.
-    pub fn grows(&self, tolerance: f64) -> bool {
+    pub fn rises(&self, tolerance: f64) -> bool {
         self.last - self.first > tolerance && self.per_hour > ERRORS * self.error
     }
+}
+
+/// Whether what was seen grows: the line through all of it rises by more than `tolerance`, and the line through its second half by
+/// more than half of that. Memory that an allocator took once and keeps is a step, after which nothing rises.
+pub(super) fn grows(points: &[(f64, f64)], tolerance: f64) -> bool {
+    let rises =
+        |points: &[(f64, f64)], tolerance| Trend::of(points).is_some_and(|trend| trend.rises(tolerance));
+    rises(points, tolerance) && rises(&points[points.len() / 2..], tolerance / 2.0)
 }
 
 #[cfg(test)]
@@ -65,15 +73,29 @@ mod tests {
     fn a_line_through_points_of_a_line_is_that_line() {
         let trend = Trend::of(&seen(6.0, 0.0)).expect("there are points");
         assert!((trend.per_hour - 6.0).abs() < 1e-9 && (trend.first - 100.0).abs() < 1e-9, "{trend:?}");
-        assert!(trend.grows(5.0));
-        assert!(!trend.grows(6.0), "it rises by 5.9 in 59 minutes");
+        assert!(trend.rises(5.0));
+        assert!(!trend.rises(6.0), "it rises by 5.9 in 59 minutes");
     }
 
     #[test]
     fn noise_is_no_growth_and_growth_within_noise_is_found() {
-        assert!(!Trend::of(&seen(0.0, 50.0)).expect("there are points").grows(0.0));
-        assert!(Trend::of(&seen(20.0, 20.0)).expect("there are points").grows(5.0));
-        assert!(!Trend::of(&seen(-20.0, 20.0)).expect("there are points").grows(0.0));
+        assert!(!Trend::of(&seen(0.0, 50.0)).expect("there are points").rises(0.0));
+        assert!(Trend::of(&seen(20.0, 20.0)).expect("there are points").rises(5.0));
+        assert!(!Trend::of(&seen(-20.0, 20.0)).expect("there are points").rises(0.0));
+    }
+
+    #[test]
+    fn a_step_is_no_growth_and_a_rise_that_goes_on_is() {
+        let steps = |at: &[usize]| {
+            let rise = |minute: usize| 10.0 * at.iter().filter(|step| minute >= **step).count() as f64;
+            let seen = seen(0.0, 2.0).into_iter().enumerate();
+            seen.map(|(minute, (hours, value))| (hours, value + rise(minute))).collect::<Vec<_>>()
+        };
+        assert!(Trend::of(&steps(&[15])).expect("there are points").rises(5.0));
+        assert!(!grows(&steps(&[15]), 5.0));
+        assert!(grows(&steps(&[8, 16, 24, 32, 40, 48, 56]), 5.0), "a step every few minutes");
+        assert!(grows(&seen(20.0, 4.0), 5.0));
+        assert!(!grows(&seen(0.0, 20.0), 5.0));
     }
 
     #[test]

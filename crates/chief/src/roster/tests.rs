@@ -20,6 +20,7 @@ fn roster() -> Roster {
         cluster_id: 1,
         servers: servers("host:2"),
         layout_fingerprint: 3,
+        job: Agreement::default(),
         expected: vec![worker(0), worker(1)],
         admission: Admission::Expected("the rows are divided"),
         lease: 5 * SECOND,
@@ -47,6 +48,7 @@ fn join(index: usize, incarnation: u64) -> Join {
         incarnation,
         servers: servers("host:2"),
         layout_fingerprint: 3,
+        job: Agreement::default(),
         address: "host:1".into(),
         process_id: 4711,
         started_unix_secs: 9,
@@ -149,6 +151,10 @@ fn other_clusters_jobs_and_tasks_are_refused_by_name() {
     assert!(cluster.message.ends_with("ps:0 is host:9 for worker:0 and host:2 for chief:0"), "{cluster}");
     let job = roster.register(SECOND, Join { layout_fingerprint: 9, ..join(0, 1) }).unwrap_err();
     assert_eq!(job.reason, Reason::OtherLayout);
+    let told = Agreement::from_lines(["input.label.positive=\">50k\""]);
+    let job = roster.register(SECOND, Join { job: told, ..join(0, 1) }).unwrap_err();
+    assert_eq!(job.reason, Reason::OtherLayout);
+    assert!(job.message.contains("input.label.positive is \">50k\" for worker:0"), "{job}");
     let stranger = roster.register(SECOND, Join { task: worker(5), ..join(0, 1) }).unwrap_err();
     for part in ["trains with worker:0, worker:1", "because the rows are divided", "name worker:5 in"] {
         assert!(stranger.message.contains(part), "{stranger}");

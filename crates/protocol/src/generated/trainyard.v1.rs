@@ -1766,6 +1766,9 @@ pub struct RegisterRequest {
     /// the last session of this process, whose numbers it has used: it gets another; 0 = none
     #[prost(uint64, tag = "9")]
     pub spent_session: u64,
+    /// "input.label.positive=\">50K\"": what it was told of the job that all tasks must be told alike, in JSON
+    #[prost(string, repeated, tag = "10")]
+    pub job: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RegisterReply {

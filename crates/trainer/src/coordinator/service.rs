@@ -63,6 +63,7 @@ impl Coordinator for RemoteCoordinator {
                 process_id: join.process_id,
                 started_unix_secs: join.started_unix_secs,
                 spent_session: join.spent_session,
+                job: join.job.lines(),
             };
             let mut client = self.client.clone();
             let reply = timed(&self.name, limits::CALL_TIMEOUT, client.register(request)).await?.into_inner();

@@ -1,0 +1,190 @@
+//! What all tasks of a run must have been told alike, and what may differ from host to host.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher as _};
+
+use serde_json::Value;
+
+use crate::Job;
+
+/// Keys that may differ, with all below them: where things lie on a host, and what decides nothing but how a host does its part.
+const OF_THE_HOST: [&str; 9] = [
+    "path",
+    // Whether it is the same folder is told by the cluster's identity in it.
+    "model_dir",
+    "local_dir",
+    // The chief compares what is read of them, where it hands the data out.
+    "input.train.files",
+    "input.eval.files",
+    "input.train.prefetch_batches",
+    "run.intra_op_parallelism_threads",
+    "run.log_step_count_steps",
+    "run.session_creation_timeout_secs",
+];
+/// Longest value that is sent, in bytes of JSON: of a longer one its length and a hash are.
+const VALUE_BYTES_MAX: usize = 120;
+/// Most differences that a message names.
+const DIFFERENCES_MAX: usize = 4;
+
+/// The keys of a job and their values, those that were left out too, in JSON. Keys are those of the job file, with the place of a
+/// feature in their order: `feature.0.buckets`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Agreement(BTreeMap<String, String>);
+
+impl Agreement {
+    /// Returns what the tasks of a job must agree on.
+    pub fn of(job: &Job) -> Self {
+        let mut keys = BTreeMap::new();
+        // A job is made of numbers, texts and lists of them: JSON has a form of all.
+        if let Ok(value) = serde_json::to_value(job) {
+            flatten(String::new(), &value, &mut keys);
+        }
+        keys.retain(|key, _| !is_of_the_host(key));
+        Self(keys)
+    }
+
+    /// Returns one line a key, `label.positive=">50K"`.
+    pub fn lines(&self) -> Vec<String> {
+        self.0.iter().map(|(key, value)| format!("{key}={value}")).collect()
+    }
+
+    /// Reads what [`Agreement::lines`] wrote. A line without `=` is a key without value.
+    pub fn from_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Self {
+        let pairs = lines.into_iter().map(|line| line.split_once('=').unwrap_or((line, "")));
+        Self(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+    }
+
+    /// Says in what the job of another, known as `theirs`, differs from this one, known as `ours`: nothing where it does not.
+    pub fn differences(&self, other: &Self, ours: &str, theirs: &str) -> Option<String> {
+        let keys = self.0.keys().chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));
+        let shown = |value: Option<&String>| value.map_or("not set".to_owned(), |value| short(value));
+        let different = keys.filter(|key| self.0.get(*key) != other.0.get(*key));
+        let mut told: Vec<String> = different
+            .map(|key| {
+                let (own, given) = (shown(self.0.get(key)), shown(other.0.get(key)));
+                format!("{} is {given} for {theirs} and {own} for {ours}", short(key))
+            })
+            .collect();
+        let rest = told.len().saturating_sub(DIFFERENCES_MAX);
+        told.truncate(DIFFERENCES_MAX);
+        if rest > 0 {
+            told.push(format!("and {rest} more"));
+        }
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+}
+
+fn is_of_the_host(key: &str) -> bool {
+    let below =
+        |host: &str| key.strip_prefix(host).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    OF_THE_HOST.iter().any(|host| below(host))
+}
+
+/// Adds a value, and all values below it, by their keys. A list of plain values is one value.
+fn flatten(key: String, value: &Value, keys: &mut BTreeMap<String, String>) {
+    let below = |name: &str| if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") };
+    match value {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, value)| flatten(below(file_key(name)), value, keys));
+        }
+        Value::Array(values) if values.iter().any(Value::is_object) => {
+            let numbered = values.iter().enumerate();
+            numbered.for_each(|(place, value)| flatten(below(&place.to_string()), value, keys));
+        }
+        Value::Null => {}
+        plain => drop(keys.insert(key, sent(&plain.to_string()))),
+    }
+}
+
+/// Returns the name that the job file has for lists of sections.
+fn file_key(name: &str) -> &str {
+    match name {
+        "features" => "feature",
+        "exporters" => "exporter",
+        other => other,
+    }
+}
+
+/// Returns a value, or the length and a hash of a long one.
+fn sent(value: &str) -> String {
+    if value.len() <= VALUE_BYTES_MAX {
+        return value.to_owned();
+    }
+    // Tasks of one run are of one release, and hash alike.
+    let mut hash = DefaultHasher::new();
+    hash.write(value.as_bytes());
+    format!("{}... ({} bytes, hash {:016x})", cut(value, 60), value.len(), hash.finish())
+}
+
+/// Returns a text of a peer, as much of it as a message shows.
+fn short(value: &str) -> String {
+    let shown = cut(value, 2 * VALUE_BYTES_MAX);
+    shown.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
+
+fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes.min(text.len()))]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn job(positive: &str, threads: usize, columns: &[&str]) -> Job {
+        let text = format!(
+            r#"
+model_dir = "m{threads}"
+[run]
+intra_op_parallelism_threads = {threads}
+[input]
+label = {{ column = "y", positive = "{positive}" }}
+train = {{ files = ["{threads}.csv"], batch_size = 8, epochs = 1 }}
+[[feature]]
+columns = {columns:?}
+kind = "numeric"
+[model]
+kind = "linear_classifier"
+"#
+        );
+        Job::parse(Path::new("job.toml"), &text, &[]).expect("a good job")
+    }
+
+    #[test]
+    fn jobs_that_differ_by_host_agree_and_survive_their_way_over_the_wire() {
+        let agreement = Agreement::of(&job("a", 1, &["x"]));
+        assert_eq!(agreement.differences(&Agreement::of(&job("a", 2, &["x"])), "chief:0", "worker:1"), None);
+        let lines = agreement.lines();
+        assert!(lines.contains(&r#"input.label.positive="a""#.to_owned()), "{lines:?}");
+        assert!(lines.iter().all(|line| !line.starts_with("path=") && !line.starts_with("model_dir=")));
+        assert_eq!(Agreement::from_lines(lines.iter().map(String::as_str)), agreement);
+    }
+
+    #[test]
+    fn another_value_is_named_with_its_key_and_both_sides() {
+        let (own, other) = (Agreement::of(&job(">50K", 1, &["x"])), Agreement::of(&job(">50k", 1, &["x"])));
+        assert_eq!(
+            own.differences(&other, "chief:0", "worker:1").expect("they differ"),
+            r#"input.label.positive is ">50k" for worker:1 and ">50K" for chief:0"#
+        );
+        let more = own.differences(&Agreement::of(&job(">50K", 1, &["x", "z"])), "chief:0", "worker:1");
+        assert!(more.as_ref().is_some_and(|more| more.contains("feature.1.")), "{more:?}");
+    }
+
+    #[test]
+    fn a_long_value_is_compared_by_its_hash_and_a_long_difference_is_cut() {
+        let list = |last: usize| {
+            let values: Vec<Value> = (0..1000).chain([last]).map(Value::from).collect();
+            let mut keys = BTreeMap::new();
+            flatten("boundaries".to_owned(), &Value::from(values), &mut keys);
+            Agreement(keys)
+        };
+        assert_eq!(list(1).differences(&list(1), "a", "b"), None);
+        let told = list(1).differences(&list(2), "a", "b").expect("they differ");
+        assert!(told.contains("hash") && told.len() < 400, "{told}");
+        let many = Agreement::from_lines(["a=1", "b=1", "c=1", "d=1", "e=1", "f\u{7}=1"]);
+        let told = Agreement::default().differences(&many, "chief:0", "worker:0").expect("they differ");
+        assert!(told.ends_with("and 2 more") && told.contains("a is 1 for worker:0 and not set for chief:0"));
+    }
+}
