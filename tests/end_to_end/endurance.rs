@@ -20,7 +20,7 @@ fn a_stream_that_never_repeats_is_trained_exactly_under_kills_and_its_logs_stay_
         kill_server: Some(Duration::from_secs(10)),
         rows: 20_000,
         // Of a server that writes some 10 MB a second: it asks for several checkpoints.
-        log_bytes_max: 32 << 20,
+        log_bytes_max: 96 << 20,
         settings: Vec::new(),
     };
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -9,7 +9,7 @@ mod secrets;
 mod tensors;
 mod texts;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use trainyard_cluster_client::channel_over;
 use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
 use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
 use trainyard_protocol::{Channel, convert, v1};
+use trainyard_run_config::{Agreement, Job};
 use trainyard_runtime::Network;
 use trainyard_security::{Authority, Caller, Security};
 use trainyard_tests::{Account, Ledger, Supervisor, metric};
@@ -33,9 +34,13 @@ const PS: Task = Task { role: Role::Ps, index: 0 };
 /// Memory that a server may take beside what it had: some windows of connections, and what the allocator keeps.
 const MEMORY_MORE_MAX: u64 = 192 << 20;
 
+/// A setting beside those of the job file.
+const SETTING: &str = "strategy.chief_trains=false";
+
 /// A counting job of one server, a chief that leads and a worker that trains.
 struct Stage {
     folder: tempfile::TempDir,
+    job: PathBuf,
     ledger: Ledger,
     tasks: Supervisor,
     authority: Option<Authority>,
@@ -57,10 +62,10 @@ impl Stage {
         let ledger = Ledger { rows: 5000, epochs: Ledger::ENDLESS, batch_size: 64, lanes: 1, servers: 1 };
         let job = ledger.write(folder.path());
         let counts = LocalCounts { ps: 1, workers: 1, evaluators: 0 };
-        let settings = ["strategy.chief_trains=false".to_owned()];
+        let settings = [SETTING.to_owned()];
         let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
         let tasks = Supervisor::new(program, folder.path(), &job, counts, &settings);
-        let mut stage = Self { folder, ledger, tasks, authority };
+        let mut stage = Self { folder, job, ledger, tasks, authority };
         if stage.authority.is_some() {
             let folder = stage.folder.path().display();
             stage.tasks.protect(&format!("{folder}/tls-{{role}}-{{index}}"));
@@ -83,6 +88,11 @@ impl Stage {
         let folder = self.folder.path().join(format!("tls-{}-{}", task.role, task.index));
         let until = std::time::SystemTime::now() + life;
         write_credentials(&folder, task, (authority, authority), "127.0.0.1", until)
+    }
+
+    /// What all tasks were told of the job.
+    fn agreement(&self) -> Agreement {
+        Agreement::of(&Job::load(&self.job, &[SETTING.to_owned()]).expect("a good job"))
     }
 
     fn cluster(&self) -> ClusterSpec {

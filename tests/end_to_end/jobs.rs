@@ -97,6 +97,19 @@ fn a_second_run_in_one_model_dir_ends_with_the_process_of_the_first_which_goes_o
     assert_eq!(third.code, 0, "{}", third.output);
 }
 
+trial!(a_task_that_is_told_to_stop_at_any_moment_of_its_start_ends);
+fn a_task_that_is_told_to_stop_at_any_moment_of_its_start_ends() {
+    let cluster = TestCluster::new(1, 1, 100, "");
+    for delay in 0..60 {
+        let evaluator = cluster.start("evaluator", 0, &[]);
+        std::thread::sleep(std::time::Duration::from_millis(delay));
+        evaluator.signal(rustix::process::Signal::TERM);
+        let ended = evaluator.wait(LIMIT);
+        // Before it can catch signals it is ended by this one.
+        assert!([0, 128 + 15].contains(&ended.code), "after {delay} ms: {} {}", ended.code, ended.output);
+    }
+}
+
 trial!(up_runs_a_whole_cluster_and_reports_it);
 fn up_runs_a_whole_cluster_and_reports_it() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -94,6 +94,44 @@ fn a_save_that_takes_long_holds_up_neither_steps_nor_answers() {
     drop((worker, chief, servers));
 }
 
+/// Whether a checkpoint is being written.
+fn is_saving(cluster: &TestCluster) -> bool {
+    let entries = std::fs::read_dir(cluster.model_dir()).expect("the model folder").filter_map(Result::ok);
+    entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("tmp."))
+}
+
+trial!(a_worker_that_dies_while_a_checkpoint_is_written_is_missed_before_it_is_written);
+fn a_worker_that_dies_while_a_checkpoint_is_written_is_missed_before_it_is_written() {
+    let cluster = TestCluster::new(2, 2, 2000, "");
+    let more = [
+        "--set",
+        "input.train.epochs=1000000",
+        "--set",
+        "run.save_checkpoints_secs=3",
+        "--set",
+        "strategy.update=ssp",
+        "--set",
+        "strategy.staleness_steps_max=0",
+    ];
+    // The first save, before training, takes as long.
+    let slow = [("FAILPOINTS", "ps.ckpt.before_fsync=sleep(15000)")];
+    let (servers, mut chief, first) = start(&cluster, &more, &slow);
+    let second = cluster.start("worker", 1, &more);
+    chief.wait_for("checkpoint saved", LIMIT);
+    chief.wait_for_next("training step=", LIMIT);
+    let begun = Instant::now();
+    while !is_saving(&cluster) {
+        assert!(begun.elapsed() < LIMIT, "no save begins");
+        std::thread::sleep(LOOK);
+    }
+    let said = chief.said();
+    second.signal(Signal::KILL);
+    chief.wait_for_after(said, "has fallen silent", LIMIT);
+    chief.wait_for_next("training step=", LIMIT);
+    assert!(is_saving(&cluster), "nobody trained before the checkpoint was written");
+    drop((first, second, chief, servers));
+}
+
 trial!(a_server_that_is_told_to_stop_while_it_restores_ends_and_its_successor_restores);
 fn a_server_that_is_told_to_stop_while_it_restores_ends_and_its_successor_restores() {
     let cluster = TestCluster::new(2, 1, 2000, "[train]\nmax_steps = 300\n");

@@ -25,8 +25,8 @@ pub fn latest_good(model_dir: &Path, warn: &mut dyn FnMut(Diagnostic)) -> Result
     Ok(None)
 }
 
-/// Returns the newest checkpoint whose manifest is as it was written, and whose files are there and as long as it says. Their
-/// bytes are for those to compare who read them: see [`Checkpoint::check_read`].
+/// Returns the newest checkpoint whose manifest and headers are as they were written, and whose files are there and as long as
+/// it says. Their tensors are for those to compare who read them: see [`Checkpoint::check_read`].
 ///
 /// One that is not is set aside: see [`set_aside`].
 ///
@@ -43,7 +43,8 @@ pub fn latest(model_dir: &Path, warn: &mut dyn FnMut(Diagnostic)) -> Result<Opti
         }
     }
     while let Some(found) = candidates.pop() {
-        match Checkpoint::open(&found.path) {
+        let opened = Checkpoint::open(&found.path);
+        match opened.and_then(|checkpoint| checkpoint.verify_headers().map(|()| checkpoint)) {
             Ok(checkpoint) => return Ok(Some(checkpoint)),
             Err(error) => rename_damaged(model_dir, &found, error, candidates.last(), warn)?,
         }

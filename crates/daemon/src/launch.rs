@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use futures_util::future::LocalBoxFuture;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use trainyard_cluster_spec::Role;
@@ -90,17 +90,22 @@ fn supervise_boxed(context: Context, run: Run<'_>) -> Result<(), Diagnostic> {
     // FAILPOINTS says what happens there. A release ignores it, even one that was built with the tests.
     #[cfg(all(feature = "failpoints", debug_assertions))]
     let _scenario = fail::FailScenario::setup();
+    let signals = catch_signals();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}")))?;
-    let outcome = runtime.block_on(around(context, run));
+    let outcome = runtime.block_on(around(context, signals, run));
     // What still runs are connections of peers that have gone: they are not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome
 }
 
-async fn around(mut context: Context, run: Run<'_>) -> Result<(), Diagnostic> {
+async fn around(
+    mut context: Context,
+    signals: std::io::Result<Signals>,
+    run: Run<'_>,
+) -> Result<(), Diagnostic> {
     let stop = CancellationToken::new();
     let ended = CancellationToken::new();
     let (drain, task) = (context.drain_deadline, context.task);
@@ -121,7 +126,7 @@ async fn around(mut context: Context, run: Run<'_>) -> Result<(), Diagnostic> {
         served = Some(tokio::spawn(admin::serve(listener, shown, hosts, ended.clone())));
     }
     let upkeep = tokio::spawn(telemetry.upkeep());
-    let signals = tokio::spawn(forward_signals(stop.clone()));
+    let signals = tokio::spawn(forward_signals(signals, stop.clone()));
     let readiness = context.readiness.clone();
     let (pulse, question) = service_manager::watchdog();
     context.pulse = pulse.clone();
@@ -146,13 +151,25 @@ async fn around(mut context: Context, run: Run<'_>) -> Result<(), Diagnostic> {
     outcome
 }
 
+/// SIGTERM and SIGINT, as they come.
+type Signals = (Signal, Signal);
+
+/// Catches the signals from now on. A signal that is caught before somebody listens for it is lost, unless nobody looks whether
+/// one has come: this runtime does not run.
+fn catch_signals() -> std::io::Result<Signals> {
+    let quiet = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let _inside = quiet.enter();
+    Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+}
+
 /// The first SIGTERM or SIGINT asks to stop, the second ends at once.
-async fn forward_signals(stop: CancellationToken) {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        warn!("signals cannot be caught: SIGTERM will end this process without a checkpoint");
-        return;
+async fn forward_signals(signals: std::io::Result<Signals>, stop: CancellationToken) {
+    let (mut terminate, mut interrupt) = match signals {
+        Ok(signals) => signals,
+        Err(problem) => {
+            warn!(%problem, "signals cannot be caught: SIGTERM will end this process without a checkpoint");
+            return;
+        }
     };
     for time in 0.. {
         tokio::select! {

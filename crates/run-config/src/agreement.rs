@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use crate::Job;
 
-/// Keys that may differ, with all below them: where things lie on a host, and what decides nothing but how a host does its part.
-const OF_THE_HOST: [&str; 9] = [
+/// Keys that may differ, with all below them: where things lie on a host, what decides nothing but how a host does its part, and
+/// what one role alone reads.
+const MAY_DIFFER: [&str; 18] = [
     "path",
     // Whether it is the same folder is told by the cluster's identity in it.
     "model_dir",
@@ -20,9 +21,22 @@ const OF_THE_HOST: [&str; 9] = [
     "run.intra_op_parallelism_threads",
     "run.log_step_count_steps",
     "run.session_creation_timeout_secs",
+    // The chief decides these for all.
+    "run.save_checkpoints_steps",
+    "run.save_checkpoints_secs",
+    "run.keep_checkpoint_max",
+    "run.keep_checkpoint_every_n_hours",
+    "run.save_summary_steps",
+    "run.summary_histograms",
+    "strategy.chief_trains",
+    // The evaluator does.
+    "eval",
+    "exporter",
 ];
 /// Longest value that is sent, in bytes of JSON: of a longer one its length and a hash are.
 const VALUE_BYTES_MAX: usize = 120;
+/// Most characters of a key or value that a message shows: all of those that are sent.
+const VALUE_CHARS_SHOWN: usize = VALUE_BYTES_MAX + 20;
 /// Most differences that a message names.
 const DIFFERENCES_MAX: usize = 4;
 
@@ -39,7 +53,7 @@ impl Agreement {
         if let Ok(value) = serde_json::to_value(job) {
             flatten(String::new(), &value, &mut keys);
         }
-        keys.retain(|key, _| !is_of_the_host(key));
+        keys.retain(|key, _| !may_differ(key));
         Self(keys)
     }
 
@@ -74,10 +88,10 @@ impl Agreement {
     }
 }
 
-fn is_of_the_host(key: &str) -> bool {
+fn may_differ(key: &str) -> bool {
     let below =
-        |host: &str| key.strip_prefix(host).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    OF_THE_HOST.iter().any(|host| below(host))
+        |name: &str| key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    MAY_DIFFER.iter().any(|name| below(name))
 }
 
 /// Adds a value, and all values below it, by their keys. A list of plain values is one value.
@@ -116,10 +130,16 @@ fn sent(value: &str) -> String {
     format!("{}... ({} bytes, hash {:016x})", cut(value, 60), value.len(), hash.finish())
 }
 
-/// Returns a text of a peer, as much of it as a message shows.
+/// Returns a text of a peer, as much of it as a message shows, with what is no letter or mark escaped; quotes of JSON stay.
 fn short(value: &str) -> String {
-    let shown = cut(value, 2 * VALUE_BYTES_MAX);
-    shown.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+    let mut out = String::new();
+    for letter in value.chars().take(VALUE_CHARS_SHOWN) {
+        match letter {
+            '"' | '\'' | '\\' => out.push(letter),
+            other => out.extend(other.escape_debug()),
+        }
+    }
+    out
 }
 
 fn cut(text: &str, bytes: usize) -> &str {

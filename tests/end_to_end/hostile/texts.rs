@@ -48,6 +48,7 @@ trial!(texts_of_peers_are_escaped_and_cut_in_every_log);
 fn texts_of_peers_are_escaped_and_cut_in_every_log() {
     let mut stage = Stage::start();
     let (cluster, mut client) = (stage.cluster(), Client::new(&stage, STRANGER));
+    let agreement = stage.agreement();
     let long = evil(900_000);
     let task = || Some(convert::task_to_wire(STRANGER));
     stage.withstands("texts", |stage| {
@@ -61,12 +62,19 @@ fn texts_of_peers_are_escaped_and_cut_in_every_log() {
             servers: Servers::of(&cluster).lines(),
             layout_fingerprint: client.status.layout_fingerprint,
             address: long.clone(),
+            job: agreement.lines(),
             ..v1::RegisterRequest::default()
         };
         let bad = [
             v1::RegisterRequest { release: long.clone(), ..good.clone() },
             v1::RegisterRequest { servers: vec![format!("ps:0={long}")], ..good.clone() },
             v1::RegisterRequest { servers: vec![long.clone()], ..good.clone() },
+            v1::RegisterRequest { job: vec![format!("run.seed={long}")], ..good.clone() },
+            v1::RegisterRequest { job: vec![long.clone()], ..good.clone() },
+            v1::RegisterRequest {
+                job: (0..9).map(|key| format!("{key}{}=1", evil(20_000))).collect(),
+                ..good.clone()
+            },
         ];
         for request in bad {
             let refused = runtime.block_on(chief.register(request)).expect_err("nobody is called so");

@@ -95,6 +95,25 @@ fn servers_killed_again_and_again_with_and_without_their_disks_lose_nothing() {
     assert!(output.contains(TAKEN_OVER), "{output}");
 }
 
+trial!(both_servers_killed_at_one_moment_while_the_chief_lives_lose_nothing);
+fn both_servers_killed_at_one_moment_while_the_chief_lives_lose_nothing() {
+    exact(|trial, mut tasks| {
+        tasks.workers.iter_mut().for_each(wait_until_it_trains);
+        for time in 0..6 {
+            wait_until_paired(trial);
+            tasks.chief.wait_for_next("training step=", LIMIT);
+            // The chief hears of one before the other, in either order: it may still take the other for the one that has all.
+            let order = if time % 2 == 0 { [0, 1] } else { [1, 0] };
+            order.iter().for_each(|ps| tasks.servers[*ps].signal(Signal::KILL));
+            tasks.servers.drain(..).for_each(kill);
+            tasks.servers = vec![trial.start("ps", 0), trial.start("ps", 1)];
+        }
+        wait_until_paired(trial);
+        tasks.chief.wait_for_next("training step=", LIMIT);
+        tasks
+    });
+}
+
 trial!(synchronous_training_has_the_same_bits_when_backups_take_over);
 fn synchronous_training_has_the_same_bits_when_backups_take_over() {
     let trial = |epochs: &str| Trial::new(2, 2, 8000, &[REPLICA, "strategy.update=sync", epochs]);
