@@ -1,31 +1,9 @@
 //! A cluster of real daemons on this machine, with a small job.
 
 use std::fmt::Write as _;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use crate::{Draw, Program};
-
-/// Ports below the range from which the system gives its own.
-const PORTS: std::ops::Range<u16> = 12_000..20_000;
-
-/// Returns ports that nobody listens at. Tests that run at the same time begin at other places.
-///
-/// # Panics
-/// There are too few.
-pub fn free_ports(count: usize) -> Vec<u16> {
-    let mut place = std::process::id().wrapping_mul(37);
-    let thread = format!("{:?}", std::thread::current().id());
-    place = thread.bytes().fold(place, |place, byte| place.wrapping_mul(31).wrapping_add(byte.into()));
-    let start = PORTS.start + (place % u32::from(PORTS.end - PORTS.start)) as u16;
-    let candidates = (start..PORTS.end).chain(PORTS.start..start);
-    let held: Vec<(u16, TcpListener)> = candidates
-        .filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok().map(|listener| (port, listener)))
-        .take(count)
-        .collect();
-    assert_eq!(held.len(), count, "too few free ports");
-    held.into_iter().map(|(port, _)| port).collect()
-}
+use crate::{Draw, Program, free_ports};
 
 /// Writes `rows` rows of two numbers and a word, with a label that they tell.
 ///

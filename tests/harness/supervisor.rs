@@ -90,10 +90,7 @@ impl Supervisor {
     /// The cluster file cannot be written, or there are too few free ports.
     pub fn add_standby(&mut self) -> Task {
         let task = Task { role: Role::Chief, index: 1 };
-        // The same are free as before: those of the others come first.
-        let used = self.cluster.tasks.len() + self.cluster.admin.len();
-        let free = free_ports(used + 2);
-        let address: Vec<String> = free[used..].iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let address: Vec<String> = free_ports(2).iter().map(|port| format!("127.0.0.1:{port}")).collect();
         self.cluster.standbys.insert(task, address[0].clone());
         self.cluster.admin.insert(task, address[1].clone());
         self.write_cluster();

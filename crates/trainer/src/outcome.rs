@@ -40,9 +40,9 @@ pub fn into_diagnostic(error: &Error) -> Diagnostic {
         Error::Unreachable { .. } => {
             Diagnostic::error(Code::E2003, text).help("is it running, and is its address right?")
         }
-        Error::Protocol { .. } => {
-            Diagnostic::error(Code::E2007, text).help("run the same release on every host")
-        }
+        Error::Protocol { .. } => Diagnostic::error(Code::E2007, text).help(
+            "run the same release on every host, and look whether another task listens at that address",
+        ),
         Error::Refused { refusal, .. } => {
             let (code, help) = match refusal.reason {
                 Reason::TaskTaken => (Code::E2008, "stop the other process, or give this one another index"),
