@@ -21,6 +21,7 @@ mod modes;
 mod nemesis;
 mod network;
 mod pki;
+mod predictions;
 mod restore;
 mod rolling;
 mod security;

@@ -283,7 +283,8 @@ impl Supervisor {
                 }
                 continue;
             }
-            if code == 0 && task.role == Role::Ps && !self.lines(task, "the job has ended").is_empty() {
+            // One that was killed on its way out, too.
+            if (code == 0 || code > 128) && self.has_heard_of_the_end(task) {
                 // Nobody would come to tell its next life.
                 continue;
             }
@@ -400,6 +401,11 @@ impl Supervisor {
         begun.elapsed()
     }
 
+    /// Whether the chief has told a server that the job is over. The chief may be gone since then.
+    fn has_heard_of_the_end(&self, task: Task) -> bool {
+        task.role == Role::Ps && !self.lines(task, "the job has ended").is_empty()
+    }
+
     /// Waits until a task has ended by itself with code 0, while the others are looked after. Returns whether it did in time.
     pub fn wait_for_end_of(&mut self, task: Task, limit: Duration) -> bool {
         let until = Instant::now() + limit;
@@ -407,7 +413,7 @@ impl Supervisor {
             self.look();
             if !self.runs(task) && !self.is_due(task) {
                 // With another code it is not started again.
-                return self.exit(task) == Some(0);
+                return self.exit(task) == Some(0) || self.has_heard_of_the_end(task);
             }
             std::thread::sleep(LOOK);
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use trainyard_checkpoint::{Checkpoint, misfit};
-use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{Dataset, Options};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_input::{BadRow, Batch, Cell, Dataset, Options, Scan, Scanned};
 use trainyard_model::{AnyModel, Prediction, Scores};
 
 use crate::CheckpointParameters;
@@ -32,7 +32,17 @@ pub fn evaluate_checkpoint(
     Ok(model.scores(&metrics))
 }
 
-/// Predicts each record of an input, in order, and hands the predictions to `sink`. No label is read.
+/// What [`predict`] says of a record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predicted {
+    /// What the record holds in each of the kept columns; none where the record as a whole cannot be read.
+    pub kept: Vec<Cell>,
+    /// The prediction, or why there is none.
+    pub outcome: Result<BTreeMap<String, Prediction>, BadRow>,
+}
+
+/// Predicts each record of an input, in order, and hands what it says of the record to `sink`: of a record that cannot be
+/// read, too. No label is read.
 ///
 /// # Errors
 /// The checkpoint does not fit the model, the input cannot be read, or the sink refuses.
@@ -40,20 +50,38 @@ pub fn predict(
     model: &AnyModel,
     checkpoint: &Checkpoint,
     input: Options,
-    mut sink: impl FnMut(BTreeMap<String, Prediction>) -> Result<(), Diagnostic>,
-) -> Result<u64, Diagnostic> {
+    kept: Vec<String>,
+    mut sink: impl FnMut(Predicted) -> Result<(), Diagnostic>,
+) -> Result<(), Diagnostic> {
     let parameters = open(model, checkpoint)?;
-    let dataset = Dataset::open(input, model.serving_schema().clone())?;
-    let (mut scratch, mut values, mut rows) = (None, Vec::new(), 0);
-    for batch in dataset {
-        let features = model.features(&batch?)?;
-        parameters.gather(&model.reads(&features), &mut values);
-        for prediction in model.predict(&features, &values, &mut scratch) {
-            sink(prediction)?;
-            rows += 1;
+    let mut scan = Scan::open(input, model.serving_schema().clone(), kept)?;
+    let (mut batch, mut records) = (Batch::default(), Vec::new());
+    let (mut scratch, mut values) = (None, Vec::new());
+    while scan.read(&mut batch, &mut records)? {
+        let mut predictions = Vec::new();
+        if batch.rows > 0 {
+            let features = model.features(&batch)?;
+            parameters.gather(&model.reads(&features), &mut values);
+            predictions = model.predict(&features, &values, &mut scratch);
+        }
+        let mut predictions = predictions.into_iter();
+        for Scanned { kept, bad } in records.drain(..) {
+            let outcome = match bad {
+                Some(bad) => Err(bad),
+                None => Ok(predictions.next().ok_or_else(|| short(batch.rows))?),
+            };
+            sink(Predicted { kept, outcome })?;
         }
     }
-    Ok(rows)
+    Ok(())
+}
+
+/// Says that a custom model has predicted too few records.
+fn short(rows: usize) -> Diagnostic {
+    let message = format!(
+        "the model's `predict` must give {rows} predictions for a batch of {rows} records, gave fewer"
+    );
+    Diagnostic::error(Code::E9001, message).help("correct Model::predict of the model")
 }
 
 fn open(model: &AnyModel, checkpoint: &Checkpoint) -> Result<CheckpointParameters, Diagnostic> {

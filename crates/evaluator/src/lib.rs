@@ -19,7 +19,7 @@ use trainyard_cluster_spec::Role;
 use trainyard_model::PREMADE;
 
 pub use compared::check_exporters;
-pub use evaluation::{evaluate_checkpoint, predict};
+pub use evaluation::{Predicted, evaluate_checkpoint, predict};
 pub use export::export;
 pub use parameters::CheckpointParameters;
 pub use run::{Config, Report, run};

@@ -43,6 +43,7 @@ mod record_index;
 mod row;
 #[cfg(feature = "parquet")]
 mod row_writer;
+mod scan;
 mod schema;
 mod shard_reader;
 mod shuffle;
@@ -65,6 +66,7 @@ pub use piece::Piece;
 pub use prefetch::{Batches, Prefetch, PrefetchError};
 pub use record_fetcher::RecordFetcher;
 pub use record_index::RecordIndex;
+pub use scan::{Scan, Scanned};
 pub use schema::{Field, FieldKind, Schema};
 pub use shard_reader::{Direction, ShardReader};
 pub use table::{Cell, ColumnKind, ColumnLayout, Layout, TableReader, TableWriter, Value};

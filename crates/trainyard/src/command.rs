@@ -17,8 +17,8 @@ pub(crate) use benchmark::{Bench, BenchJob, BenchLoad, BenchPs, BenchScale, Benc
 pub(crate) use deployment::{Deploy, Render};
 
 use crate::{
-    bench, check, convert, datagen, deploy, import_tf, inspect, one_shot, pki, run, scale, status, train,
-    transform, up,
+    bench, check, convert, datagen, deploy, import_tf, inspect, one_shot, pki, predict, run, scale, status,
+    train, transform, up,
 };
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
@@ -268,6 +268,10 @@ pub(crate) struct Predict {
     /// Files to predict, in the job's input format; the job's evaluation input by default. Labels are not read.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) input: Vec<String>,
+    /// Columns of the files that stand beside each prediction as they are read, by which records are known again. Names with
+    /// commas between them, or more than once.
+    #[arg(long, value_name = "COLUMN,COLUMN", value_delimiter = ',')]
+    pub(crate) keep: Vec<String>,
     /// Form of the predictions.
     #[arg(long, value_enum, default_value = "jsonl")]
     pub(crate) format: Lines,
@@ -464,8 +468,7 @@ fn run_command(build: Build) -> ExitCode {
             finish(outcome, arguments.job.log_format)
         }
         Action::Predict(arguments) => {
-            let outcome =
-                with_log(&arguments.job, "warn").and_then(|()| one_shot::predict(&arguments, build));
+            let outcome = with_log(&arguments.job, "warn").and_then(|()| predict::predict(&arguments, build));
             finish(outcome, arguments.job.log_format)
         }
         Action::Export(arguments) => {

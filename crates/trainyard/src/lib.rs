@@ -24,6 +24,7 @@ mod inspect;
 mod one_shot;
 mod output;
 mod pki;
+mod predict;
 mod progress;
 mod run;
 mod scale;

@@ -1,20 +1,19 @@
-//! `trainyard evaluate`, `predict` and `export`: one checkpoint, once.
+//! `trainyard evaluate` and `export`: one checkpoint, once.
 
-use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, latest_good, list};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_evaluator::{evaluate_checkpoint, export as write_export};
-use trainyard_model::{Build, Part, Prediction, Scores, Shard, input_options};
+use trainyard_model::{Build, Part, Scores, Shard, input_options};
 use trainyard_run_config::{ExportForm, ExportFormat, Job};
 
-use crate::command::{Export, FileFormat, Format, Lines, OneShot, Predict};
-use crate::output::{Sink, print, read_files, table};
+use crate::command::{Export, FileFormat, Format, OneShot};
+use crate::output::{print, table};
 
 /// Returns the checkpoint of a step, or the newest good one.
-fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnostic> {
+pub(crate) fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnostic> {
     let folder = job.model_dir.display();
     let none = |what: String| {
         let steps: Vec<String> = match list(&job.model_dir) {
@@ -55,64 +54,6 @@ pub(crate) fn evaluate(arguments: &OneShot, build: Build) -> Result<(), Vec<Diag
         })
     };
     work().map_err(|problem| vec![problem])
-}
-
-/// Writes the predictions of a checkpoint.
-pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagnostic>> {
-    let mut job = arguments.job.load()?;
-    read_files(&mut job, &arguments.input);
-    let work = || {
-        let model = build(&job)?;
-        let checkpoint = find(&job, arguments.step)?;
-        let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
-        let mut out = Sink::open(arguments.output.as_deref())?;
-        let mut first = true;
-        trainyard_evaluator::predict(&*model, &checkpoint, input, |prediction| {
-            let line = match arguments.format {
-                Lines::Jsonl => jsonl(&prediction),
-                Lines::Csv => csv(&prediction, std::mem::take(&mut first)),
-            };
-            out.write(&line)
-        })?;
-        out.finish()
-    };
-    work().map_err(|problem| vec![problem])
-}
-
-fn jsonl(prediction: &BTreeMap<String, Prediction>) -> String {
-    let value = |prediction: &Prediction| match prediction {
-        // Through the shortest text, so that 0.1 is not written as 0.10000000149011612.
-        Prediction::Floats(values) => {
-            values.iter().map(|value| json!(value.to_string().parse::<f64>().ok())).collect()
-        }
-        Prediction::Ints(values) => json!(values),
-        Prediction::Texts(values) => json!(values),
-    };
-    let object: serde_json::Map<String, Value> =
-        prediction.iter().map(|(key, values)| (key.clone(), value(values))).collect();
-    format!("{}\n", Value::Object(object))
-}
-
-/// One column for each value: `probabilities_0`, `probabilities_1`; a key with one value is a column by itself. Keys
-/// that are the same for every record are left out.
-fn csv(prediction: &BTreeMap<String, Prediction>, header: bool) -> String {
-    let (mut names, mut cells) = (Vec::new(), Vec::new());
-    for (key, values) in prediction.iter().filter(|(key, _)| !key.starts_with("all_")) {
-        let texts: Vec<String> = match values {
-            Prediction::Floats(values) => values.iter().map(f32::to_string).collect(),
-            Prediction::Ints(values) => values.iter().map(i64::to_string).collect(),
-            Prediction::Texts(values) => {
-                values.iter().map(|text| format!("\"{}\"", text.replace('"', "\"\""))).collect()
-            }
-        };
-        let single = texts.len() == 1;
-        for (index, text) in texts.into_iter().enumerate() {
-            names.push(if single { key.clone() } else { format!("{key}_{index}") });
-            cells.push(text);
-        }
-    }
-    let row = format!("{}\n", cells.join(","));
-    if header { format!("{}\n{row}", names.join(",")) } else { row }
 }
 
 /// Writes a checkpoint for other programs.

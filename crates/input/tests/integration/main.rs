@@ -4,6 +4,7 @@ mod conversion;
 mod formats;
 mod golden;
 mod pipeline;
+mod scan;
 mod shards;
 mod tfrecord;
 mod writer;

@@ -1,0 +1,62 @@
+//! A scan tells of every record, in order.
+
+use std::path::PathBuf;
+
+use trainyard_input::*;
+
+/// Rows of two files, of which some are bad; `k` is only kept.
+fn files(folder: &tempfile::TempDir) -> Vec<PathBuf> {
+    let texts = [("a.csv", "x,k\n1,a\nbad,b\n3,c\n"), ("b.csv", "k,x\nd,4\ne\nf,6\n")];
+    let write = |(name, text)| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("the file is written");
+        path
+    };
+    texts.map(write).to_vec()
+}
+
+fn schema() -> Schema {
+    let mut schema = Schema::default();
+    schema.want("x", FieldKind::FLOAT);
+    schema
+}
+
+#[test]
+fn every_record_is_told_of_in_order_and_good_ones_are_in_the_batch_whatever_its_size() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for batch_size in 1..8 {
+        let options = Options { batch_size, ..Options::new(files(&folder), Format::Csv) };
+        let mut scan = Scan::open(options, schema(), vec!["k".to_owned()]).expect("the files are there");
+        let (mut batch, mut records) = (Batch::default(), Vec::new());
+        let mut told = Vec::new();
+        while scan.read(&mut batch, &mut records).expect("the files are read") {
+            assert!(records.len() <= batch_size);
+            let Cells::Float(values) = &batch.columns[0].cells else { panic!("floats") };
+            let mut values = values.iter();
+            for Scanned { kept, bad } in &records {
+                let kept = kept.first().map(|cell| cell.values.clone()).unwrap_or_default();
+                let value = if bad.is_none() { values.next() } else { None };
+                told.push((kept, value.copied(), bad.as_ref().map(|bad| bad.line)));
+            }
+            assert_eq!(values.next(), None);
+        }
+        let text = |text: &str| vec![Value::Text(text.into())];
+        let expected = [
+            (text("a"), Some(1.0), None),
+            (text("b"), None, Some(3)),
+            (text("c"), Some(3.0), None),
+            (text("d"), Some(4.0), None),
+            (Vec::new(), None, Some(3)),
+            (text("f"), Some(6.0), None),
+        ];
+        assert_eq!(told, expected, "batches of {batch_size}");
+    }
+}
+
+#[test]
+fn a_kept_column_that_no_file_has_is_named_before_anything_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = Options::new(files(&folder), Format::Csv);
+    let error = Scan::open(options, schema(), vec!["kk".to_owned()]).expect_err("there is none");
+    assert!(matches!(&error, Error::Column { column, .. } if column == "kk"), "{error}");
+}

@@ -1,0 +1,289 @@
+//! `trainyard predict`: a line for each record, in order, with the columns by which it is known again.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+use serde_json::{Map, Value, json};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_evaluator::Predicted;
+use trainyard_input::{BadRow, Cell, Value as Kept};
+use trainyard_model::{Build, Part, Prediction, Shard, input_options};
+use trainyard_run_config::{BadRows, Job};
+
+use crate::command::{Lines, Predict};
+use crate::one_shot::find;
+use crate::output::{Sink, read_files};
+
+/// Key, or column, of what is wrong with a record that cannot be predicted.
+const ERROR: &str = "error";
+
+/// Lines of CSV that wait for a record that can be read: its prediction names the columns.
+const WAITING_LINES_MAX: usize = 100_000;
+
+/// Bad records that the final message shows.
+const SHOWN_MAX: usize = 5;
+
+/// Writes the predictions of a checkpoint.
+pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagnostic>> {
+    let mut job = arguments.job.load()?;
+    read_files(&mut job, &arguments.input);
+    let work = || {
+        let model = build(&job)?;
+        let checkpoint = find(&job, arguments.step)?;
+        let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
+        let mut out = Sink::open(arguments.output.as_deref())?;
+        let mut lines = Writer::new(arguments.format, arguments.keep.clone());
+        let mut seen = Seen::default();
+        let kept = arguments.keep.clone();
+        trainyard_evaluator::predict(&*model, &checkpoint, input, kept, |predicted| {
+            seen.add(&predicted);
+            out.write(&lines.line(&predicted)?)
+        })?;
+        out.write(&lines.end())?;
+        out.finish()?;
+        let _ = writeln!(std::io::stderr(), "{}", seen.line());
+        seen.verdict(&job)
+    };
+    work().map_err(|problem| vec![problem])
+}
+
+/// What has been read so far.
+#[derive(Debug, Default)]
+struct Seen {
+    records: u64,
+    bad: u64,
+    first: Vec<BadRow>,
+}
+
+impl Seen {
+    fn add(&mut self, predicted: &Predicted) {
+        self.records += 1;
+        if let Err(bad) = &predicted.outcome {
+            self.bad += 1;
+            if self.first.len() < SHOWN_MAX {
+                self.first.push(bad.clone());
+            }
+        }
+    }
+
+    fn line(&self) -> String {
+        let Self { records, bad, .. } = self;
+        let predicted = records - bad;
+        if *bad == 0 {
+            format!("predicted {records} records")
+        } else {
+            format!(
+                "predicted {predicted} of {records} records: the lines of the other {bad} say why under `{ERROR}`"
+            )
+        }
+    }
+
+    /// Bad records are as welcome here as in training.
+    fn verdict(self, job: &Job) -> Result<(), Diagnostic> {
+        let Self { records, bad, first } = self;
+        let most = match job.input.bad_rows {
+            BadRows::Fail => 0,
+            BadRows::Skip => job.input.bad_rows_max,
+        };
+        if bad <= most {
+            return Ok(());
+        }
+        let message = format!("{bad} of {records} records are unreadable, {most} may be");
+        let problem = first
+            .iter()
+            .fold(Diagnostic::error(Code::E4004, message), |problem, row| problem.note(row.to_string()));
+        Err(match job.input.bad_rows {
+            BadRows::Skip => problem.help("fix the records, or raise input.bad_rows_max"),
+            BadRows::Fail if bad == records => {
+                problem.help("correct the job's columns and features, or give other files")
+            }
+            BadRows::Fail => problem.help(
+                "fix the records, or set input.bad_rows = \"skip\": their lines tell them from the others",
+            ),
+        })
+    }
+}
+
+/// Makes the lines.
+#[derive(Debug)]
+struct Writer {
+    format: Lines,
+    kept: Vec<String>,
+    /// Of CSV: the columns, once a prediction has named them.
+    columns: Option<Vec<String>>,
+    /// Of CSV: records before that.
+    waiting: Vec<Predicted>,
+}
+
+impl Writer {
+    fn new(format: Lines, kept: Vec<String>) -> Self {
+        Self { format, kept, columns: None, waiting: Vec::new() }
+    }
+
+    /// Returns the lines that can be written after this record.
+    fn line(&mut self, predicted: &Predicted) -> Result<String, Diagnostic> {
+        if let Ok(prediction) = &predicted.outcome {
+            self.tell_apart(prediction)?;
+        }
+        match self.format {
+            Lines::Jsonl => Ok(self.jsonl(predicted)),
+            Lines::Csv => self.csv(predicted),
+        }
+    }
+
+    /// Returns the lines that were held back to the end.
+    fn end(&mut self) -> String {
+        match self.format {
+            Lines::Csv if self.columns.is_none() => self.csv_from(Vec::new()),
+            Lines::Csv | Lines::Jsonl => String::new(),
+        }
+    }
+
+    /// A kept column must not hide a part of the prediction.
+    fn tell_apart(&self, prediction: &BTreeMap<String, Prediction>) -> Result<(), Diagnostic> {
+        let hidden = |name: &&String| prediction.contains_key(name.as_str()) || *name == ERROR;
+        let Some(name) = self.kept.iter().find(hidden) else { return Ok(()) };
+        let keys: Vec<&str> = prediction.keys().map(String::as_str).chain([ERROR]).collect();
+        let message = format!("--keep {name}: a prediction has a value of that name");
+        Err(Diagnostic::error(Code::E1000, message)
+            .note(format!("names of a prediction: {}", keys.join(", ")))
+            .help("rename the column in the file; a CSV file gets other names by input.columns"))
+    }
+
+    fn jsonl(&self, predicted: &Predicted) -> String {
+        let mut object = Map::new();
+        for (name, cell) in self.kept.iter().zip(&predicted.kept) {
+            object.insert(name.clone(), cell_json(cell));
+        }
+        match &predicted.outcome {
+            Ok(prediction) => {
+                object.extend(prediction.iter().map(|(key, values)| (key.clone(), prediction_json(values))));
+            }
+            Err(bad) => {
+                object.insert(ERROR.to_owned(), json!(bad.to_string()));
+            }
+        }
+        format!("{}\n", Value::Object(object))
+    }
+
+    fn csv(&mut self, predicted: &Predicted) -> Result<String, Diagnostic> {
+        if self.columns.is_some() {
+            return Ok(self.row(predicted));
+        }
+        match &predicted.outcome {
+            Ok(prediction) => {
+                let columns = csv_cells(prediction).into_iter().map(|(name, _)| name).collect();
+                Ok(self.csv_from(columns) + &self.row(predicted))
+            }
+            Err(_) if self.waiting.len() < WAITING_LINES_MAX => {
+                self.waiting.push(predicted.clone());
+                Ok(String::new())
+            }
+            Err(bad) => {
+                let message = format!("none of the first {WAITING_LINES_MAX} records can be read");
+                Err(Diagnostic::error(Code::E4004, message)
+                    .note(bad.to_string())
+                    .help("correct the job's columns and features, or give other files"))
+            }
+        }
+    }
+
+    /// Returns the header, and the lines that have waited for it.
+    fn csv_from(&mut self, columns: Vec<String>) -> String {
+        let names = self.kept.iter().chain(&columns).map(|name| quoted(name));
+        let names: Vec<String> = names.chain([ERROR.to_owned()]).collect();
+        self.columns = Some(columns);
+        let mut text = format!("{}\n", names.join(","));
+        for predicted in std::mem::take(&mut self.waiting) {
+            text += &self.row(&predicted);
+        }
+        text
+    }
+
+    fn row(&self, predicted: &Predicted) -> String {
+        let mut cells: Vec<String> = Vec::new();
+        for place in 0..self.kept.len() {
+            cells.push(predicted.kept.get(place).map_or(String::new(), cell_csv));
+        }
+        match &predicted.outcome {
+            Ok(prediction) => {
+                cells.extend(csv_cells(prediction).into_iter().map(|(_, text)| text));
+                cells.push(String::new());
+            }
+            Err(bad) => {
+                let columns = self.columns.as_ref().map_or(0, Vec::len);
+                cells.extend(std::iter::repeat_n(String::new(), columns));
+                cells.push(quoted(&bad.to_string()));
+            }
+        }
+        format!("{}\n", cells.join(","))
+    }
+}
+
+fn prediction_json(prediction: &Prediction) -> Value {
+    match prediction {
+        // Through the shortest text, so that 0.1 is not written as 0.10000000149011612.
+        Prediction::Floats(values) => {
+            values.iter().map(|value| json!(value.to_string().parse::<f64>().ok())).collect()
+        }
+        Prediction::Ints(values) => json!(values),
+        Prediction::Texts(values) => json!(values),
+    }
+}
+
+/// One column for each value: `probabilities_0`, `probabilities_1`; a key with one value is a column by itself. Keys
+/// that are the same for every record are left out.
+fn csv_cells(prediction: &BTreeMap<String, Prediction>) -> Vec<(String, String)> {
+    let mut out = Vec::new();
+    for (key, values) in prediction.iter().filter(|(key, _)| !key.starts_with("all_")) {
+        let texts: Vec<String> = match values {
+            Prediction::Floats(values) => values.iter().map(f32::to_string).collect(),
+            Prediction::Ints(values) => values.iter().map(i64::to_string).collect(),
+            Prediction::Texts(values) => values.iter().map(|text| quoted(text)).collect(),
+        };
+        let single = texts.len() == 1;
+        for (index, text) in texts.into_iter().enumerate() {
+            let name = if single { key.clone() } else { format!("{key}_{index}") };
+            out.push((name, text));
+        }
+    }
+    out
+}
+
+/// A cell as it stands in the file: texts stay texts, as those of CSV and libsvm all are. One without a value is null.
+fn cell_json(cell: &Cell) -> Value {
+    let value = |value: &Kept| match value {
+        Kept::Int(number) => json!(number),
+        Kept::Float(number) => json!(number),
+        Kept::Text(text) => json!(String::from_utf8_lossy(text)),
+    };
+    match cell.values.as_slice() {
+        values if cell.list => values.iter().map(value).collect(),
+        [] => Value::Null,
+        [one] => value(one),
+        values => values.iter().map(value).collect(),
+    }
+}
+
+/// A cell as a field of CSV; several values stand between bars.
+fn cell_csv(cell: &Cell) -> String {
+    let value = |value: &Kept| match value {
+        Kept::Int(number) => number.to_string(),
+        Kept::Float(number) => number.to_string(),
+        Kept::Text(text) => String::from_utf8_lossy(text).into_owned(),
+    };
+    let texts: Vec<String> = cell.values.iter().map(value).collect();
+    match cell.values.as_slice() {
+        [Kept::Int(_) | Kept::Float(_)] => texts.concat(),
+        _ => quoted(&texts.join("|")),
+    }
+}
+
+/// A text as a field of CSV (RFC 4180), in quotes where it holds what means something there.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

@@ -1,0 +1,147 @@
+//! `trainyard predict`: its lines can be joined to the records.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use trainyard_tests::{Ended, Program, write_job};
+
+use crate::end_to_end::LIMIT;
+
+/// A trained job with the rows of `records.csv`: ten, of which the third, seventh and tenth cannot be read. Each has its number.
+fn trained(folder: &Path) -> String {
+    let job = write_job(folder, 400, "[train]\nmax_steps = 20\n").to_string_lossy().into_owned();
+    let ended = Program::start("trainyard", &["train", &job], &[]).wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let row = |number: usize| match number {
+        3 => "three,0.5,w1,0".to_owned(),
+        7 => "0.1,seven,w1,0".to_owned(),
+        10 => "0.1,0.2".to_owned(),
+        _ => format!("0.{number},-0.{number},w{number},0"),
+    };
+    let rows: String = (1..=10)
+        .map(|number| {
+            let name = if number == 10 { String::new() } else { format!(",\"user {number}, \"\"x\"\"\"") };
+            format!("{}{name}\n", row(number))
+        })
+        .collect();
+    std::fs::write(folder.join("records.csv"), format!("x,z,word,y,user\n{rows}")).expect("it is written");
+    job
+}
+
+/// Predicts the records, and returns the lines.
+fn predict(folder: &Path, job: &str, more: &[&str]) -> (Ended, Vec<String>) {
+    let (records, lines) = (folder.join("records.csv"), folder.join("lines"));
+    let [records, out] = [&records, &lines].map(|path| path.to_string_lossy().into_owned());
+    let arguments = [&["predict", job, "--input", &records, "--output", &out], more].concat();
+    let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+    let text = std::fs::read_to_string(lines).unwrap_or_default();
+    (ended, text.lines().map(str::to_owned).collect())
+}
+
+trial!(each_record_has_a_line_with_its_kept_columns_and_a_bad_one_says_why);
+fn each_record_has_a_line_with_its_kept_columns_and_a_bad_one_says_why() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    let job = trained(folder);
+    let skip = "input.bad_rows=\"skip\"";
+    let (ended, lines) = predict(folder, &job, &["--keep", "user,word", "--set", skip]);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    assert!(ended.output.contains("predicted 7 of 10 records"), "{}", ended.output);
+    assert_eq!(lines.len(), 10);
+    for (number, line) in (1_u32..).zip(&lines) {
+        let line: Value = serde_json::from_str(line).expect("a line is JSON");
+        match number {
+            // The record has no such field.
+            10 => assert_eq!(line["user"], Value::Null, "{line}"),
+            _ => assert_eq!(line["user"], format!("user {number}, \"x\""), "{line}"),
+        }
+        if [3, 7, 10].contains(&number) {
+            let why = line["error"].as_str().expect("a reason");
+            assert!(why.contains(&format!("records.csv:{}", number + 1)), "{why}");
+            assert_eq!(line["probabilities"], Value::Null, "{line}");
+        } else {
+            assert_eq!(line["word"], format!("w{number}"));
+            assert_eq!(line["probabilities"].as_array().map(Vec::len), Some(2), "{line}");
+        }
+    }
+    let (ended, csv) = predict(folder, &job, &["--keep", "user", "--format", "csv", "--set", skip]);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let header = "user,class_ids,classes,logistic,logits,probabilities_0,probabilities_1,error";
+    assert_eq!((csv.len(), csv[0].as_str()), (11, header));
+    assert!(csv[1].starts_with("\"user 1, \"\"x\"\"\",") && csv[1].ends_with(','), "{}", csv[1]);
+    assert!(csv[3].starts_with("\"user 3, \"\"x\"\"\",,,,,,,\""), "{}", csv[3]);
+}
+
+trial!(where_no_row_may_be_bad_all_records_have_their_lines_and_the_command_fails);
+fn where_no_row_may_be_bad_all_records_have_their_lines_and_the_command_fails() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    let job = trained(folder);
+    let (ended, lines) = predict(folder, &job, &[]);
+    assert_eq!((ended.code, lines.len()), (65, 10), "{}", ended.output);
+    for words in
+        ["error[E4004]: 3 of 10 records are unreadable, 0 may be", "records.csv:4: column `x`", "bad_rows"]
+    {
+        assert!(ended.output.contains(words), "`{words}` in {}", ended.output);
+    }
+    let (ended, lines) = predict(folder, &job, &["--keep", "usr"]);
+    assert_eq!((ended.code, lines.len()), (65, 0), "{}", ended.output);
+    assert!(
+        ended.output.contains("column `usr`") && ended.output.contains("did you mean `user`?"),
+        "{}",
+        ended.output
+    );
+    let (ended, _) = predict(
+        folder,
+        &job,
+        &[
+            "--keep",
+            "y",
+            "--set",
+            "input.columns=[\"x\",\"z\",\"word\",\"y\",\"logits\"]",
+            "--keep",
+            "logits",
+        ],
+    );
+    assert_eq!(ended.code, 64, "{}", ended.output);
+    assert!(
+        ended.output.contains("--keep logits: a prediction has a value of that name"),
+        "{}",
+        ended.output
+    );
+}
+
+trial!(kept_columns_are_the_same_whatever_the_format_of_the_files);
+fn kept_columns_are_the_same_whatever_the_format_of_the_files() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    let job = trained(folder);
+    std::fs::write(folder.join("records.csv"), "x,z,word,y,id,note\n0.5,1,w1,0,17,\n0.25,2,w2,1,18,late\n")
+        .expect("it is written");
+    let told = |format: &str| {
+        let input = folder.join(format!("records.{format}")).to_string_lossy().into_owned();
+        let from = folder.join("records.csv").to_string_lossy().into_owned();
+        if format != "csv" {
+            let ended = Program::start("trainyard", &["convert", &from, &input], &[]).wait(LIMIT);
+            assert_eq!(ended.code, 0, "{}", ended.output);
+        }
+        let kind = format!("input.format=\"{format}\"");
+        let out = folder.join("lines").to_string_lossy().into_owned();
+        let arguments =
+            ["predict", &job, "--input", &input, "--output", &out, "--keep", "id,note,x", "--set", &kind];
+        let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+        let text = std::fs::read_to_string(out).expect("the lines");
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"));
+        lines.map(|line| ["id", "note", "x", "logits"].map(|key| line[key].clone())).collect::<Vec<_>>()
+    };
+    let parquet = told("parquet");
+    assert_eq!(parquet[0][..3], [json!(17), json!(null), json!(0.5)]);
+    assert_eq!(parquet[1][..3], [json!(18), json!("late"), json!(0.25)]);
+    assert_eq!(told("tfrecord"), parquet);
+    // Fields of text have no type.
+    let csv = told("csv");
+    assert_eq!(csv[1][..3], [json!("18"), json!("late"), json!("0.25")]);
+    let logits = |lines: &[[Value; 4]]| lines.iter().map(|line| line[3].clone()).collect::<Vec<_>>();
+    assert_eq!(logits(&csv), logits(&parquet));
+}
