@@ -387,3 +387,48 @@ fn inspect_tells_the_checkpoints_of_a_folder_and_which_are_damaged() {
     let nothing = trainyard(&["inspect", &solo.argument("model/model.ckpt-50-not-there")], 66);
     assert!(nothing.contains("error[E3004]"), "{nothing}");
 }
+
+trial!(check_warns_of_a_label_that_never_matches_and_stats_shows_what_the_column_holds);
+fn check_warns_of_a_label_that_never_matches_and_stats_shows_what_the_column_holds() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let rows: String =
+        (0..200).map(|row| format!("{row},{}\n", if row % 4 == 0 { "Yes" } else { "No" })).collect();
+    std::fs::write(folder.path().join("rows.csv"), format!("x,bought\n{rows}"))
+        .expect("the rows are written");
+    let job = folder.path().join("job.toml").to_string_lossy().into_owned();
+    let text = format!(
+        "model_dir = \"{}\"\n[input]\nlabel = {{ column = \"bought\", positive = \"yes\" }}\n\
+         train = {{ files = [\"rows.csv\"], epochs = 1 }}\n[[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n\
+         [model]\nkind = \"linear_classifier\"\n",
+        folder.path().join("model").display()
+    );
+    std::fs::write(&job, text).expect("the job is written");
+    let run = |arguments: &[&str]| {
+        let ended = Program::start("trainyard", arguments, &[]).wait(LIMIT);
+        assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.output);
+        ended.output
+    };
+    let checked = run(&["check", &job]);
+    for words in [
+        "warning[E4005]: none of 200 labels looked at is `yes`",
+        "did you mean input.label.positive = \"Yes\"?",
+    ] {
+        assert!(checked.contains(words), "`{words}` in {checked}");
+    }
+    let right = run(&["check", &job, "--set", "input.label.positive=\"Yes\""]);
+    assert!(
+        right.contains("25.0 % of 200 records are positive (`Yes`)") && !right.contains("warning"),
+        "{right}"
+    );
+    let stats = run(&["stats", &job, "--format", "json", "--set", "input.label.positive=\"Yes\""]);
+    let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+    let [x, bought] = [0, 1].map(|place| stats["columns"][place].clone());
+    assert_eq!((&stats["rows"], &x["type"], &x["mean"]), (&200.into(), &"int".into(), &99.5.into()));
+    assert_eq!(bought["most_frequent"][0], serde_json::json!({"value": "No", "count": 150}));
+    let table = run(&["stats", &job, "--rows", "10", "--set", "input.label.positive=\"Yes\""]);
+    assert!(
+        table.contains("10 records, the first ones of each file")
+            && table.contains("No (70.0 %), Yes (30.0 %)"),
+        "{table}"
+    );
+}

@@ -53,6 +53,7 @@ codes! {
     E4002 66 "input file is missing or cannot be read";
     E4003 65 "column is not in the input";
     E4004 65 "unreadable records";
+    E4005 65 "records are not what the job expects";
     E5001 65 "loss or gradient is not finite";
     E5002 75 "too many batches rejected: quarantined";
     E6001 65 "model cannot be exported in this format";

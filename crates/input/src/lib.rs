@@ -69,4 +69,6 @@ pub use record_index::RecordIndex;
 pub use scan::{Scan, Scanned};
 pub use schema::{Field, FieldKind, Schema};
 pub use shard_reader::{Direction, ShardReader};
-pub use table::{Cell, ColumnKind, ColumnLayout, Layout, TableReader, TableWriter, Value};
+pub use table::{
+    Cell, ColumnKind, ColumnLayout, ColumnProfile, Layout, Numbers, Profile, TableReader, TableWriter, Value,
+};

@@ -3,6 +3,7 @@
 mod cell_parser;
 mod example_rows;
 mod layout;
+mod profile;
 mod writer;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use crate::{BadRow, Compression, Error, Format, Options, Schema};
 pub(crate) use cell_parser::CellParser;
 pub use layout::{ColumnKind, ColumnLayout, Layout};
 pub(crate) use layout::{float, int, text};
+pub use profile::{ColumnProfile, Numbers, Profile};
 pub use writer::TableWriter;
 
 /// A value of a cell.

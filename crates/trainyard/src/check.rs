@@ -9,6 +9,8 @@ use trainyard_run_config::Job;
 use trainyard_storage::is_remote;
 
 use crate::command::{Check, Format};
+use crate::data_sample::{Extent, profile};
+use crate::data_warnings::{Findings, look};
 use crate::output::print;
 
 /// Records of each file that are read.
@@ -55,15 +57,27 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
     if !problems.is_empty() {
         return Err(problems);
     }
+    let mut warnings = Vec::new();
+    if let Some(job) = &job {
+        let found = look_at_data(job).map_err(|problem| vec![problem])?;
+        lines.extend(found.lines);
+        warnings = found.warnings;
+    }
     let printed = match arguments.format {
-        Format::Json => print(&format!("{}\n", json!({"ok": true, "job": job, "place": place}))),
+        Format::Json => {
+            let warnings: Vec<_> = warnings.iter().map(Diagnostic::to_json).collect();
+            let found = json!({"ok": true, "job": job, "place": place, "warnings": warnings});
+            print(&format!("{found}\n"))
+        }
         Format::Text => {
             let mut text: String =
                 lines.iter().map(|(what, found)| format!("ok  {what:<18} {found}\n")).collect();
             if let Some(cluster) = place["cluster"].as_object() {
                 text.push_str(&format!("ok  {:<18} {}\n", "cluster", cluster["tasks"]));
             }
-            print(&text)
+            let printed = print(&text);
+            trainyard_daemon::report(&warnings, arguments.job.log_format);
+            printed
         }
     };
     printed.map_err(|problem| vec![problem])
@@ -92,6 +106,12 @@ fn check_inputs(
             Err(problem) => problems.push(problem),
         }
     }
+}
+
+/// Holds the job against the first records of its training files.
+fn look_at_data(job: &Job) -> Result<Findings, Diagnostic> {
+    let options = input_options(job, Part::Train, Shard::WHOLE, None)?;
+    Ok(look(job, &profile(&options, Extent::OfEachFile(ROWS as u64))?))
 }
 
 /// Two checkpoints with their slots must fit.

@@ -17,8 +17,8 @@ pub(crate) use benchmark::{Bench, BenchJob, BenchLoad, BenchPs, BenchScale, Benc
 pub(crate) use deployment::{Deploy, Render};
 
 use crate::{
-    bench, check, convert, datagen, deploy, import_tf, inspect, one_shot, pki, predict, run, scale, status,
-    train, transform, up,
+    bench, check, convert, datagen, deploy, import_tf, inspect, one_shot, pki, predict, run, scale, stats,
+    status, train, transform, up,
 };
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
@@ -58,6 +58,8 @@ enum Action {
     /// Prepares hosts for the daemons of a cluster.
     #[command(subcommand)]
     Deploy(Deploy),
+    /// Shows what the columns of a job's input hold: types, missing and distinct values, moments and quantiles.
+    Stats(Stats),
     /// Scores a checkpoint.
     Evaluate(OneShot),
     /// Writes the predictions of a checkpoint, one line a record.
@@ -233,6 +235,33 @@ pub(crate) struct Check {
     /// A cluster file. Without it, the environment variable TF_CONFIG is read, if it is set.
     #[arg(long, value_name = "CLUSTER.toml")]
     pub(crate) cluster: Option<PathBuf>,
+    /// Form of the result.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+/// An input of a job by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InputName {
+    /// `[input.train]`.
+    Train,
+    /// `[input.eval]`.
+    Eval,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// Which input.
+    #[arg(long, value_enum, default_value = "train")]
+    pub(crate) part: InputName,
+    /// Records that are read, as many of each file, the first ones.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub(crate) rows: u64,
+    /// Reads all records.
+    #[arg(long, conflicts_with = "rows")]
+    pub(crate) all: bool,
     /// Form of the result.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
@@ -460,6 +489,10 @@ fn run_command(build: Build) -> ExitCode {
         Action::Check(check) => finish(
             with_log(&check.job, "warn").and_then(|()| check::check(&check, build)),
             check.job.log_format,
+        ),
+        Action::Stats(arguments) => finish(
+            with_log(&arguments.job, "warn").and_then(|()| stats::stats(&arguments)),
+            arguments.job.log_format,
         ),
         Action::Deploy(Deploy::Render(arguments)) => finish(deploy::render(&arguments), LogFormat::Text),
         Action::Evaluate(arguments) => {

@@ -49,7 +49,7 @@ impl Layout {
 }
 
 /// A text that is a number counts as one, unless zeros before it say that it is a name.
-fn kind(value: &Value) -> ColumnKind {
+pub(super) fn kind(value: &Value) -> ColumnKind {
     match value {
         Value::Int(_) => ColumnKind::Int,
         Value::Float(_) => ColumnKind::Float,

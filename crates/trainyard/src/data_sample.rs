@@ -1,0 +1,53 @@
+//! A look at the records of an input: the profile of their columns, from the first ones of each file or from all.
+
+use trainyard_diagnostic::Diagnostic;
+use trainyard_input::{Error, Options, Profile, TableReader};
+
+/// How much of an input is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// So many records of each file, the first ones.
+    OfEachFile(u64),
+    /// About so many records of all files together, the first ones of each.
+    OfAll(u64),
+    /// Every record.
+    Whole,
+}
+
+/// Reads records, and returns what their columns hold. Bad records are left out.
+///
+/// # Errors
+/// A file cannot be read.
+pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diagnostic> {
+    let files = options.files.len().max(1) as u64;
+    let most = match extent {
+        Extent::OfEachFile(rows) => rows,
+        Extent::OfAll(rows) => rows.div_ceil(files),
+        Extent::Whole => u64::MAX,
+    };
+    let mut profile = Profile::new(options.missing.clone());
+    for file in &options.files {
+        let mut reader = TableReader::new(
+            vec![file.clone()],
+            options.format,
+            options.compression,
+            options.columns.clone(),
+        )
+        .trimmed(options.trim);
+        read_file(&mut reader, most, &mut profile)?;
+    }
+    Ok(profile)
+}
+
+fn read_file(reader: &mut TableReader, most: u64, profile: &mut Profile) -> Result<(), Diagnostic> {
+    let mut row = Vec::new();
+    for _ in 0..most {
+        match reader.read(&mut row) {
+            Ok(true) => profile.see(reader.columns(), &row),
+            Ok(false) => break,
+            Err(Error::Row(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,283 @@
+//! What looks wrong when a job is held against the records that it reads: labels that never match, values that no vocabulary has,
+//! columns that say nothing.
+
+use trainyard_diagnostic::{Code, Diagnostic, suggest};
+use trainyard_input::{ColumnProfile, Profile};
+use trainyard_run_config::{FeatureConfig, FeatureKind, HeadKind, Job, LabelConfig, Normalizer, Numbers};
+
+/// Fewer records than this say nothing of the others.
+const RECORDS_MIN: u64 = 50;
+
+/// Values of a column that a message shows.
+const SHOWN_MAX: usize = 5;
+
+/// Warnings that are told.
+const WARNINGS_MAX: usize = 20;
+
+/// What was found in the records.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Of the label and of each feature with a vocabulary: a name, and what its records hold.
+    pub(crate) lines: Vec<(String, String)>,
+    /// What looks wrong.
+    pub(crate) warnings: Vec<Diagnostic>,
+}
+
+/// Holds a job against the profile of its training input.
+pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
+    let mut findings = Findings::default();
+    if profile.rows < RECORDS_MIN {
+        return findings;
+    }
+    if let Some(column) = profile.column(&job.input.label.column) {
+        look_at_label(job, column, profile.rows, &mut findings);
+    }
+    for feature in &job.features {
+        look_at_feature(feature, profile, &mut findings);
+    }
+    // Several features may be of one column.
+    findings.warnings.dedup();
+    findings.warnings.truncate(WARNINGS_MAX);
+    findings
+}
+
+fn warning(message: String, help: &str) -> Diagnostic {
+    Diagnostic::warning(Code::E4005, message).help(help)
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+/// The most frequent values of a column, with their shares.
+fn shown(column: &ColumnProfile) -> String {
+    let counts = column.counts();
+    let texts = counts.iter().take(SHOWN_MAX).map(|(value, count)| {
+        format!("`{}` ({})", String::from_utf8_lossy(value), percent(*count, column.values))
+    });
+    let mut text = texts.collect::<Vec<_>>().join(", ");
+    if counts.len() > SHOWN_MAX {
+        text += &format!(" and {} others", column.distinct() - SHOWN_MAX as u64);
+    }
+    text
+}
+
+fn look_at_label(job: &Job, column: &ColumnProfile, rows: u64, findings: &mut Findings) {
+    let label = &job.input.label;
+    let name = &label.column;
+    if column.values == 0 {
+        let message = format!("none of {rows} records looked at has a label in `{name}`");
+        findings.warnings.push(warning(message, "correct input.label.column"));
+        return;
+    }
+    if let Some(positive) = &label.positive {
+        look_at_positive(positive, column, findings);
+        return;
+    }
+    if matches!(job.model.head, HeadKind::Binary | HeadKind::MultiClass) {
+        look_at_vocabulary_of_label(label, column, findings);
+        if findings.warnings.is_empty() && column.distinct() > 1 {
+            let line =
+                format!("{} classes in {} records: {}", column.distinct(), column.values, shown(column));
+            findings.lines.push(("label".to_owned(), line));
+        }
+    } else if let [least, median, most] = column.quantiles(&[0.0, 0.5, 1.0])[..] {
+        let line = format!("from {least} to {most}, half of them at most {median}");
+        findings.lines.push(("label".to_owned(), line));
+    }
+    if column.distinct() == 1 {
+        let message =
+            format!("the label `{name}` is {} in all {} records looked at", shown(column), column.values);
+        findings.warnings.push(warning(
+            message,
+            "look whether the files are sorted by it, or input.label.column is another column: of one value nothing is learned",
+        ));
+    }
+}
+
+/// Returns whether a label is the positive class; a `*` at the end of the class stands for any ending.
+fn is_positive(positive: &str, value: &[u8]) -> bool {
+    match positive.strip_suffix('*') {
+        Some(beginning) => value.starts_with(beginning.as_bytes()),
+        None => value == positive.as_bytes(),
+    }
+}
+
+fn look_at_positive(positive: &str, column: &ColumnProfile, findings: &mut Findings) {
+    let counts = column.counts();
+    let matching = counts.iter().filter(|(value, _)| is_positive(positive, value));
+    let matches: u64 = matching.map(|(_, count)| count).sum();
+    let (name, labels) = (&column.name, column.values);
+    if matches == 0 {
+        let texts: Vec<String> =
+            counts.iter().map(|(value, _)| String::from_utf8_lossy(value).into_owned()).collect();
+        let help = match suggest(positive, texts.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean input.label.positive = \"{near}\"?"),
+            None => "correct input.label.positive: all examples are negative with it".to_owned(),
+        };
+        let message =
+            format!("none of {labels} labels looked at is `{positive}`: `{name}` holds {}", shown(column));
+        findings.warnings.push(warning(message, &help));
+    } else if matches == labels {
+        let message =
+            format!("all {labels} labels looked at are `{positive}`: `{name}` holds {}", shown(column));
+        findings.warnings.push(warning(
+            message,
+            "correct input.label.positive, or look whether the files are sorted by the label",
+        ));
+    } else {
+        let line = format!("{} of {labels} records are positive (`{positive}`)", percent(matches, labels));
+        findings.lines.push(("label".to_owned(), line));
+    }
+}
+
+/// Labels that are no class cannot be trained; a class that no record has may be misspelt.
+fn look_at_vocabulary_of_label(label: &LabelConfig, column: &ColumnProfile, findings: &mut Findings) {
+    let Some(classes) = &label.vocabulary else { return };
+    let is_class = |value: &[u8]| classes.iter().any(|class| class.as_bytes() == value);
+    let counts = column.counts();
+    let strangers: u64 = counts.iter().filter(|(value, _)| !is_class(value)).map(|(_, count)| count).sum();
+    let absent = classes.iter().filter(|class| column.count(class.as_bytes()) == 0);
+    let absent: Vec<String> = absent.map(|class| format!("`{class}`")).collect();
+    if strangers > 0 {
+        let message = format!(
+            "{strangers} of {} labels looked at are none of input.label.vocabulary: `{}` holds {}",
+            column.values,
+            column.name,
+            shown(column)
+        );
+        let mut problem = warning(message, "correct input.label.vocabulary: such a record cannot be trained");
+        if !absent.is_empty() {
+            problem = problem.note(format!("no label is {}", absent.join(" or ")));
+        }
+        findings.warnings.push(problem);
+    } else if !absent.is_empty() {
+        let message = format!(
+            "no label of {} looked at is {}: `{}` holds {}",
+            column.values,
+            absent.join(" or "),
+            column.name,
+            shown(column)
+        );
+        findings
+            .warnings
+            .push(warning(message, "correct input.label.vocabulary, unless the class is that rare"));
+    }
+}
+
+fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Findings) {
+    let name = match &feature.kind {
+        FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => &numbers.column,
+        FeatureKind::Hashed { column, .. }
+        | FeatureKind::Vocabulary { column, .. }
+        | FeatureKind::Identity { column, .. }
+        | FeatureKind::Dynamic { column, .. } => column,
+        // Made of columns or features, which are looked at where they are features.
+        FeatureKind::Crossed { .. } => return,
+    };
+    let Some(column) = profile.column(name) else { return };
+    let rows = profile.rows;
+    if column.values == 0 {
+        let message = format!("`{name}` holds no value in any of {rows} records looked at");
+        let help = "correct the feature's column, or leave the feature out";
+        findings.warnings.push(warning(message, help));
+        return;
+    }
+    if column.distinct() == 1 && column.missing == 0 && !column.list {
+        let message = format!("`{name}` is {} in all {rows} records looked at", shown(column));
+        findings.warnings.push(warning(message, "leave the feature out: it tells no record from another"));
+        return;
+    }
+    match &feature.kind {
+        FeatureKind::Bucketized { numbers, boundaries } => {
+            look_at_boundaries(numbers, boundaries, column, findings);
+        }
+        FeatureKind::Hashed { .. } | FeatureKind::Dynamic { .. }
+            if column.numbers.fractions > 0 && column.is_numeric() =>
+        {
+            let message = format!(
+                "`{name}` holds numbers with fractions, {} of {} looked at, from {} to {}: each of them gets an id of its own",
+                column.numbers.fractions, column.numbers.count, column.numbers.min, column.numbers.max
+            );
+            let help = "make it kind = \"numeric\", or kind = \"bucketized\" with boundaries";
+            findings.warnings.push(warning(message, help));
+        }
+        FeatureKind::Vocabulary { values, integers, .. } => {
+            look_at_vocabulary(feature, values, *integers, column, findings);
+        }
+        _ => {}
+    }
+}
+
+fn look_at_boundaries(
+    numbers: &Numbers,
+    boundaries: &[f32],
+    column: &ColumnProfile,
+    findings: &mut Findings,
+) {
+    let is_plain = numbers.width == 1 && numbers.normalizer == Normalizer::None;
+    let (Some(first), Some(last)) = (boundaries.first(), boundaries.last()) else { return };
+    let (least, most) = (column.numbers.min, column.numbers.max);
+    if is_plain && column.is_numeric() && (most < f64::from(*first) || least >= f64::from(*last)) {
+        let message = format!(
+            "`{}` is from {least} to {most} in the records looked at: all of them are in one bucket of boundaries from {first} to {last}",
+            column.name
+        );
+        findings
+            .warnings
+            .push(warning(message, "correct the feature's boundaries; `trainyard stats` shows quantiles"));
+    }
+}
+
+fn look_at_vocabulary(
+    feature: &FeatureConfig,
+    values: &[String],
+    integers: bool,
+    column: &ColumnProfile,
+    findings: &mut Findings,
+) {
+    let number = |text: &str| text.trim().parse::<i64>().ok();
+    let known = |text: &str| {
+        if integers {
+            let wanted = number(text);
+            wanted.is_some() && values.iter().any(|value| number(value) == wanted)
+        } else {
+            values.iter().any(|value| value == text)
+        }
+    };
+    let mut matches = 0;
+    let mut all = 0;
+    for (value, count) in column.counts() {
+        let text = String::from_utf8_lossy(value);
+        let separator = feature.separator.map(char::from);
+        let parts: Vec<&str> = match separator {
+            Some(separator) if !column.list => text.split(separator).collect(),
+            _ => vec![&text],
+        };
+        all += count * parts.len() as u64;
+        matches += count * parts.iter().filter(|part| known(part.trim())).count() as u64;
+    }
+    let name = &column.name;
+    if matches > 0 {
+        let line =
+            format!("{} of {all} values are in the vocabulary of {}", percent(matches, all), values.len());
+        findings.lines.push((name.clone(), line));
+    } else {
+        let message = format!(
+            "none of {all} values of `{name}` looked at is in its vocabulary of {}: they are {}",
+            values.len(),
+            shown(column)
+        );
+        let first: Vec<String> = values.iter().take(SHOWN_MAX).map(|value| format!("`{value}`")).collect();
+        findings.warnings.push(
+            warning(
+                message,
+                "correct the feature's values or file; `trainyard stats` shows what the column holds",
+            )
+            .note(format!("the vocabulary begins with {}", first.join(", "))),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

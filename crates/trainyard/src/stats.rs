@@ -1,0 +1,165 @@
+//! `trainyard stats`: what the columns of a job's input hold.
+
+use serde_json::{Value, json};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_input::{ColumnKind, ColumnProfile, Profile};
+use trainyard_model::{Part, Shard, input_options};
+
+use crate::command::{Format, InputName, Stats};
+use crate::data_sample::{Extent, profile};
+use crate::data_warnings::look;
+use crate::output::print;
+
+/// Quantiles that are told.
+const SHARES: [f64; 7] = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99];
+
+/// Names of the quantiles in JSON.
+const SHARE_NAMES: [&str; 7] = ["p1", "p5", "p25", "p50", "p75", "p95", "p99"];
+
+/// Most frequent values that JSON tells of each column.
+const VALUES_MAX: usize = 50;
+
+/// Most frequent values that the table shows of a column of texts.
+const SHOWN_VALUES_MAX: usize = 3;
+
+/// Longest value that the table shows, in characters.
+const SHOWN_CHARACTERS_MAX: usize = 24;
+
+/// Prints the profile of a job's input.
+pub(crate) fn stats(arguments: &Stats) -> Result<(), Vec<Diagnostic>> {
+    let job = arguments.job.load()?;
+    let part = match arguments.part {
+        InputName::Train => Part::Train,
+        InputName::Eval => Part::Eval,
+    };
+    let extent = if arguments.all { Extent::Whole } else { Extent::OfAll(arguments.rows) };
+    let work = || {
+        let options = input_options(&job, part, Shard::WHOLE, None)?;
+        let found = profile(&options, extent)?;
+        if found.rows == 0 {
+            let message = "the input holds no record that can be read";
+            return Err(Diagnostic::error(Code::E4001, message)
+                .help("`trainyard check` says what is wrong with them"));
+        }
+        let warnings = look(&job, &found).warnings;
+        match arguments.format {
+            Format::Json => {
+                let columns: Vec<Value> = found.columns.iter().map(column_json).collect();
+                let warnings: Vec<Value> = warnings.iter().map(Diagnostic::to_json).collect();
+                print(&format!("{}\n", json!({"rows": found.rows, "columns": columns, "warnings": warnings})))
+            }
+            Format::Text => {
+                print(&table(&found, extent))?;
+                trainyard_daemon::report(&warnings, arguments.job.log_format);
+                Ok(())
+            }
+        }
+    };
+    work().map_err(|problem| vec![problem])
+}
+
+fn kind_name(column: &ColumnProfile) -> String {
+    let kind = match column.kind {
+        Some(ColumnKind::Int) => "int",
+        Some(ColumnKind::Float) => "float",
+        Some(ColumnKind::Text) => "text",
+        None => "empty",
+    };
+    if column.list { format!("list of {kind}") } else { kind.to_owned() }
+}
+
+fn column_json(column: &ColumnProfile) -> Value {
+    let counts = column.counts();
+    let values: Vec<Value> = counts
+        .iter()
+        .take(VALUES_MAX)
+        .map(|(value, count)| json!({"value": String::from_utf8_lossy(value), "count": count}))
+        .collect();
+    let mut out = json!({
+        "name": column.name, "type": kind_name(column), "missing": column.missing, "present": column.present,
+        "values": column.values, "distinct": column.distinct(), "most_frequent": values,
+    });
+    if column.is_numeric() {
+        let numbers = &column.numbers;
+        let quantiles = SHARE_NAMES.into_iter().zip(column.quantiles(&SHARES));
+        out["min"] = json!(numbers.min);
+        out["max"] = json!(numbers.max);
+        out["mean"] = json!(numbers.mean);
+        out["stddev"] = json!(numbers.stddev());
+        out["quantiles"] = quantiles.map(|(name, value)| (name.to_owned(), json!(value))).collect();
+    }
+    out
+}
+
+fn table(profile: &Profile, extent: Extent) -> String {
+    let header =
+        ["column", "type", "missing", "distinct", "min", "median", "max", "mean", "stddev", "most frequent"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for column in &profile.columns {
+        rows.push(cells(column, profile.rows));
+    }
+    let widths: Vec<usize> = (0..header.len())
+        .map(|place| rows.iter().map(|row| row[place].chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut text = match extent {
+        Extent::Whole => format!("all {} records\n", profile.rows),
+        Extent::OfEachFile(_) | Extent::OfAll(_) => {
+            format!("{} records, the first ones of each file; --all reads every one\n", profile.rows)
+        }
+    };
+    for row in rows {
+        let cells = row.iter().zip(&widths).enumerate().map(|(place, (cell, width))| {
+            // Names and types stand to the left, numbers to the right.
+            if place < 2 || place == header.len() - 1 {
+                format!("{cell:<width$}")
+            } else {
+                format!("{cell:>width$}")
+            }
+        });
+        text += &format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    text
+}
+
+fn cells(column: &ColumnProfile, rows: u64) -> Vec<String> {
+    let missing = if column.missing == 0 {
+        "0".to_owned()
+    } else {
+        format!("{:.1} %", 100.0 * column.missing as f64 / rows.max(1) as f64)
+    };
+    let about = if column.are_all_counted() { "" } else { "~" };
+    let mut cells =
+        vec![column.name.clone(), kind_name(column), missing, format!("{about}{}", column.distinct())];
+    if column.is_numeric() {
+        let numbers = &column.numbers;
+        let median = column.quantiles(&[0.5]).first().copied().unwrap_or_default();
+        let figures = [numbers.min, median, numbers.max, numbers.mean, numbers.stddev()];
+        cells.extend(figures.map(short));
+        cells.push(String::new());
+    } else {
+        cells.extend(std::iter::repeat_n(String::new(), 5));
+        let counts = column.counts();
+        let shown = counts.iter().take(SHOWN_VALUES_MAX).map(|(value, count)| {
+            let text: String = String::from_utf8_lossy(value).chars().take(SHOWN_CHARACTERS_MAX).collect();
+            let text = trainyard_diagnostic::escape(&text);
+            format!("{text} ({:.1} %)", 100.0 * *count as f64 / column.values.max(1) as f64)
+        });
+        cells.push(shown.collect::<Vec<_>>().join(", "));
+    }
+    cells
+}
+
+/// A number with six digits that count.
+fn short(number: f64) -> String {
+    let text = if number == 0.0 || (1e-4..1e9).contains(&number.abs()) {
+        let digits = (5 - number.abs().max(1.0).log10() as i32).max(0) as usize;
+        format!("{number:.digits$}")
+    } else {
+        format!("{number:.5e}")
+    };
+    if text.contains('.') && !text.contains('e') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
