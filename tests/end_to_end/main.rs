@@ -9,6 +9,7 @@ mod elastic;
 mod endurance;
 mod failpoints;
 mod faults;
+mod first_hour;
 mod formats;
 mod guard;
 mod hostile;

@@ -80,6 +80,12 @@ impl TableReader {
         self.parser.columns()
     }
 
+    /// Returns how many fields the records of the current file have: more than columns, where two have one name. Those of TFRecord
+    /// have any number, told as 0.
+    pub fn fields(&self) -> usize {
+        self.parser.fields()
+    }
+
     /// Goes back to the first row. Columns that were seen stay.
     pub fn rewind(&mut self) {
         (self.reader, self.next_file) = (None, 0);

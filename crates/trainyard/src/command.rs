@@ -17,8 +17,8 @@ pub(crate) use benchmark::{Bench, BenchJob, BenchLoad, BenchPs, BenchScale, Benc
 pub(crate) use deployment::{Deploy, Render};
 
 use crate::{
-    bench, check, convert, datagen, deploy, import_tf, inspect, one_shot, pki, predict, run, scale, stats,
-    status, train, transform, up,
+    bench, check, convert, datagen, deploy, import_tf, init, inspect, one_shot, pki, predict, run, scale,
+    stats, status, train, transform, up,
 };
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
@@ -58,6 +58,9 @@ enum Action {
     /// Prepares hosts for the daemons of a cluster.
     #[command(subcommand)]
     Deploy(Deploy),
+    /// Writes a job for data: looks at the columns, and says for each what it became and why.
+    #[command(long_about = INIT)]
+    Init(Init),
     /// Shows what the columns of a job's input hold: types, missing and distinct values, moments and quantiles.
     Stats(Stats),
     /// Scores a checkpoint.
@@ -238,6 +241,68 @@ pub(crate) struct Check {
     /// Form of the result.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
+}
+
+/// What `init` does, at length.
+const INIT: &str = "Writes a job for data: looks at the columns, and says for each what it became and why.
+
+The files may be csv, tsv, libsvm, tfrecord or parquet, all of one format. The label is the column that is called so (label, \
+target, click, rating, ...), or the only one of two values, or the one named by --label. A number becomes a numeric feature, \
+brought into range by its mean and deviation or its logarithm, and buckets at its tenths for the linear part; a text becomes a \
+vocabulary, or is hashed where it has many values; columns that only name their record are left out.
+
+Without --eval, a tenth of the records is kept for evaluation: the latest, where a column says when they were made, else some \
+drawn at random, written beside the job; of five files and more, the last ones.
+
+  trainyard init clicks.parquet --out clicks
+  trainyard train clicks/job.toml";
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// Files, URLs and patterns.
+    #[arg(value_name = "DATA", required = true)]
+    pub(crate) data: Vec<String>,
+    /// Folder of the job and of the files that are written; it is made where there is none.
+    #[arg(long, value_name = "DIR", default_value = "job")]
+    pub(crate) out: PathBuf,
+    /// Column to predict; the one that is called so by default.
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) label: Option<String>,
+    /// Value of the label that is the positive class; the rarer of two by default.
+    #[arg(long, value_name = "VALUE")]
+    pub(crate) positive: Option<String>,
+    /// Column that says when a record was made: the latest ones are for evaluation.
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) time: Option<String>,
+    /// Files for evaluation.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) eval: Vec<String>,
+    /// Share of the records that are for evaluation, where no files are given; 0 = none.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
+    pub(crate) eval_share: f64,
+    /// Records that are looked at, as many of each file, the first ones.
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rows: u64,
+    /// Looks at all records.
+    #[arg(long, conflicts_with = "rows")]
+    pub(crate) all: bool,
+    /// Format of the files; what the first one's name says by default.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<TableFormat>,
+    /// Names of the columns of csv and tsv files whose first line does not name them.
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
+    pub(crate) columns: Option<Vec<String>>,
+    /// Writes over a job that is there.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Reads a share of records that leaves some to train.
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=0.9).contains(&share) => Ok(share),
+        _ => Err("must be a number from 0 to 0.9".to_owned()),
+    }
 }
 
 /// An input of a job by name.
@@ -490,6 +555,10 @@ fn run_command(build: Build) -> ExitCode {
             with_log(&check.job, "warn").and_then(|()| check::check(&check, build)),
             check.job.log_format,
         ),
+        Action::Init(arguments) => {
+            let outcome = one(start_logging(LogFormat::Text, "warn"));
+            finish(outcome.and_then(|()| init::init(&arguments)), LogFormat::Text)
+        }
         Action::Stats(arguments) => finish(
             with_log(&arguments.job, "warn").and_then(|()| stats::stats(&arguments)),
             arguments.job.log_format,

@@ -100,7 +100,7 @@ fn same(left: &Path, right: &Path) -> bool {
 }
 
 /// Returns the format that the end of a name says, that of compression left out.
-fn guess(path: &Path, option: &str) -> Result<Format, Diagnostic> {
+pub(crate) fn guess(path: &Path, option: &str) -> Result<Format, Diagnostic> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let name =
         [".gz", ".gzip", ".zz", ".zlib"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
@@ -116,7 +116,7 @@ fn guess(path: &Path, option: &str) -> Result<Format, Diagnostic> {
 }
 
 impl TableFormat {
-    fn format(self) -> Format {
+    pub(crate) fn format(self) -> Format {
         match self {
             Self::Csv => Format::Csv,
             Self::Tsv => Format::Tsv,

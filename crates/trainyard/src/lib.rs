@@ -22,6 +22,7 @@ mod datagen;
 mod deploy;
 mod folder;
 mod import_tf;
+mod init;
 mod inspect;
 mod one_shot;
 mod output;

@@ -20,6 +20,11 @@ impl CellParser {
         &self.columns
     }
 
+    /// Returns how many fields the records of the current file have, where the file or the options name them.
+    pub(crate) fn fields(&self) -> usize {
+        self.places.len()
+    }
+
     /// Goes to a file whose records have these columns, where the file or the options name them.
     pub(crate) fn enter(&mut self, named: Option<Vec<String>>, options: &Options) {
         let named = match options.format {

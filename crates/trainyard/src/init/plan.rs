@@ -1,0 +1,122 @@
+//! What `trainyard init` makes of each column, decided from its profile alone.
+
+mod feature;
+mod label;
+
+use trainyard_diagnostic::{Code, Diagnostic, suggest};
+use trainyard_input::Profile;
+
+pub(super) use feature::{FeaturePlan, Kind, Scale};
+pub(super) use label::{LabelPlan, Task};
+
+/// What the user asked for.
+#[derive(Debug, Default)]
+pub(super) struct Wishes {
+    pub(super) label: Option<String>,
+    pub(super) positive: Option<String>,
+    pub(super) time: Option<String>,
+    /// Whether there may be more records than those that were looked at.
+    pub(super) is_sample: bool,
+    /// Whether records are lines of libsvm, whose columns are always the same.
+    pub(super) is_libsvm: bool,
+}
+
+/// The decisions.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) label: LabelPlan,
+    pub(super) features: Vec<FeaturePlan>,
+    /// Columns that are no feature, and why.
+    pub(super) left_out: Vec<(String, String)>,
+    /// The column that says when a record was made.
+    pub(super) time: Option<String>,
+    pub(super) is_sample: bool,
+}
+
+impl Plan {
+    /// Decides. `evaluated` is the profile of the evaluation files, where they were given.
+    pub(super) fn make(
+        found: &Profile,
+        evaluated: Option<&Profile>,
+        wishes: &Wishes,
+    ) -> Result<Self, Diagnostic> {
+        let label = LabelPlan::make(found, evaluated, wishes)?;
+        let time = match &wishes.time {
+            Some(name) => Some(column_named(found, "--time", name)?),
+            None => {
+                found.columns.iter().find(|column| feature::is_time(column)).map(|column| column.name.clone())
+            }
+        };
+        let mut features = Vec::new();
+        let mut left_out = Vec::new();
+        if wishes.is_libsvm {
+            features.extend(FeaturePlan::of_pairs(found));
+        }
+        for column in &found.columns {
+            if column.name == label.column || wishes.is_libsvm {
+                continue;
+            }
+            if Some(&column.name) == time.as_ref() {
+                left_out.push((
+                    column.name.clone(),
+                    "the time of the record, by which evaluation is divided from training".to_owned(),
+                ));
+                continue;
+            }
+            match FeaturePlan::make(column, found, wishes.is_sample) {
+                Ok(feature) => features.push(feature),
+                Err(why) => left_out.push((column.name.clone(), why)),
+            }
+        }
+        if features.is_empty() {
+            let message = format!("no column besides the label `{}` can be a feature", label.column);
+            let problem =
+                left_out.iter().fold(Diagnostic::error(Code::E4003, message), |problem, (name, why)| {
+                    problem.note(format!("`{name}`: {why}"))
+                });
+            return Err(problem.help("give other files, or name the label by --label"));
+        }
+        Ok(Self { label, features, left_out, time, is_sample: wishes.is_sample })
+    }
+
+    /// Whether any feature is a category, which a linear part learns by heart.
+    pub(super) fn has_categories(&self) -> bool {
+        self.features.iter().any(|feature| !matches!(feature.kind, Kind::Numeric { .. }))
+    }
+
+    /// Counts the features by kind.
+    pub(super) fn features_told(&self) -> String {
+        let count = |is: fn(&Kind) -> bool| self.features.iter().filter(|feature| is(&feature.kind)).count();
+        let counts = [
+            (count(|kind| matches!(kind, Kind::Numeric { .. })), "numeric"),
+            (count(|kind| matches!(kind, Kind::Vocabulary { .. })), "vocabulary"),
+            (count(|kind| matches!(kind, Kind::Hashed { .. })), "hashed"),
+            (count(|kind| matches!(kind, Kind::Pairs { .. })), "identity"),
+        ];
+        let told =
+            counts.iter().filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}"));
+        told.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Returns the name of a column that the user named, which must be there.
+fn column_named(found: &Profile, option: &str, name: &str) -> Result<String, Diagnostic> {
+    if let Some(column) = found.column(name) {
+        return Ok(column.name.clone());
+    }
+    let names: Vec<&str> = found.columns.iter().map(|column| column.name.as_str()).collect();
+    let problem = Diagnostic::error(Code::E4003, format!("{option} {name}: the data has no such column"))
+        .note(format!("columns: {}", names.join(", ")));
+    Err(match suggest(name, names.iter().copied()) {
+        Some(near) => problem.help(format!("did you mean `{near}`?")),
+        None => problem.help("name one of these columns"),
+    })
+}
+
+/// Returns the name of a column in lower case, without the type that some formats put behind a colon.
+fn bare(name: &str) -> String {
+    name.split(':').next().unwrap_or(name).to_lowercase()
+}
+
+#[cfg(test)]
+mod tests;

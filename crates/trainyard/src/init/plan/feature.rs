@@ -1,0 +1,276 @@
+//! What a column becomes as a feature.
+
+use trainyard_input::{ColumnKind, ColumnProfile, Profile};
+
+use super::bare;
+
+/// Most values of a vocabulary; columns with more are hashed.
+const VOCABULARY_VALUES_MAX: u64 = 1000;
+
+/// Most values of a vocabulary where more records may bring others.
+const VOCABULARY_VALUES_OF_SAMPLE_MAX: u64 = 100;
+
+/// Most values that feed dense layers as one position each; of more, each value has a vector.
+const INDICATOR_VALUES_MAX: u64 = 8;
+
+/// Buckets of a hashed column, at most.
+const BUCKETS_MAX: u64 = 4_000_000;
+
+/// Share of distinct values among records above which a value only names its record.
+const NAMING_SHARE: f64 = 0.9;
+
+/// Fewer records than this do not tell whether values are names.
+const NAMING_RECORDS_MIN: u64 = 200;
+
+/// Shares of the records between the boundaries of a number in the linear part.
+const DECILES: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
+
+/// Earliest second since 1970 that counts as a time: 1973.
+const EPOCH_SECONDS_MIN: f64 = 1e8;
+
+/// Separators of several texts in one field, that are looked for.
+const SEPARATORS: [char; 2] = ['|', ';'];
+
+/// A column as a feature.
+#[derive(Debug)]
+pub(crate) struct FeaturePlan {
+    pub(crate) column: String,
+    pub(crate) kind: Kind,
+    /// What the column holds, for a comment.
+    pub(crate) note: String,
+}
+
+/// What kind of feature.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// A number, or `width` of them, and the boundaries that divide it for the linear part.
+    Numeric { width: u64, scale: Scale, default: Option<f64>, boundaries: Vec<f64> },
+    /// One of these values, each with a vector of so many numbers, or a position where there is no `dimension`.
+    Vocabulary { values: Vec<String>, separator: Option<char>, dimension: Option<usize> },
+    /// A text of very many.
+    Hashed { buckets: u64, separator: Option<char>, dimension: usize },
+    /// The pairs of libsvm: indices from `base`, each with its value.
+    Pairs { buckets: u64, base: u64 },
+}
+
+/// How a number is brought into the range of others.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Scale {
+    None,
+    Log1p,
+    Standardize { mean: f64, stddev: f64 },
+}
+
+impl FeaturePlan {
+    /// Decides, or says why the column is none.
+    pub(super) fn make(column: &ColumnProfile, found: &Profile, is_sample: bool) -> Result<Self, String> {
+        let feature = |kind, note| Ok(Self { column: column.name.clone(), kind, note });
+        if column.values == 0 {
+            return Err("it holds no value".to_owned());
+        }
+        if column.distinct() == 1 && column.missing == 0 {
+            return Err("it has the same value in all records".to_owned());
+        }
+        if is_categorical(column) {
+            let separator = separator(column);
+            let values = parts(column, separator);
+            let distinct =
+                if separator.is_some() && !column.list { values.len() as u64 } else { column.distinct() };
+            if !column.list && names_records(column, found.rows) {
+                return Err(format!(
+                    "{} different values in {} records: each names its record",
+                    column.distinct(),
+                    column.present
+                ));
+            }
+            let note = format!("{distinct} values{}", missing_note(column, found));
+            return feature(category(distinct, values, separator, column, is_sample), note);
+        }
+        if column.list {
+            if column.lengths.0 != column.lengths.1 || column.missing > 0 {
+                return Err(format!(
+                    "lists of {} to {} numbers: as many must be in each record",
+                    column.lengths.0, column.lengths.1
+                ));
+            }
+            let kind = Kind::Numeric {
+                width: column.lengths.0,
+                scale: Scale::None,
+                default: None,
+                boundaries: Vec::new(),
+            };
+            return feature(kind, format!("{} numbers in each record", column.lengths.0));
+        }
+        if names_records(column, found.rows) && is_id(&column.name) {
+            return Err("it names each record".to_owned());
+        }
+        let numbers = &column.numbers;
+        let note = format!(
+            "from {} to {}, mean {}{}",
+            rounded(numbers.min),
+            rounded(numbers.max),
+            rounded(numbers.mean),
+            missing_note(column, found)
+        );
+        feature(number(column), note)
+    }
+}
+
+impl FeaturePlan {
+    /// Returns the feature of the pairs of libsvm, if there are any.
+    pub(super) fn of_pairs(found: &Profile) -> Option<Self> {
+        let index = found.column("index").filter(|column| column.values > 0)?;
+        let base = u64::from(index.numbers.min > 0.0);
+        let buckets = index.numbers.max as u64 + 1 - base;
+        let note = format!("indices from {} to {}", index.numbers.min, index.numbers.max);
+        Some(Self { column: index.name.clone(), kind: Kind::Pairs { buckets, base }, note })
+    }
+}
+
+/// Whether a column says when its record was made: seconds or milliseconds since 1970, by a name that says so.
+pub(super) fn is_time(column: &ColumnProfile) -> bool {
+    let name = bare(&column.name);
+    let is_named = ["time", "timestamp", "ts", "datetime", "date", "unixtime"].contains(&name.as_str())
+        || ["_time", "_timestamp", "_ts", "_at"].iter().any(|end| name.ends_with(end));
+    is_named
+        && column.is_numeric()
+        && !column.list
+        && column.missing == 0
+        && column.numbers.min >= EPOCH_SECONDS_MIN
+}
+
+/// Whether the name of a column says that its numbers are names of things.
+fn is_id(name: &str) -> bool {
+    let lower = bare(name);
+    let ends = ["_id", "_code", "_zip", "_hash", "_key", "_sku"];
+    let is_camel = name.split(':').next().is_some_and(|name| name.ends_with("Id") || name.ends_with("ID"));
+    is_camel
+        || ["id", "uid", "zip", "zipcode", "code", "sku"].contains(&lower.as_str())
+        || ends.iter().any(|end| lower.ends_with(end))
+        || name.ends_with(":token")
+}
+
+fn is_categorical(column: &ColumnProfile) -> bool {
+    match column.kind {
+        Some(ColumnKind::Text) => true,
+        Some(ColumnKind::Int) => is_id(&column.name),
+        Some(ColumnKind::Float) | None => false,
+    }
+}
+
+fn names_records(column: &ColumnProfile, rows: u64) -> bool {
+    rows >= NAMING_RECORDS_MIN
+        && column.kind != Some(ColumnKind::Float)
+        && column.distinct() as f64 > NAMING_SHARE * column.present as f64
+}
+
+fn missing_note(column: &ColumnProfile, found: &Profile) -> String {
+    if column.missing == 0 {
+        String::new()
+    } else {
+        format!(
+            ", missing in {:.1} % of the records",
+            100.0 * column.missing as f64 / found.rows.max(1) as f64
+        )
+    }
+}
+
+/// What stands between several texts of a field. Lists of other formats take any.
+fn separator(column: &ColumnProfile) -> Option<char> {
+    if column.list {
+        return Some('|');
+    }
+    if column.name.ends_with(":token_seq") {
+        return Some(' ');
+    }
+    let holds = |separator: char| {
+        let with = column.counts().into_iter().filter(|(value, _)| value.contains(&(separator as u8)));
+        with.map(|(_, count)| count).sum::<u64>() as f64
+    };
+    SEPARATORS.into_iter().find(|separator| holds(*separator) > 0.2 * column.values as f64)
+}
+
+/// The values in their order, those of a field apart; empty where not all were counted.
+fn parts(column: &ColumnProfile, separator: Option<char>) -> Vec<String> {
+    if !column.are_all_counted() {
+        return Vec::new();
+    }
+    let mut values: Vec<String> = Vec::new();
+    for (value, _) in column.counts() {
+        let text = String::from_utf8_lossy(value);
+        match separator {
+            Some(separator) if !column.list => {
+                values.extend(
+                    text.split(separator).map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned),
+                );
+            }
+            _ => values.push(text.into_owned()),
+        }
+    }
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+fn category(
+    distinct: u64,
+    values: Vec<String>,
+    separator: Option<char>,
+    column: &ColumnProfile,
+    is_sample: bool,
+) -> Kind {
+    let dimension = match distinct {
+        0..50 => 4,
+        50..VOCABULARY_VALUES_MAX => 8,
+        _ => 16,
+    };
+    let most = if is_sample { VOCABULARY_VALUES_OF_SAMPLE_MAX } else { VOCABULARY_VALUES_MAX };
+    // A vocabulary is a text file, a value a line.
+    let fits = column.are_all_counted() && values.iter().all(|value| !value.contains(['\n', '\r']));
+    if distinct <= most && fits {
+        let dimension = (distinct > INDICATOR_VALUES_MAX).then_some(dimension);
+        return Kind::Vocabulary { values, separator, dimension };
+    }
+    // More records bring more values; half of the buckets empty keeps most values apart.
+    let room = if is_sample { 4 } else { 2 };
+    let buckets = (room * distinct).next_power_of_two().min(BUCKETS_MAX);
+    Kind::Hashed { buckets, separator, dimension }
+}
+
+fn number(column: &ColumnProfile) -> Kind {
+    let numbers = &column.numbers;
+    let quantiles = column.quantiles(&[0.5, 0.99]);
+    let [median, high] = quantiles[..] else {
+        return Kind::Numeric { width: 1, scale: Scale::None, default: None, boundaries: Vec::new() };
+    };
+    let is_flag = numbers.min >= -1.0 && numbers.max <= 1.0;
+    // A few large numbers would make all others alike.
+    let is_skewed = numbers.min >= 0.0
+        && (high > 10.0 * median.max(1.0) || numbers.mean > 2.0 * median && numbers.max > 100.0);
+    let scale = if is_flag {
+        Scale::None
+    } else if is_skewed {
+        Scale::Log1p
+    } else {
+        Scale::Standardize { mean: rounded(numbers.mean), stddev: rounded(numbers.stddev()) }
+    };
+    let default = (column.missing > 0).then(|| if is_skewed { 0.0 } else { rounded(numbers.mean) });
+    let mut boundaries = column.quantiles(&DECILES);
+    boundaries.dedup();
+    // Below the least there is nothing.
+    boundaries.retain(|boundary| *boundary > numbers.min);
+    if is_flag && column.distinct() <= 2 {
+        boundaries.clear();
+    }
+    Kind::Numeric { width: 1, scale, default, boundaries }
+}
+
+/// A number with six digits that count, as it stands in a job file.
+fn rounded(number: f64) -> f64 {
+    if number == 0.0 || !number.is_finite() {
+        return 0.0;
+    }
+    let scale = 10_f64.powi(5 - number.abs().log10().floor() as i32);
+    let rounded = (number * scale).round() / scale;
+    if rounded.is_finite() { rounded } else { number }
+}

@@ -1,0 +1,204 @@
+//! Which column is the label, and what is to be predicted.
+
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_input::{ColumnKind, ColumnProfile, Profile};
+
+use super::{Wishes, bare, column_named};
+
+/// Names that a label usually has, the most telling first.
+const NAMES: [&str; 26] = [
+    "label",
+    "labels",
+    "target",
+    "y",
+    "click",
+    "clicked",
+    "is_click",
+    "is_clicked",
+    "clicks",
+    "converted",
+    "conversion",
+    "is_buy",
+    "bought",
+    "purchased",
+    "class",
+    "outcome",
+    "response",
+    "rating",
+    "salary",
+    "income",
+    "survived",
+    "churn",
+    "default",
+    "species",
+    "price",
+    "score",
+];
+
+/// Values that say yes, in lower case.
+const POSITIVE_VALUES: [&str; 9] = ["1", "true", "yes", "y", "t", "positive", "pos", "click", "clicked"];
+
+/// Most classes of a label of texts, or of whole numbers from 0.
+const CLASSES_MAX: u64 = 100;
+
+/// Columns that are proposed as a label have at most so many distinct values.
+const PROPOSED_VALUES_MAX: u64 = 20;
+
+/// The label.
+#[derive(Debug, PartialEq)]
+pub(crate) struct LabelPlan {
+    pub(crate) column: String,
+    pub(crate) task: Task,
+}
+
+/// What is to be predicted.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Task {
+    /// One of two classes; without a `positive`, labels are 0 and 1. `share` of the records are positive.
+    Binary { positive: Option<String>, share: f64 },
+    /// One of several classes: these, or the numbers from 0.
+    Classes { names: Option<Vec<String>>, count: usize },
+    /// A number.
+    Number { min: f64, max: f64 },
+}
+
+impl LabelPlan {
+    pub(super) fn make(
+        found: &Profile,
+        evaluated: Option<&Profile>,
+        wishes: &Wishes,
+    ) -> Result<Self, Diagnostic> {
+        let name = match &wishes.label {
+            Some(name) => column_named(found, "--label", name)?,
+            None => guessed(found)?,
+        };
+        let column = found.column(&name).ok_or_else(|| which(found))?;
+        let task = task(column, evaluated.and_then(|found| found.column(&name)), wishes)?;
+        Ok(Self { column: name, task })
+    }
+
+    /// Says what the label is, on one line.
+    pub(crate) fn told(&self) -> String {
+        let column = &self.column;
+        match &self.task {
+            Task::Binary { positive: Some(positive), share } => {
+                format!("`{column}`: two classes, `{positive}` is positive ({:.1} %)", 100.0 * share)
+            }
+            Task::Binary { positive: None, share } => {
+                format!("`{column}`: 0 or 1 ({:.1} % are 1)", 100.0 * share)
+            }
+            Task::Classes { count, .. } => format!("`{column}`: {count} classes"),
+            Task::Number { min, max } => format!("`{column}`: a number, here from {min} to {max}"),
+        }
+    }
+}
+
+/// Returns the column that looks like the label: by its name, or the only one of two values.
+fn guessed(found: &Profile) -> Result<String, Diagnostic> {
+    for name in NAMES {
+        if let Some(column) = found.columns.iter().find(|column| bare(&column.name) == name) {
+            return Ok(column.name.clone());
+        }
+    }
+    let is_flag = |column: &&ColumnProfile| column.distinct() == 2 && column.missing == 0 && !column.list;
+    let mut flags = found.columns.iter().filter(is_flag);
+    match (flags.next(), flags.next()) {
+        (Some(only), None) => Ok(only.name.clone()),
+        _ => Err(which(found)),
+    }
+}
+
+fn which(found: &Profile) -> Diagnostic {
+    let few = |column: &&ColumnProfile| (2..=PROPOSED_VALUES_MAX).contains(&column.distinct());
+    let proposed: Vec<String> = found
+        .columns
+        .iter()
+        .filter(few)
+        .map(|column| format!("`{}` ({} values)", column.name, column.distinct()))
+        .collect();
+    let names: Vec<&str> = found.columns.iter().map(|column| column.name.as_str()).collect();
+    let mut problem =
+        Diagnostic::error(Code::E1000, "which column is the label cannot be told from the data")
+            .note(format!("columns: {}", names.join(", ")));
+    if !proposed.is_empty() {
+        problem = problem.note(format!("columns of few values: {}", proposed.join(", ")));
+    }
+    problem.help("name it by --label COLUMN")
+}
+
+fn task(
+    column: &ColumnProfile,
+    evaluated: Option<&ColumnProfile>,
+    wishes: &Wishes,
+) -> Result<Task, Diagnostic> {
+    let name = &column.name;
+    let labels = column.values.max(1) as f64;
+    if column.values == 0 {
+        let message = format!("`{name}` holds no label in the records looked at");
+        return Err(Diagnostic::error(Code::E4003, message).help("name another column by --label"));
+    }
+    if column.distinct() == 1 {
+        let message =
+            format!("`{name}` has one value in all records looked at: nothing can be learned of it");
+        return Err(
+            Diagnostic::error(Code::E4005, message).help("name another column by --label, or give --all")
+        );
+    }
+    let counts = column.counts();
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    if let Some(positive) = &wishes.positive {
+        if column.count(positive.as_bytes()) == 0 {
+            let values: Vec<String> =
+                counts.iter().take(10).map(|(value, _)| format!("`{}`", text(value))).collect();
+            let message = format!("--positive {positive}: `{name}` holds no such value");
+            let problem =
+                Diagnostic::error(Code::E1000, message).note(format!("values: {}", values.join(", ")));
+            return Err(problem.help("name one of these values"));
+        }
+        let share = column.count(positive.as_bytes()) as f64 / labels;
+        return Ok(Task::Binary { positive: Some(as_evaluated(positive.clone(), evaluated)), share });
+    }
+    if column.distinct() == 2 {
+        let share = |value: &[u8]| column.count(value) as f64 / labels;
+        if column.is_numeric() && column.numbers.min == 0.0 && column.numbers.max == 1.0 {
+            let ones = (column.numbers.mean * labels).round();
+            return Ok(Task::Binary { positive: None, share: ones / labels });
+        }
+        let yes =
+            counts.iter().find(|(value, _)| POSITIVE_VALUES.contains(&text(value).to_lowercase().as_str()));
+        // What is looked for is mostly the rarer one.
+        let Some((positive, _)) = yes.or(counts.last()) else { return Err(which(&Profile::default())) };
+        let share = share(positive);
+        return Ok(Task::Binary { positive: Some(as_evaluated(text(positive), evaluated)), share });
+    }
+    if column.kind == Some(ColumnKind::Text) {
+        if column.distinct() > CLASSES_MAX {
+            let message =
+                format!("`{name}` holds texts, {} different ones: too many to be classes", column.distinct());
+            return Err(Diagnostic::error(Code::E4003, message).help("name another column by --label"));
+        }
+        let mut names: Vec<String> = counts.iter().map(|(value, _)| text(value)).collect();
+        names.sort();
+        let count = names.len();
+        return Ok(Task::Classes { names: Some(names), count });
+    }
+    let numbers = &column.numbers;
+    let are_classes = column.kind == Some(ColumnKind::Int)
+        && numbers.min == 0.0
+        && column.distinct() <= CLASSES_MAX
+        && numbers.max + 1.0 == column.distinct() as f64;
+    if are_classes {
+        return Ok(Task::Classes { names: None, count: column.distinct() as usize });
+    }
+    Ok(Task::Number { min: numbers.min, max: numbers.max })
+}
+
+/// Files for evaluation may spell the positive class with something behind it, as those of the adult census do.
+fn as_evaluated(positive: String, evaluated: Option<&ColumnProfile>) -> String {
+    let Some(evaluated) = evaluated else { return positive };
+    let has_longer = evaluated
+        .counts()
+        .iter()
+        .any(|(value, _)| value.starts_with(positive.as_bytes()) && value.len() > positive.len());
+    if has_longer && evaluated.count(positive.as_bytes()) == 0 { format!("{positive}*") } else { positive }
+}

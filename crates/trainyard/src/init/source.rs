@@ -1,0 +1,101 @@
+//! The files of `trainyard init`: their format and the names of their columns.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use trainyard_diagnostic::Diagnostic;
+use trainyard_input::{Compression, Format, Options, TableReader};
+use trainyard_run_config::expand_files;
+use trainyard_storage::is_remote;
+
+use crate::command::Init;
+use crate::convert::guess;
+
+/// Bytes of a file that tell its format where its name does not.
+const SNIFFED_BYTES: u64 = 64 << 10;
+
+/// Files, and how they are read.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// The training files, or all of them.
+    pub(super) train: Vec<PathBuf>,
+    /// The evaluation files, where they were given.
+    pub(super) eval: Option<Vec<PathBuf>>,
+    pub(super) format: Format,
+    /// Names of the columns, where the files do not say them.
+    pub(super) columns: Option<Vec<String>>,
+}
+
+impl Source {
+    /// Finds the files.
+    pub(super) fn find(arguments: &Init) -> Result<Self, Diagnostic> {
+        let train = expand_files(&arguments.data)?;
+        let eval = if arguments.eval.is_empty() { None } else { Some(expand_files(&arguments.eval)?) };
+        let first = train.first().map_or(Path::new(""), PathBuf::as_path);
+        let format = match arguments.format {
+            Some(format) => format.format(),
+            None => guess(first, "--format").or_else(|problem| sniffed(first).ok_or(problem))?,
+        };
+        let mut source = Self { train, eval, format, columns: arguments.columns.clone() };
+        if source.columns.is_none() && matches!(format, Format::Csv | Format::Tsv) {
+            source.columns = source.invented_names()?;
+        }
+        Ok(source)
+    }
+
+    pub(super) fn options(&self) -> Options {
+        self.options_of(self.train.clone())
+    }
+
+    pub(super) fn eval_options(&self) -> Options {
+        self.options_of(self.eval.clone().unwrap_or_default())
+    }
+
+    fn options_of(&self, files: Vec<PathBuf>) -> Options {
+        let columns = self.columns.clone();
+        Options { columns, trim: true, ..Options::new(files, self.format) }
+    }
+
+    /// Returns the name of the format in a job file.
+    pub(super) fn format_name(&self) -> &'static str {
+        match self.format {
+            Format::Csv => "csv",
+            Format::Tsv => "tsv",
+            Format::TfRecord => "tfrecord",
+            Format::Parquet => "parquet",
+            Format::LibSvm(_) => "libsvm",
+        }
+    }
+
+    /// Returns names for the columns of files whose first line is a record: one that holds a number. Names of columns are none.
+    fn invented_names(&self) -> Result<Option<Vec<String>>, Diagnostic> {
+        let Some(first) = self.train.first() else { return Ok(None) };
+        let mut reader = TableReader::new(vec![first.clone()], self.format, None, None).trimmed(true);
+        reader.read(&mut Vec::new())?;
+        let names = reader.columns();
+        let is_number = |name: &String| name.parse::<f64>().is_ok();
+        if names.iter().any(is_number) {
+            // Values of a record, unlike names, may be equal.
+            Ok(Some((1..=reader.fields()).map(|number| format!("column_{number}")).collect()))
+        } else {
+            Ok(None)
+        }
+    }
+}
+
+/// Returns the format that the first line of a file of text looks like.
+fn sniffed(path: &Path) -> Option<Format> {
+    if is_remote(path) || Compression::of(path) != Compression::None {
+        return None;
+    }
+    let mut text = Vec::new();
+    std::fs::File::open(path).ok()?.take(SNIFFED_BYTES).read_to_end(&mut text).ok()?;
+    let line = text.split(|byte| *byte == b'\n').next()?;
+    if line.contains(&b'\t') {
+        Some(Format::Tsv)
+    } else if line.contains(&b',') {
+        Some(Format::Csv)
+    } else {
+        None
+    }
+}

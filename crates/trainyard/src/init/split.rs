@@ -1,0 +1,184 @@
+//! Which records `trainyard init` keeps for evaluation.
+
+use std::hash::{DefaultHasher, Hasher as _};
+use std::path::{Path, PathBuf};
+
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_input::{Cell, Error, Layout, Profile, TableReader, TableWriter, Value};
+
+use super::plan::Plan;
+use super::source::Source;
+use crate::command::Init;
+
+/// From this many files on, the last ones are kept for evaluation as they are.
+const FILES_MIN: usize = 5;
+
+/// The training and the evaluation part.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) train: Vec<PathBuf>,
+    pub(super) eval: Option<Vec<PathBuf>>,
+    /// Records of the training part, where all were counted.
+    pub(super) train_rows: Option<u64>,
+    /// Names of the columns, where the files do not say them.
+    pub(super) columns: Option<Vec<String>>,
+    /// What is said of the division, on a line each.
+    pub(super) told: Vec<String>,
+}
+
+impl Parts {
+    /// Divides the records: as the files were given, by files, or into two new files by time or at random.
+    pub(super) fn make(
+        source: &Source,
+        plan: &Plan,
+        found: &Profile,
+        folder: &Path,
+        arguments: &Init,
+    ) -> Result<Self, Diagnostic> {
+        let share = arguments.eval_share;
+        let columns = source.columns.clone();
+        let counted = (!plan.is_sample).then_some(found.rows);
+        // Patterns stay patterns: files may come.
+        let given = |names: &[String]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let train = given(&arguments.data);
+        if let Some(files) = &source.eval {
+            let told = vec![format!("evaluation {} file(s), as given", files.len())];
+            let eval = Some(given(&arguments.eval));
+            return Ok(Self { train, eval, train_rows: counted, columns, told });
+        }
+        if share == 0.0 {
+            let told = vec!["evaluation none: --eval-share is 0".to_owned()];
+            return Ok(Self { train, eval: None, train_rows: counted, columns, told });
+        }
+        if source.train.len() >= FILES_MIN {
+            let kept = ((source.train.len() as f64 * share).round() as usize).max(1);
+            let (train, eval) = source.train.split_at(source.train.len() - kept);
+            let told = vec![format!(
+                "evaluation the last {kept} of {} files, in the order of their names",
+                source.train.len()
+            )];
+            let train_rows = None;
+            return Ok(Self { train: train.to_vec(), eval: Some(eval.to_vec()), train_rows, columns, told });
+        }
+        divide(source, plan, found, folder, share)
+    }
+}
+
+/// What decides on which side a record is.
+enum Rule<'a> {
+    /// Later than this, by this column.
+    Time { column: &'a str, after: f64 },
+    /// By a hash of its number.
+    Random { share: f64 },
+}
+
+impl Rule<'_> {
+    fn keeps_for_evaluation(&self, number: u64, names: &[String], row: &[Cell]) -> bool {
+        match self {
+            Self::Time { column, after } => {
+                let cell = names.iter().position(|name| name == column).and_then(|place| row.get(place));
+                cell.and_then(|cell| cell.values.first())
+                    .and_then(as_number)
+                    .is_some_and(|time| time > *after)
+            }
+            Self::Random { share } => {
+                let mut hasher = DefaultHasher::new();
+                hasher.write_u64(number);
+                (hasher.finish() as f64) < share * u64::MAX as f64
+            }
+        }
+    }
+}
+
+fn as_number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(number) => Some(*number as f64),
+        Value::Float(number) => Some(*number),
+        Value::Text(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+    }
+}
+
+/// Writes the two parts as files of the same format beside the job.
+fn divide(
+    source: &Source,
+    plan: &Plan,
+    found: &Profile,
+    folder: &Path,
+    share: f64,
+) -> Result<Parts, Diagnostic> {
+    let after = plan.time.as_deref().and_then(|column| {
+        let quantile = found.column(column)?.quantiles(&[1.0 - share]);
+        quantile.first().map(|after| (column, *after))
+    });
+    let rule = match after {
+        Some((column, after)) => Rule::Time { column, after },
+        None => Rule::Random { share },
+    };
+    let options = source.options();
+    let mut reader = TableReader::new(options.files, source.format, None, options.columns).trimmed(true);
+    let mut layout = Layout::default();
+    let mut row = Vec::new();
+    let mut bad_rows = 0_u64;
+    while let Some(is_good) = next(&mut reader, &mut row)? {
+        if is_good {
+            layout.see(reader.columns(), &row);
+        } else {
+            bad_rows += 1;
+        }
+    }
+    reader.rewind();
+    let paths = ["train", "eval"].map(|part| folder.join(format!("{part}.{}", source.format_name())));
+    let [train, eval] = &paths;
+    if source.train.iter().any(|file| paths.contains(file)) {
+        let message = format!("{} cannot be read and written at once", train.display());
+        return Err(Diagnostic::error(Code::E1000, message).help("give another folder by --out"));
+    }
+    let mut to_train = TableWriter::create(train, source.format, layout.clone())?;
+    let mut to_eval = TableWriter::create(eval, source.format, layout)?;
+    let mut train_rows = 0;
+    let mut eval_rows = 0;
+    while let Some(is_good) = next(&mut reader, &mut row)? {
+        if !is_good {
+            continue;
+        }
+        if rule.keeps_for_evaluation(train_rows + eval_rows, reader.columns(), &row) {
+            to_eval.write(&row)?;
+            eval_rows += 1;
+        } else {
+            to_train.write(&row)?;
+            train_rows += 1;
+        }
+    }
+    to_train.finish()?;
+    to_eval.finish()?;
+    let how = match rule {
+        Rule::Time { column, after } => format!("those later than {after} by `{column}`"),
+        Rule::Random { .. } => "at random".to_owned(),
+    };
+    let mut told = vec![
+        format!("evaluation {eval_rows} of {} records, {how}", train_rows + eval_rows),
+        format!("wrote      {} and {}", train.display(), eval.display()),
+    ];
+    if bad_rows > 0 {
+        told.push(format!("left out   {bad_rows} records that cannot be read"));
+    }
+    let [train, eval] = paths;
+    // The files that were written name their columns.
+    Ok(Parts {
+        train: vec![train],
+        eval: Some(vec![eval]),
+        train_rows: Some(train_rows),
+        columns: None,
+        told,
+    })
+}
+
+/// Goes to the next record, and says whether it can be read; nothing at the end.
+fn next(reader: &mut TableReader, row: &mut Vec<Cell>) -> Result<Option<bool>, Diagnostic> {
+    match reader.read(row) {
+        Ok(true) => Ok(Some(true)),
+        Ok(false) => Ok(None),
+        Err(Error::Row(_)) => Ok(Some(false)),
+        Err(error) => Err(error.into()),
+    }
+}
