@@ -5,6 +5,7 @@ mod chiefs;
 mod commands;
 mod crash_points;
 mod dynamic;
+mod early_stopping;
 mod elastic;
 mod endurance;
 mod failpoints;

@@ -90,9 +90,10 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
     }
     manifest.num_ps = SERVERS;
     commit(model_dir, &folder, &manifest)?;
-    retain(model_dir, KEEP, 10_000.0)?;
+    retain(model_dir, KEEP, 10_000.0, None)?;
     let (phase, reason) = (JobPhase::Running, "training".to_owned());
-    JobState { phase, global_step: step, reason, cluster_epoch: epoch, epochs: None }.write(model_dir)
+    JobState { phase, global_step: step, reason, cluster_epoch: epoch, epochs: None, early_stopping: None }
+        .write(model_dir)
 }
 
 /// Whether a checkpoint holds what [`save`] has written.

@@ -1,8 +1,8 @@
 //! Rows of `[input]`, `[input.train]` and `[input.eval]`.
 
 use crate::keys::row::{Row, row};
-use crate::keys::see::{lines, metrics, steps};
-use crate::keys::site::{EVALUATE, How, LIMIT, PREDICT, Ran, Site, UP_TWO_WORKERS};
+use crate::keys::see::{metrics, steps};
+use crate::keys::site::{EVALUATE, How, LIMIT, Ran, Site, UP_TWO_WORKERS};
 
 /// Trains for as long as it takes to see how many batches are read ahead.
 const WATCH_QUEUE: How = How { name: "watch the queue", run: watch_queue };
@@ -219,6 +219,11 @@ fn of_parts() -> Vec<Row> {
         row("input.eval.files").by(EVALUATE).to("[\"{data}/rest.csv\"]").sees(metrics),
         row("input.eval.batch_size").by(EVALUATE).over(&first_batch).to("12").sees(metrics),
         row("input.eval.shuffle_rows").by(EVALUATE).over(&first_batch).to("48").sees(metrics),
-        row("input.eval.epochs").by(PREDICT).to("2").sees(lines).gives("48", "96"),
+        // Of four batches, the fourth is of the second pass.
+        row("input.eval.epochs")
+            .by(EVALUATE)
+            .over(&[("input.eval.batch_size", "16"), ("eval.steps", "4")])
+            .to("2")
+            .sees(metrics),
     ]
 }

@@ -98,11 +98,6 @@ pub(crate) fn output(ran: &Ran) -> String {
     ran.output.clone()
 }
 
-/// Lines that the program wrote.
-pub(crate) fn lines(ran: &Ran) -> String {
-    ran.output.lines().count().to_string()
-}
-
 /// How often a text stands in what the programs wrote.
 pub(crate) fn count(ran: &Ran, text: &str) -> String {
     ran.output.matches(text).count().to_string()

@@ -188,18 +188,6 @@ pub(crate) const TRAIN: How = How { name: "train", run: |site| site.run("train",
 /// Trains to the end, and evaluates the last checkpoint.
 pub(crate) const EVALUATE: How = How { name: "evaluate", run: |site| site.run("train", &[]) };
 
-/// Trains to the end, and predicts.
-pub(crate) const PREDICT: How = How {
-    name: "predict",
-    run: |site| {
-        let trained = site.run("train", &["--no-evaluation"]);
-        match trained.code {
-            0 => site.run("predict", &[]),
-            _ => trained,
-        }
-    },
-};
-
 /// Trains to step 3, 6, 9 and 12, each time by a program of its own, and leaves a checkpoint of each.
 pub(crate) const TRAIN_IN_PARTS: How =
     How { name: "train in parts", run: |site| in_parts(site, &["--no-evaluation"]) };

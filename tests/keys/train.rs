@@ -61,6 +61,7 @@ fn exports(ran: &Ran) -> String {
 
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = of_training();
+    rows.extend(of_early_stopping());
     rows.extend(of_evaluation());
     rows.extend(of_exporters());
     rows
@@ -95,6 +96,61 @@ fn of_training() -> Vec<Row> {
         warm("rename").over(&from).to("{ \"dnn/hiddenlayer_0/bias\" = \"dnn/hiddenlayer_1/bias\" }"),
     ]);
     rows
+}
+
+fn of_early_stopping() -> Vec<Row> {
+    let early = |key: &str, rule: &str| {
+        row(format!("train.early_stopping.{key}"))
+            .by(EVALUATE)
+            .over(&ENDLESS)
+            .over(&[("run.save_checkpoints_steps", "20"), ("train.early_stopping", rule)])
+            .sees(why)
+    };
+    // A metric that is the same in every evaluation: the first one is the best.
+    let same = |rest: &str| format!("{{ metric = \"label/mean\", {rest} }}");
+    let (one, many) =
+        (same("max_evaluations_without_improvement = 1"), same("max_evaluations_without_improvement = 20"));
+    let (step, goal) = (same("max_steps_without_improvement = 1"), same("stop_at = 0.0"));
+    let plateau = "label/mean risen evaluations";
+    vec![
+        early("metric", &one)
+            .to("\"accuracy_baseline\"")
+            .gives(plateau, "accuracy_baseline risen evaluations"),
+        early("higher_is_better", &one).to("false").gives(plateau, "label/mean fallen evaluations"),
+        early("max_evaluations_without_improvement", &step).to("1").gives("label/mean risen steps", plateau),
+        early("max_steps_without_improvement", &many).to("1").gives(plateau, "label/mean risen steps"),
+        early("stop_at", &one).to("0.0").gives(plateau, "label/mean reached"),
+        early("min_steps", &goal)
+            .sees(|ran| (last_evaluated(ran) >= 4000).to_string())
+            .to("4000")
+            .gives("false", "true"),
+        // The loss falls, but never by so much.
+        early("min_delta", "{ stop_at = 0.1, max_steps_without_improvement = 3000 }")
+            .to("1000.0")
+            .gives("loss reached", "loss fallen steps"),
+    ]
+}
+
+/// The highest step that was evaluated. The job has gone back to its best one.
+fn last_evaluated(ran: &Ran) -> u64 {
+    let results = std::fs::read_to_string(ran.folder.join("model/eval/metrics.jsonl")).expect("results");
+    let result = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+    results.lines().filter_map(|line| result(line)["global_step"].as_u64()).max().unwrap_or(0)
+}
+
+/// The metric and the rule by which a job ended early.
+fn why(ran: &Ran) -> String {
+    let state = std::fs::read_to_string(ran.folder.join("model/job_state.json")).expect("a state");
+    let state: serde_json::Value = serde_json::from_str(&state).expect("JSON");
+    let reason = state["reason"].as_str().unwrap_or_default();
+    let metric = reason.strip_prefix("early stopping: ").and_then(|why| why.split(' ').next()).unwrap_or("?");
+    let words = ["risen", "fallen", "evaluations", "steps"].into_iter().filter(|word| reason.contains(word));
+    let words: Vec<&str> = words.collect();
+    if reason.contains("was asked for") {
+        format!("{metric} reached")
+    } else {
+        format!("{metric} {}", words.join(" "))
+    }
 }
 
 fn of_evaluation() -> Vec<Row> {

@@ -41,6 +41,9 @@ pub struct JobState {
     /// Passes over the data, where the job has ended since all of them had been applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u64>,
+    /// The rule by which evaluations have ended the job, where one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub early_stopping: Option<serde_json::Value>,
 }
 
 impl JobState {

@@ -41,7 +41,7 @@ pub use origin::Origin;
 pub use parts_read::PartRead;
 pub use place::{absolute, encode, names, read, remove, send, write_atomically};
 pub use reader::Checkpoint;
-pub use retention::{Pin, pin, retain, sweep, sweep_before};
+pub use retention::{Pin, pin, remove_after, retain, sweep, sweep_before};
 pub use run_lock::{RunLock, Runner};
 pub use table::{Lots, OnLot, TableSource, TableView};
 pub use warm_start::WarmStart;

@@ -7,7 +7,7 @@ use trainyard_storage::is_remote;
 
 use crate::bucket::Bucket;
 use crate::model_dir::{DAMAGED, MANIFEST, UNREADABLE, attempts, list, state_name, write_state_file};
-use crate::{Checkpoint, Error, place};
+use crate::{Checkpoint, Error, Found, place};
 
 /// Suffix of the files that say who reads a checkpoint.
 const PIN_SUFFIX: &str = ".pin";
@@ -58,12 +58,17 @@ fn pinned(checkpoint: &Path) -> Result<bool, Error> {
 
 /// Removes the oldest checkpoints beyond `keep_max` (0 = keep all). Whoever wrote a file of the newest has read it back.
 ///
-/// One in `keep_every_n_hours` is kept for good; one that is pinned is kept for now; the newest always. It is looked
+/// That of the step `best` is kept besides. One in `keep_every_n_hours` is kept for good; one that is pinned is kept for now; the newest always. It is looked
 /// whether all of its files are there.
 ///
 /// # Errors
 /// The newest is not whole, and then nothing is removed; or a folder cannot be read or removed.
-pub fn retain(model_dir: &Path, keep_max: usize, keep_every_n_hours: f64) -> Result<Vec<u64>, Error> {
+pub fn retain(
+    model_dir: &Path,
+    keep_max: usize,
+    keep_every_n_hours: f64,
+    best: Option<u64>,
+) -> Result<Vec<u64>, Error> {
     let mut found = list(model_dir)?;
     // One that cannot be read is damaged: it counts for nothing, and is set aside later, not removed.
     found.retain(|found| found.epoch != UNREADABLE || Checkpoint::open(&found.path).is_ok());
@@ -74,7 +79,7 @@ pub fn retain(model_dir: &Path, keep_max: usize, keep_every_n_hours: f64) -> Res
     Checkpoint::open(&newest.path)?;
     let (mut removed, mut preserved_until) = (Vec::new(), None::<u64>);
     let candidates = &found[..found.len() - keep_max];
-    for candidate in candidates {
+    for candidate in candidates.iter().filter(|candidate| Some(candidate.step) != best) {
         // As above: it is not removed.
         let Ok(opened) = Checkpoint::open(&candidate.path) else { continue };
         let created = opened.manifest().created_unix_secs;
@@ -86,16 +91,7 @@ pub fn retain(model_dir: &Path, keep_max: usize, keep_every_n_hours: f64) -> Res
         if pinned(&candidate.path)? {
             continue;
         }
-        // A half removed checkpoint must never look like one.
-        match Bucket::of(&candidate.path)? {
-            Some(bucket) => bucket.remove_all(Some(MANIFEST))?,
-            None => {
-                let away = model_dir.join(format!("tmp.{}.removed", candidate.step));
-                drop(std::fs::remove_dir_all(&away));
-                std::fs::rename(&candidate.path, &away).map_err(Error::io("rename", &candidate.path))?;
-                std::fs::remove_dir_all(&away).map_err(Error::io("remove", &away))?;
-            }
-        }
+        remove(model_dir, candidate)?;
         removed.push(candidate);
     }
     if !removed.is_empty() {
@@ -103,6 +99,41 @@ pub fn retain(model_dir: &Path, keep_max: usize, keep_every_n_hours: f64) -> Res
         write_state_file(model_dir, &left.map(state_name).collect::<Vec<_>>())?;
     }
     Ok(removed.into_iter().map(|found| found.step).collect())
+}
+
+/// Removes a checkpoint. One that is half removed must never look like one.
+fn remove(model_dir: &Path, found: &Found) -> Result<(), Error> {
+    match Bucket::of(&found.path)? {
+        Some(bucket) => bucket.remove_all(Some(MANIFEST)),
+        None => {
+            let away = model_dir.join(format!("tmp.{}.removed", found.step));
+            drop(std::fs::remove_dir_all(&away));
+            std::fs::rename(&found.path, &away).map_err(Error::io("rename", &found.path))?;
+            std::fs::remove_dir_all(&away).map_err(Error::io("remove", &away))
+        }
+    }
+}
+
+/// Removes the checkpoints that were made after that of this step, so that it is the latest. Returns the steps that were removed;
+/// nothing, and removes nothing, where it is not there or cannot be read.
+///
+/// # Errors
+/// A folder cannot be read or removed.
+pub fn remove_after(model_dir: &Path, step: u64) -> Result<Option<Vec<u64>>, Error> {
+    let found = list(model_dir)?;
+    let Some(place) = found.iter().position(|found| found.step == step) else { return Ok(None) };
+    if Checkpoint::open(&found[place].path).is_err() {
+        return Ok(None);
+    }
+    let (left, later) = found.split_at(place + 1);
+    // The newest first: whatever is left behind a failure ends at a checkpoint that was there before.
+    for found in later.iter().rev() {
+        remove(model_dir, found)?;
+    }
+    if !later.is_empty() {
+        write_state_file(model_dir, &left.iter().map(state_name).collect::<Vec<_>>())?;
+    }
+    Ok(Some(later.iter().map(|found| found.step).collect()))
 }
 
 /// Removes what earlier attempts left behind. Only the chief calls it, before its first checkpoint.

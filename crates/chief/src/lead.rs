@@ -1,6 +1,7 @@
 //! Leading a job: bring-up, watch, end.
 
 mod bring_up;
+mod evaluated;
 mod over;
 mod saving;
 mod seen;
@@ -26,6 +27,8 @@ use trainyard_run_config::Job;
 use trainyard_runtime::{apart, blocking};
 use trainyard_storage::is_remote;
 use trainyard_trainer::{JobState, Mirror, OnStanding, OnStep, Outcome};
+
+use evaluated::Evaluated;
 
 use crate::epoch::Epoch;
 use crate::events::Events;
@@ -128,6 +131,12 @@ struct Run {
     data_at: Option<Instant>,
     /// Passes over the data, once all of them have been applied.
     epochs: Option<u64>,
+    /// The evaluations, where they may end the job.
+    evaluated: Option<Evaluated>,
+    /// Why they have ended it.
+    ended_early: Option<String>,
+    /// The last step that was trained, where the job has ended at an earlier one.
+    trained_step: Option<u64>,
 }
 
 /// Leads a job to its end, or until told to stop.
@@ -168,6 +177,9 @@ async fn from_beginning_to_end(
         unclosed: Vec::new(),
         data_at: None,
         epochs: None,
+        evaluated: Evaluated::of(&lead.job),
+        ended_early: None,
+        trained_step: None,
     };
     if let Some(step) = over::look(&lead, &run)? {
         run.global_step = step;
@@ -203,6 +215,11 @@ async fn from_beginning_to_end(
                 outcome = None;
             }
             watch::Seen::Ended => break Ok(Ending::Done),
+            watch::Seen::EndedEarly(why) => {
+                info!("training ends early: {why}");
+                run.ended_early = Some(why);
+                break Ok(Ending::Done);
+            }
             watch::Seen::Stopped => break Ok(Ending::Stopped),
             watch::Seen::Failed(problem) => break Err(problem),
         }
@@ -352,6 +369,10 @@ impl Lead {
         if run.opened.is_none() {
             return Ok(ending);
         }
+        if run.ended_early.is_some() {
+            // Nobody would leave by itself.
+            self.coordinator.end(JobState::Done);
+        }
         match ending {
             Ending::Done => self.wait_for_leave(stop).await,
             Ending::Stopped => self.wait_for_stop().await,
@@ -361,7 +382,12 @@ impl Lead {
         if ending == Ending::Done && !self.is_at_last_step(run) && finished() {
             run.epochs = self.job.input.train.epochs;
         }
+        let best = match run.ended_early {
+            Some(_) => self.go_back_to_best(run).await,
+            None => None,
+        };
         let saved = match ending {
+            Ending::Done if best.is_some() => Ok(()),
             Ending::Done => self.save_last(run, stop).await,
             Ending::Stopped => self.save(run).await,
         };
@@ -376,11 +402,18 @@ impl Lead {
             }
             return Err(problem);
         }
-        let (phase, reason) = match ending {
-            Ending::Done => (JobPhase::Done, "the last step or all input has been applied"),
-            Ending::Stopped => (JobPhase::Stopped, "the chief was told to stop"),
+        if let Some(step) = best {
+            run.trained_step = Some(run.global_step);
+            run.global_step = step;
+        }
+        let (phase, reason) = match (ending, run.ended_early.clone()) {
+            (Ending::Done, Some(why)) => (JobPhase::Done, format!("early stopping: {why}")),
+            (Ending::Done, None) => {
+                (JobPhase::Done, "the last step or all input has been applied".to_owned())
+            }
+            (Ending::Stopped, _) => (JobPhase::Stopped, "the chief was told to stop".to_owned()),
         };
-        self.mark(run, phase, reason);
+        self.mark(run, phase, &reason);
         if ending == Ending::Done {
             self.coordinator.end(JobState::Done);
             self.finish_servers(run, "done", false).await;
@@ -486,7 +519,10 @@ impl Lead {
 
     fn mark(&self, run: &Run, phase: JobPhase, reason: &str) {
         let (global_step, cluster_epoch, reason) = (run.global_step, run.epoch, reason.to_owned());
-        let marker = JobMarker { phase, global_step, reason, cluster_epoch, epochs: run.epochs };
+        let rule = self.job.train.early_stopping.as_ref().filter(|_| run.ended_early.is_some());
+        let early_stopping = rule.and_then(|rule| serde_json::to_value(rule).ok());
+        let epochs = run.epochs;
+        let marker = JobMarker { phase, global_step, reason, cluster_epoch, epochs, early_stopping };
         if let Err(error) = marker.write(&self.job.model_dir) {
             warn!(%error, "job_state.json cannot be written: an evaluator will not learn how the job stands");
         }
@@ -495,10 +531,12 @@ impl Lead {
     fn report(&self, run: &Run, outcome: Option<&Outcome>) -> Report {
         let (_, examples) = self.coordinator.with(|roster, _| roster.totals());
         let train_seconds = run.opened.map_or(0.0, |opened| opened.elapsed().as_secs_f64());
-        let steps = run.global_step - run.first_step.unwrap_or(run.global_step);
+        let last_step = run.trained_step.unwrap_or(run.global_step);
+        let steps = last_step.saturating_sub(run.first_step.unwrap_or(last_step));
         let rate = |count: u64| if train_seconds > 0.0 { count as f64 / train_seconds } else { 0.0 };
         Report {
             global_step: run.global_step,
+            ended_early: run.ended_early.clone(),
             examples,
             train_seconds,
             steps_per_second: rate(steps),

@@ -9,6 +9,7 @@ mod coordinator;
 mod curve;
 mod data;
 mod data_shards;
+mod early_stopping;
 mod ended_sessions;
 mod epoch;
 mod evaluations;

@@ -12,6 +12,9 @@ use trainyard_diagnostic::{Code, Diagnostic};
 pub struct Report {
     /// Steps applied, since the very first.
     pub global_step: u64,
+    /// Why evaluations ended the job, where they did: `global_step` is then that of the best.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_early: Option<String>,
     /// Examples in this run's steps, of all tasks.
     pub examples: u64,
     /// Seconds from the opening of training to its end.

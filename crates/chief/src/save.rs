@@ -46,6 +46,8 @@ pub(crate) struct Saver<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) input: &'a str,
     pub(crate) run: &'a RunConfig,
+    /// Step of a checkpoint that is kept, however old.
+    pub(crate) best: Option<u64>,
     pub(crate) telemetry: &'a Telemetry,
 }
 
@@ -108,9 +110,10 @@ impl Saver<'_> {
         let model_dir = self.model_dir.to_owned();
         let folder = folder.to_owned();
         let keep = (self.run.keep_checkpoint_max, self.run.keep_checkpoint_every_n_hours);
+        let best = self.best;
         let work = move || -> Result<(Manifest, PathBuf), Diagnostic> {
             let path = commit(&model_dir, &folder, &manifest)?.path().to_owned();
-            match retain(&model_dir, keep.0, keep.1) {
+            match retain(&model_dir, keep.0, keep.1, best) {
                 Ok(removed) if !removed.is_empty() => tracing::debug!(?removed, "old checkpoints removed"),
                 Ok(_) => {}
                 Err(error) => {

@@ -251,6 +251,29 @@ pub struct TrainSpec {
     pub clip_gradients: Option<OptimizerSection>,
     /// Values to start from; absent = initial values.
     pub warm_start: Option<WarmStartConfig>,
+    /// When evaluations end training before that; absent = never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub early_stopping: Option<EarlyStoppingConfig>,
+}
+
+/// When evaluations say that training ends (`tf.estimator.experimental.stop_if_no_decrease_hook` and its siblings). The job ends at
+/// its best checkpoint. At least one of the first three bounds is given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EarlyStoppingConfig {
+    /// The metric of the evaluations; `loss` by default.
+    pub metric: String,
+    /// Whether a higher metric is better; false for `loss` and `average_loss`, true otherwise.
+    pub higher_is_better: bool,
+    /// Evaluations after the best one, without a better one, that end the job; at least 1.
+    pub max_evaluations_without_improvement: Option<u64>,
+    /// Steps after the best evaluation, without a better one, that end the job; at least 1.
+    pub max_steps_without_improvement: Option<u64>,
+    /// Value of the metric that is good enough: the job ends when an evaluation reaches it.
+    pub stop_at: Option<f64>,
+    /// Steps before which no evaluation ends the job; 0 by default.
+    pub min_steps: u64,
+    /// Gains up to this are none; 0 by default.
+    pub min_delta: f64,
 }
 
 /// Where a new model takes its first values from (`tf.estimator.WarmStartSettings`).

@@ -84,12 +84,22 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     if let (Some(input), Some(train)) = (&input, &train)
         && input.train.epochs.is_none()
         && train.max_steps.is_none()
+        && train.early_stopping.is_none()
         // A bound that was given and is wrong has been told already.
         && root.problems().is_empty()
     {
-        let message = "training would never end: set train.max_steps or input.train.epochs";
+        let message =
+            "training would never end: set train.max_steps, input.train.epochs or [train.early_stopping]";
         root.problems()
             .push(Diagnostic::error(Code::E1005, message).help("for example --set train.max_steps=1000"));
+    }
+    if let (Some(input), Some(train)) = (&input, &train)
+        && input.eval.is_none()
+        && train.early_stopping.is_some()
+    {
+        let message = "[train.early_stopping] goes by evaluations, and the job has no section [input.eval]";
+        root.problems()
+            .push(Diagnostic::error(Code::E1005, message).help("add it, with files = [\"eval.csv\"]"));
     }
     root.finish();
     Some(Job {

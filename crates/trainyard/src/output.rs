@@ -89,9 +89,13 @@ pub(crate) fn result_line(verb: &str, report: &Report) -> String {
         );
     }
     let Report { train_seconds, steps_per_second, examples_per_second, .. } = report;
-    format!(
+    let mut text = format!(
         "{verb} step {step} in {train_seconds:.1} s ({steps_per_second:.0} steps/s, {examples_per_second:.0} examples/s)\n"
-    )
+    );
+    if let Some(why) = &report.ended_early {
+        text += &format!("ended early, at the best checkpoint: {why}\n");
+    }
+    text
 }
 
 /// Returns metrics as a table.

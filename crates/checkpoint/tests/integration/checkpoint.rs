@@ -190,23 +190,41 @@ fn a_later_epoch_wins_over_a_higher_step() {
 }
 
 #[test]
+fn the_best_checkpoint_stays_however_old_and_becomes_the_latest_when_those_after_it_go() {
+    let folder = folder();
+    for step in 1..=6 {
+        save(folder.path(), step, 1);
+    }
+    let steps = || list(folder.path()).expect("a list").iter().map(|found| found.step).collect::<Vec<_>>();
+    assert_eq!(retain(folder.path(), 2, 10_000.0, Some(2)).expect("retention"), [1, 3, 4]);
+    assert_eq!(steps(), [2, 5, 6]);
+    assert_eq!(remove_after(folder.path(), 4).expect("it is not there"), None);
+    assert_eq!(steps(), [2, 5, 6]);
+    assert_eq!(remove_after(folder.path(), 2).expect("they go"), Some(vec![5, 6]));
+    assert_eq!((steps(), latest(folder.path()).0), (vec![2], Some(2)));
+    let state = std::fs::read_to_string(folder.path().join("checkpoint")).expect("the state file");
+    assert_eq!(state.lines().next(), Some("model_checkpoint_path: \"model.ckpt-2\""));
+    assert_eq!(remove_after(folder.path(), 2).expect("nothing is after it"), Some(Vec::new()));
+}
+
+#[test]
 fn old_checkpoints_go_but_never_a_pinned_one_nor_the_last_good() {
     let folder = folder();
     for step in 1..=5 {
         save(folder.path(), step, 1);
     }
     let guard = pin(&folder.path().join("model.ckpt-2"), "reader").expect("a pin");
-    assert_eq!(retain(folder.path(), 2, 10_000.0).expect("retention"), [1, 3]);
+    assert_eq!(retain(folder.path(), 2, 10_000.0, None).expect("retention"), [1, 3]);
     let steps = || list(folder.path()).expect("a list").iter().map(|found| found.step).collect::<Vec<_>>();
     assert_eq!(steps(), [2, 4, 5]);
     drop(guard);
     let newest = folder.path().join("model.ckpt-5/shard-0-of-1.safetensors");
     let good = std::fs::read(&newest).expect("the shard is there");
     std::fs::write(&newest, &good[1..]).expect("the newest is damaged");
-    assert!(retain(folder.path(), 1, 10_000.0).is_err());
+    assert!(retain(folder.path(), 1, 10_000.0, None).is_err());
     assert_eq!(steps(), [2, 4, 5], "nothing goes while the newest is not whole");
     std::fs::write(&newest, good).expect("the newest is mended");
-    assert_eq!(retain(folder.path(), 2, 10_000.0).expect("retention"), [2]);
+    assert_eq!(retain(folder.path(), 2, 10_000.0, None).expect("retention"), [2]);
     let state = std::fs::read_to_string(folder.path().join("checkpoint")).expect("the state file");
     assert_eq!(state.lines().next(), Some("model_checkpoint_path: \"model.ckpt-5\""));
     assert_eq!(state.lines().count(), 3, "{state}");
@@ -324,7 +342,8 @@ fn identity_and_epoch_outlive_a_restart() {
     assert_eq!(cluster_id(folder.path(), 6).expect("the id"), 5);
     assert_eq!([1, 2, 3].map(|_| claim_epoch(folder.path()).expect("an epoch")), [1, 2, 3]);
     let (phase, reason) = (JobPhase::Done, "max_steps".to_owned());
-    let state = JobState { phase, global_step: 4, reason, cluster_epoch: 3, epochs: Some(2) };
+    let state =
+        JobState { phase, global_step: 4, reason, cluster_epoch: 3, epochs: Some(2), early_stopping: None };
     assert_eq!(JobState::read(folder.path()).expect("no marker"), None);
     state.write(folder.path()).expect("a marker");
     assert_eq!(JobState::read(folder.path()).expect("the marker"), Some(state));

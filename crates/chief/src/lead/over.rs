@@ -21,6 +21,8 @@ pub(super) enum Reason {
     Steps(u64),
     /// As many passes over the data as `input.train.epochs` says have been applied.
     Epochs(u64),
+    /// Evaluations have ended it, by the rule that the job still has.
+    EarlyStopping,
 }
 
 /// Decides whether a job is over, from what its folder says: the marker, and step and input of the latest checkpoint.
@@ -28,6 +30,10 @@ pub(super) enum Reason {
 fn decide(marker: &Marker, step: u64, same_input: bool, job: &Job) -> Option<Reason> {
     if marker.phase != JobPhase::Done || step < marker.global_step {
         return None;
+    }
+    let rule = job.train.early_stopping.as_ref().and_then(|rule| serde_json::to_value(rule).ok());
+    if rule.is_some() && rule == marker.early_stopping {
+        return Some(Reason::EarlyStopping);
     }
     if let Some(most) = job.train.max_steps.filter(|most| step >= *most) {
         return Some(Reason::Steps(most));
@@ -37,14 +43,12 @@ fn decide(marker: &Marker, step: u64, same_input: bool, job: &Job) -> Option<Rea
 }
 
 /// Returns the step at which the job has ended, if there is nothing left to do. A store in this process needs no waiting
-/// for, and is looked at as ever.
+/// for, and is looked at as ever: how far it has come says whether the job is over, unless evaluations have ended it.
 ///
 /// # Errors
 /// The checkpoint is another model's.
 pub(super) fn look(lead: &Lead, run: &Run) -> Result<Option<u64>, Diagnostic> {
-    if !lead.shards.iter().any(|shard| matches!(shard, Shard::Remote(_))) {
-        return Ok(None);
-    }
+    let is_alone = !lead.shards.iter().any(|shard| matches!(shard, Shard::Remote(_)));
     let folder = &lead.job.model_dir;
     let Ok(Some(marker)) = Marker::read(folder) else { return Ok(None) };
     let Some(latest) = list(folder)?.into_iter().next_back() else { return Ok(None) };
@@ -54,6 +58,9 @@ pub(super) fn look(lead: &Lead, run: &Run) -> Result<Option<u64>, Diagnostic> {
     let Some(reason) = decide(&marker, manifest.global_step, manifest.input == run.input, &lead.job) else {
         return Ok(None);
     };
+    if is_alone && reason != Reason::EarlyStopping {
+        return Ok(None);
+    }
     if let Some(problem) = misfit(manifest, &lead.plan.variables, &lead.plan.optimizers) {
         return Err(problem);
     }
@@ -61,6 +68,9 @@ pub(super) fn look(lead: &Lead, run: &Run) -> Result<Option<u64>, Diagnostic> {
     match reason {
         Reason::Steps(most) => {
             info!(step, "nothing to do: the job is done, and train.max_steps = {most} has been reached");
+        }
+        Reason::EarlyStopping => {
+            info!(step, "nothing to do: the job is done: {}", marker.reason);
         }
         Reason::Epochs(epochs) => {
             info!(
@@ -95,7 +105,7 @@ mod tests {
     use super::*;
 
     fn marker(phase: JobPhase, global_step: u64, epochs: Option<u64>) -> Marker {
-        Marker { phase, global_step, reason: String::new(), cluster_epoch: 1, epochs }
+        Marker { phase, global_step, reason: String::new(), cluster_epoch: 1, epochs, early_stopping: None }
     }
 
     fn job(max_steps: Option<u64>, epochs: Option<u64>) -> Job {
@@ -115,6 +125,23 @@ mod tests {
         assert_eq!(decide(&done, 19, true, &job(Some(19), None)), None, "the last checkpoint is not there");
         let running = marker(JobPhase::Running, 20, None);
         assert_eq!(decide(&running, 20, true, &job(Some(20), None)), None, "servers may know more");
+    }
+
+    #[test]
+    fn a_job_that_evaluations_have_ended_is_over_while_it_has_the_same_rule() {
+        let rule = |most: u64| {
+            let text = "model_dir = \"m\"\n[input]\nlabel = { column = \"y\" }\ntrain = { files = [\"t.csv\"] }\n\
+                        eval = { files = [\"t.csv\"] }\n[[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n\
+                        [model]\nkind = \"dnn_classifier\"\nhidden_units = [2]\n";
+            let text =
+                format!("{text}[train.early_stopping]\nmax_evaluations_without_improvement = {most}\n");
+            Job::parse(std::path::Path::new("job.toml"), &text, &[]).expect("a job")
+        };
+        let written = serde_json::to_value(&rule(3).train.early_stopping).expect("a rule");
+        let done = Marker { early_stopping: Some(written), ..marker(JobPhase::Done, 20, None) };
+        assert_eq!(decide(&done, 20, true, &rule(3)), Some(Reason::EarlyStopping));
+        assert_eq!(decide(&done, 20, true, &rule(4)), None, "more patience goes on");
+        assert_eq!(decide(&done, 20, true, &job(Some(90), None)), None, "without a rule it goes on");
     }
 
     #[test]

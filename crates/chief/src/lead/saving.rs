@@ -35,6 +35,9 @@ impl Lead {
             self.tell_saved(run).await;
             return Ok(());
         }
+        if let Some(evaluated) = &mut run.evaluated {
+            evaluated.look().await;
+        }
         let job = &self.job;
         let saver = Saver {
             model_dir: &job.model_dir,
@@ -42,6 +45,7 @@ impl Lead {
             plan: &self.plan,
             input: &run.input,
             run: &job.run,
+            best: run.evaluated.as_ref().and_then(|evaluated| evaluated.verdict.best).map(|best| best.step),
             telemetry: &run.telemetry,
         };
         let bytes = run.server_bytes.iter().sum();

@@ -39,6 +39,8 @@ pub(super) enum Seen {
     Lost(String),
     /// The job has reached its end.
     Ended,
+    /// Evaluations say that the job should end.
+    EndedEarly(String),
     /// The token said stop.
     Stopped,
     /// The job cannot go on.
@@ -131,6 +133,12 @@ pub(super) async fn watch(
         }
         if let Some(seen) = lead.look_at_tasks(run, &mut told).await {
             return seen;
+        }
+        if let Some(evaluated) = &mut run.evaluated {
+            evaluated.poll().await;
+            if let Some(why) = evaluated.verdict.stop.clone() {
+                return Seen::EndedEarly(why);
+            }
         }
         tokio::select! {
             () = tokio::time::sleep(TICK) => {}

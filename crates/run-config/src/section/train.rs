@@ -4,15 +4,24 @@ use trainyard_diagnostic::{Code, Section, Value, suggest};
 
 use super::input::duplicate;
 use super::optimizer;
-use crate::{EvalSpec, ExportForm, ExportFormat, ExporterConfig, ExporterKind, TrainSpec, WarmStartConfig};
+use crate::{
+    EarlyStoppingConfig, EvalSpec, ExportForm, ExportFormat, ExporterConfig, ExporterKind, TrainSpec,
+    WarmStartConfig,
+};
 
 pub(crate) fn read_train(section: Option<Section<'_>>) -> Option<TrainSpec> {
     let Some(section) = section else {
-        return Some(TrainSpec { max_steps: None, clip_gradients: None, warm_start: None });
+        return Some(TrainSpec {
+            max_steps: None,
+            clip_gradients: None,
+            warm_start: None,
+            early_stopping: None,
+        });
     };
     let max_steps = section.integer("max_steps", 1..=u64::MAX);
     let clip_gradients = section.section("clip_gradients").map(optimizer::read_clipping);
     let warm_start = section.section("warm_start").map(read_warm_start);
+    let early_stopping = section.section("early_stopping").map(read_early_stopping);
     section.finish();
     Some(TrainSpec {
         max_steps,
@@ -22,6 +31,10 @@ pub(crate) fn read_train(section: Option<Section<'_>>) -> Option<TrainSpec> {
         },
         warm_start: match warm_start {
             Some(warm_start) => Some(warm_start?),
+            None => None,
+        },
+        early_stopping: match early_stopping {
+            Some(early_stopping) => Some(early_stopping?),
             None => None,
         },
     })
@@ -46,6 +59,39 @@ fn read_warm_start(section: Section<'_>) -> Option<WarmStartConfig> {
     }
     section.finish();
     Some(WarmStartConfig { from: from?, variables, rename })
+}
+
+/// Whether a metric gets better as it gets lower, unless the job says otherwise.
+fn lower_is_better(metric: &str) -> bool {
+    metric == "loss" || metric == "average_loss"
+}
+
+fn read_early_stopping(section: Section<'_>) -> Option<EarlyStoppingConfig> {
+    let metric = section.text("metric").unwrap_or_else(|| "loss".to_owned());
+    let higher_is_better = section.flag("higher_is_better").unwrap_or(!lower_is_better(&metric));
+    let max_evaluations = section.integer("max_evaluations_without_improvement", 1..=u64::MAX);
+    let max_steps = section.integer("max_steps_without_improvement", 1..=u64::MAX);
+    let stop_at = section.number("stop_at");
+    let min_steps = section.integer("min_steps", 0..=u64::MAX).unwrap_or(0);
+    let min_delta = section.number("min_delta").unwrap_or(0.0);
+    if min_delta.is_nan() || min_delta < 0.0 {
+        let message = format!("min_delta must be >= 0, given {min_delta}");
+        section.fail(Code::E1002, "min_delta", message);
+    }
+    let bounds = ["max_evaluations_without_improvement", "max_steps_without_improvement", "stop_at"];
+    if bounds.iter().all(|key| section.node(key).is_none()) {
+        section.missing("max_evaluations_without_improvement", "3");
+    }
+    section.finish();
+    Some(EarlyStoppingConfig {
+        metric,
+        higher_is_better,
+        max_evaluations_without_improvement: max_evaluations,
+        max_steps_without_improvement: max_steps,
+        stop_at,
+        min_steps,
+        min_delta,
+    })
 }
 
 pub(crate) fn read_eval(section: Option<Section<'_>>) -> Option<EvalSpec> {
@@ -91,9 +137,8 @@ pub(crate) fn read_exporters(root: &Section<'_>) -> Option<Vec<ExporterConfig>> 
             section.fail(Code::E1002, "name", message);
         }
         let metric = section.text("metric").unwrap_or_else(|| "loss".to_owned());
-        let lower = metric == "loss" || metric == "average_loss";
         let exports_to_keep = section.integer("exports_to_keep", 0..=1_000_000).unwrap_or(5) as usize;
-        let higher_is_better = section.flag("higher_is_better").unwrap_or(!lower);
+        let higher_is_better = section.flag("higher_is_better").unwrap_or(!lower_is_better(&metric));
         let form = read_form(&section);
         if let (Some(kind), Some(form)) = (kind, form) {
             out.push(ExporterConfig { kind, name, exports_to_keep, metric, higher_is_better, form });
