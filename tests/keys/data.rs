@@ -14,7 +14,7 @@ use crate::keys::site::LIMIT;
 const ROWS: usize = 48;
 /// Columns of `rows.csv`.
 pub(crate) const COLUMNS: &str = "x,z,n,word,user,rare,tags,tag_weights,ids,padded,pair,pair_semicolons,gaps,gaps_na,spaced,\
-                                  w,y,y2,answer,answer_dot,k,color,labels,labels_semicolons,r,count,r_pair";
+                                  w,y,y2,answer,answer_dot,k,color,labels,labels_semicolons,r,count,r_pair,moment";
 
 /// Parts of the golden section, which lie evenly between 0 and 1.
 fn fraction(row: usize, factor: f64) -> f64 {
@@ -59,6 +59,8 @@ fn fields(row: usize) -> Vec<String> {
         format!("{:.4}", 2.0 * x + 0.5),
         (row % 4).to_string(),
         format!("{x:.4}|{:.4}", -z),
+        // Five thousand seconds from one to the next: of 48 records, 66 hours.
+        (1_600_000_000 + row * 5000).to_string(),
     ]
 }
 

@@ -88,6 +88,8 @@ fn of_numbers() -> Vec<Row> {
     for (name, rest) in [("numeric", ""), ("bucketized", ", boundaries = [-1.0, 0.3, 1.0]")] {
         let key = |key: &str| format!("feature.{name}.{key}");
         let kind = format!("kind = \"{name}\"{rest}, name = \"f\", deep = true");
+        // Hours and seconds in a range that boundaries divide and training bears.
+        let scaled = ", normalizer = \"standardize\", mean = 12.0, stddev = 6.0, clip = [-3.0, 30.0]";
         let on = |name: &str, column: &str, more: &str| {
             of(key(name), &format!("{kind}, column = \"{column}\"{more}"))
         };
@@ -105,6 +107,22 @@ fn of_numbers() -> Vec<Row> {
         );
         rows.push(on("mean", "r", standard).with("1.1"));
         rows.push(on("stddev", "r", standard).with("0.8"));
+        rows.push(on("normalizer", "r", "").with("\"log\""));
+        let range = ", normalizer = \"min_max\", min = -1.0, max = 3.0";
+        rows.push(
+            on("normalizer", "r", "")
+                .set("feature.0.normalizer", "\"min_max\"")
+                .set("feature.0.min", "-1.0")
+                .set("feature.0.max", "3.0"),
+        );
+        rows.push(on("min", "r", range).with("-2.0"));
+        rows.push(on("max", "r", range).with("2.0"));
+        rows.push(on("clip", "r", "").with("[-0.5, 0.2]"));
+        rows.push(on("minus", "r", "").with("\"x\""));
+        rows.push(on("divided_by", "r", "").with("\"z\""));
+        rows.push(on("time", "moment", scaled).with("\"hour\""));
+        rows.push(on("time", "moment", &format!(", time = \"hour\"{scaled}")).with("\"weekday\""));
+        rows.push(on("time_unit", "moment", &format!(", time = \"hour\"{scaled}")).with("\"milliseconds\""));
     }
     let bucketized = "kind = \"bucketized\", column = \"x\", boundaries = [0.0], deep = true";
     rows.push(of("feature.bucketized.boundaries", bucketized).with("[0.7]"));

@@ -28,12 +28,34 @@ const HEADS: [(&str, &str); 6] = [
 const ACTIVATIONS: [&str; 10] =
     ["relu6", "leaky_relu", "elu", "selu", "tanh", "sigmoid", "softplus", "softsign", "swish", "linear"];
 /// Features that ONNX can say: what they are, and how they feed the deep part.
-const FEATURES: [(&str, &str); 17] = [
+const FEATURES: [(&str, &str); 24] = [
     (
         r#"column = "age"; kind = "numeric"; normalizer = "standardize"; mean = 45.0; stddev = 15.0; default = 40.0"#,
         "true",
     ),
     (r#"column = "income"; kind = "numeric"; normalizer = "log1p"; name = "income_log""#, "true"),
+    (r#"column = "income"; kind = "numeric"; normalizer = "log"; name = "income_logarithm""#, "true"),
+    (
+        r#"column = "income"; kind = "numeric"; clip = [0, 9000]; normalizer = "min_max"; min = 0; max = 9000; name = "income_range""#,
+        "true",
+    ),
+    (r#"column = "pair"; kind = "numeric"; shape = 2; minus = "pair"; name = "nothing""#, "true"),
+    (
+        r#"column = "age"; kind = "numeric"; divided_by = "level"; default = 2.0; clip = [-5, 5]; name = "age_by_level""#,
+        "true",
+    ),
+    (
+        r#"column = "moment"; kind = "numeric"; time = "hour"; default = 12; normalizer = "min_max"; min = 0; max = 23"#,
+        "true",
+    ),
+    (
+        r#"column = "moment"; kind = "bucketized"; time = "weekday"; default = 3; boundaries = [1, 2, 3, 4, 5, 6]; name = "weekday""#,
+        "INDICATOR",
+    ),
+    (
+        r#"column = "income"; kind = "bucketized"; minus = "age"; default = 40.0; boundaries = [0, 100]; name = "beyond_age""#,
+        "INDICATOR",
+    ),
     (r#"column = "pair"; kind = "numeric"; shape = 2"#, "true"),
     (
         r#"column = "age"; kind = "bucketized"; boundaries = [25, 40.5, 60]; default = 40.0"#,

@@ -7,7 +7,7 @@ use trainyard_tests::Draw;
 
 /// The header.
 const HEADER: &str = "age,income,pair,city,color,tags,tag_weights,code,level,slot,visits,origin,target,word,brand,\
-                      binary,class,labels,amount,amounts,count,share";
+                      binary,class,labels,amount,amounts,count,share,moment";
 
 /// Returns a text, or nothing in one case of ten.
 fn or_missing(draw: &mut Draw, text: String) -> String {
@@ -46,6 +46,8 @@ pub(crate) fn write(path: &Path, count: usize, seed: u64) {
         let brand = draw.below(12);
         let brand = or_missing(&mut draw, format!("brand{brand}"));
         let score = (age - 48.0) / 30.0 + city as f64 * 0.4 - color as f64 * 0.5 + draw.fraction();
+        let moment = draw.below(4_000_000_000) as i64 - 2_000_000_000;
+        let moment = or_missing(&mut draw, moment.to_string());
         let class = ["low", "middle", "high"][((score + 1.0).clamp(0.0, 2.9)) as usize];
         let labels = match (score > 0.5, level > 2) {
             (true, true) => "p|q",
@@ -56,7 +58,7 @@ pub(crate) fn write(path: &Path, count: usize, seed: u64) {
         let _ = writeln!(
             text,
             "{shown_age},{income:.2},{pair},{shown_city},{shown_color},{tags},{},{code},{level},{slot},{visits},\
-             {origin},{target},{word},{brand},{},{class},{labels},{score:.3},{score:.3}|{:.3},{},{:.3}",
+             {origin},{target},{word},{brand},{},{class},{labels},{score:.3},{score:.3}|{:.3},{},{:.3},{moment}",
             weights.join("|"),
             u8::from(score > 0.5),
             age / 40.0,

@@ -65,6 +65,14 @@ impl Categorical {
         }
     }
 
+    /// Returns the field of the other column that its numbers are combined with, if there is one.
+    pub fn operand_field(&self) -> Option<usize> {
+        match &self.source {
+            Source::Bucketized(bucketized) => bucketized.source.operand_field,
+            _ => None,
+        }
+    }
+
     /// Returns the field of the weights of its ids.
     pub fn weights_field(&self) -> Option<usize> {
         self.weights

@@ -1,7 +1,7 @@
 //! The feature columns of a job, and what they make of a batch.
 
 use trainyard_input::{Batch, FieldKind, Schema};
-use trainyard_run_config::{CrossKey, Deep, FeatureConfig, FeatureKind, Numbers};
+use trainyard_run_config::{CrossKey, Deep, FeatureConfig, FeatureKind};
 
 use crate::bucketized::Bucketized;
 use crate::categorical::Source;
@@ -60,7 +60,7 @@ impl FeatureColumns {
         let (mut numeric, mut width) = (Vec::new(), 0);
         for feature in numbers {
             let FeatureKind::Numeric(numbers) = &feature.kind else { continue };
-            let source = numeric::Source::new(numbers, want_numbers(numbers, feature.separator, schema));
+            let source = numeric::Source::new(numbers, feature.separator, schema);
             let (name, wide, deep) = (feature.name.clone(), feature.wide, feature.deep.is_some());
             let (begin, numbers) = (width, numbers.clone());
             width += numbers.width;
@@ -154,11 +154,6 @@ fn shared_tables(categorical: &[Categorical]) -> Vec<SharedTable> {
     tables
 }
 
-fn want_numbers(numbers: &Numbers, separator: Option<u8>, schema: &mut Schema) -> usize {
-    let kind = FieldKind::Float { width: numbers.width, separator, default: numbers.default.clone() };
-    schema.want(&numbers.column, kind)
-}
-
 /// Builds a categorical column. `ids` are the categorical features, in order of name; `features` all of the job's.
 fn categorical(
     feature: &FeatureConfig,
@@ -174,7 +169,7 @@ fn categorical(
     let (buckets, source) = match &feature.kind {
         FeatureKind::Numeric(_) => unreachable!("numbers have no ids"),
         FeatureKind::Bucketized { numbers, boundaries } => {
-            let source = numeric::Source::new(numbers, want_numbers(numbers, separator, schema));
+            let source = numeric::Source::new(numbers, separator, schema);
             let bucketized = Bucketized { source, boundaries: boundaries.clone() };
             (bucketized.buckets(), Source::Bucketized(bucketized))
         }

@@ -1,14 +1,18 @@
 //! `numeric_column`: numbers, normalised.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use trainyard_input::{Batch, Cells};
-use trainyard_run_config::{Normalizer, Numbers};
+use trainyard_input::{Batch, Cells, FieldKind, Schema};
+use trainyard_run_config::{LOG_MIN, Normalizer, Numbers, Time};
 
 use crate::Error;
 
 /// Whole numbers whose logarithm is remembered.
 const COUNTS: u16 = 1024;
+
+/// What a whole number that is missing is read as.
+const MISSING: i64 = -1;
 
 /// A numeric feature.
 #[derive(Debug, Clone)]
@@ -28,34 +32,75 @@ pub struct Numeric {
     pub(crate) source: Source,
 }
 
-/// Where numbers come from.
+/// Where numbers come from, and what is made of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
-    pub(crate) column: String,
     pub(crate) field: usize,
+    /// The field of the other column, where there is one.
+    pub(crate) operand_field: Option<usize>,
     pub(crate) width: usize,
-    normalizer: Normalizer,
+    numbers: Numbers,
     /// What log1p makes of the whole numbers from 0: its numbers are mostly small counts.
     logarithms: Arc<[f32]>,
 }
 
 impl Source {
-    pub(crate) fn new(numbers: &Numbers, field: usize) -> Self {
-        let Numbers { column, width, normalizer, .. } = numbers;
-        let logarithms = match normalizer {
-            Normalizer::Log1p => (0..COUNTS).map(|count| f32::from(count).ln_1p()).collect(),
-            Normalizer::None | Normalizer::Standardize { .. } => Arc::from([]),
+    /// Adds the fields that the numbers are made of to a schema.
+    pub(crate) fn new(numbers: &Numbers, separator: Option<u8>, schema: &mut Schema) -> Self {
+        let floats =
+            || FieldKind::Float { width: numbers.width, separator, default: numbers.default.clone() };
+        let kind = match numbers.time {
+            // The seconds of today have more digits than a float of 32 bits.
+            Some(_) => FieldKind::Int { separator: None, truncate: true },
+            None => floats(),
         };
-        Self { column: column.clone(), field, width: *width, normalizer: *normalizer, logarithms }
+        let field = schema.want(&numbers.column, kind);
+        let operand_field = numbers.operand.as_ref().map(|operand| schema.want(operand.column(), floats()));
+        let logarithms = match numbers.normalizer {
+            Normalizer::Log1p => (0..COUNTS).map(|count| f32::from(count).ln_1p()).collect(),
+            Normalizer::None
+            | Normalizer::Log
+            | Normalizer::MinMax { .. }
+            | Normalizer::Standardize { .. } => Arc::from([]),
+        };
+        Self { field, operand_field, width: numbers.width, numbers: numbers.clone(), logarithms }
     }
 
-    /// Returns the numbers of a batch, `rows x width`.
+    /// Returns the numbers of a batch before they are normalised, `rows x width`.
     ///
     /// # Errors
-    /// A row holds another number of them.
-    pub(crate) fn values<'a>(&self, batch: &'a Batch) -> Result<&'a [f32], Error> {
-        let column = &batch.columns[self.field];
-        let wrong = |message: String| Error { column: self.column.clone(), message };
+    /// A row holds another number of them, or no time.
+    pub(crate) fn values<'a>(&self, batch: &'a Batch) -> Result<Cow<'a, [f32]>, Error> {
+        if let Some(time) = self.numbers.time {
+            return Ok(Cow::Owned(self.parts_of_times(time, batch)?));
+        }
+        let values = self.floats(&self.numbers.column, self.field, batch)?;
+        match (&self.numbers.operand, self.operand_field) {
+            (Some(operand), Some(field)) => {
+                let others = self.floats(operand.column(), field, batch)?;
+                let pairs = values.iter().zip(others);
+                Ok(Cow::Owned(pairs.map(|(value, other)| operand.combine(*value, *other)).collect()))
+            }
+            _ => Ok(Cow::Borrowed(values)),
+        }
+    }
+
+    fn parts_of_times(&self, time: Time, batch: &Batch) -> Result<Vec<f32>, Error> {
+        let default = self.numbers.default.as_ref().and_then(|default| default.first()).copied();
+        let Cells::Int(times) = &batch.columns[self.field].cells else {
+            return Err(self.wrong("must hold times, given another type".to_owned()));
+        };
+        let part = |at: &i64| match default {
+            _ if *at != MISSING => Ok(time.of(*at)),
+            Some(default) => Ok(default),
+            None => Err(self.wrong("a time is missing, and the feature has no default".to_owned())),
+        };
+        times.iter().map(part).collect()
+    }
+
+    fn floats<'a>(&self, name: &str, field: usize, batch: &'a Batch) -> Result<&'a [f32], Error> {
+        let column = &batch.columns[field];
+        let wrong = |message: String| Error { column: name.to_owned(), message };
         let Cells::Float(values) = &column.cells else {
             return Err(wrong("must hold numbers, given another type".to_owned()));
         };
@@ -69,10 +114,18 @@ impl Source {
         }
     }
 
-    /// Returns the normalised number.
+    fn wrong(&self, message: String) -> Error {
+        Error { column: self.numbers.column.clone(), message }
+    }
+
+    /// Returns the number within its bounds, normalised.
     #[inline]
     pub(crate) fn normalize(&self, value: f32) -> f32 {
-        match self.normalizer {
+        let value = match self.numbers.clip {
+            Some([least, most]) => value.clamp(least, most),
+            None => value,
+        };
+        match self.numbers.normalizer {
             Normalizer::None => value,
             Normalizer::Log1p => {
                 let value = value.max(0.0);
@@ -81,6 +134,8 @@ impl Source {
                     _ => value.ln_1p(),
                 }
             }
+            Normalizer::Log => value.max(LOG_MIN).ln(),
+            Normalizer::MinMax { min, max } => (value - min) / (max - min),
             Normalizer::Standardize { mean, stddev } => (value - mean) / stddev,
         }
     }
@@ -92,6 +147,11 @@ impl Numeric {
         self.source.field
     }
 
+    /// Returns the field of the other column that they are combined with, if there is one.
+    pub fn operand_field(&self) -> Option<usize> {
+        self.source.operand_field
+    }
+
     /// Writes the numbers of a batch into rows of `total` places.
     pub(crate) fn fill(&self, batch: &Batch, total: usize, out: &mut [f32]) -> Result<(), Error> {
         let values = self.source.values(batch)?;
@@ -101,5 +161,72 @@ impl Numeric {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trainyard_input::Column;
+    use trainyard_run_config::{Operand, TimePart, TimeUnit};
+
+    use super::*;
+
+    /// What is made of a column, and of a second one where it is combined.
+    fn made(numbers: Numbers, columns: Vec<Column>) -> Result<Vec<f32>, Error> {
+        let mut schema = Schema::default();
+        let source = Source::new(&numbers, None, &mut schema);
+        let rows = columns[0].cells.len() / numbers.width;
+        let batch = Batch { rows, columns, ..Batch::default() };
+        Ok(source.values(&batch)?.iter().map(|value| source.normalize(*value)).collect())
+    }
+
+    fn floats(values: &[f32]) -> Column {
+        Column::floats(values.to_vec())
+    }
+
+    fn numbers() -> Numbers {
+        Numbers::of("x".to_owned())
+    }
+
+    #[test]
+    fn numbers_are_bounded_and_then_brought_into_range() {
+        let clipped = Numbers { clip: Some([0.0, 10.0]), ..numbers() };
+        let values = [floats(&[-5.0, 4.0, 70.0])];
+        assert_eq!(made(clipped.clone(), values.to_vec()).expect("numbers"), [0.0, 4.0, 10.0]);
+        let ranged = Numbers { normalizer: Normalizer::MinMax { min: 0.0, max: 5.0 }, ..clipped };
+        assert_eq!(made(ranged, values.to_vec()).expect("numbers"), [0.0, 0.8, 2.0]);
+        let log = Numbers { normalizer: Normalizer::Log, ..numbers() };
+        let values = made(log, vec![floats(&[1.0, 0.0, -3.0])]).expect("numbers");
+        assert_eq!(values, [0.0, LOG_MIN.ln(), LOG_MIN.ln()]);
+    }
+
+    #[test]
+    fn two_columns_are_subtracted_and_divided_and_a_number_by_zero_is_zero() {
+        let columns = || vec![floats(&[6.0, 5.0, 4.0]), floats(&[3.0, 0.0, 8.0])];
+        let minus = Numbers { operand: Some(Operand::Minus("y".to_owned())), ..numbers() };
+        assert_eq!(made(minus, columns()).expect("numbers"), [3.0, 5.0, -4.0]);
+        let ratio = Numbers { operand: Some(Operand::DividedBy("y".to_owned())), ..numbers() };
+        assert_eq!(made(ratio, columns()).expect("numbers"), [2.0, 0.0, 0.5]);
+    }
+
+    #[test]
+    fn hours_and_days_of_the_week_are_those_of_the_calendar() {
+        let of = |part, unit, times: &[i64], default: Option<f32>| {
+            let time = Some(Time { part, unit });
+            let default = default.map(|default| vec![default]);
+            made(Numbers { time, default, ..numbers() }, vec![Column::ints(times.to_vec())])
+        };
+        // 2026-11-23, a Monday, 23:59:59 and a second later; 1969-12-31, a Wednesday, 22:00.
+        let times = [1_795_478_399, 1_795_478_400, -7200];
+        let hours = of(TimePart::Hour, TimeUnit::Seconds, &times, None).expect("times");
+        assert_eq!(hours, [23.0, 0.0, 22.0]);
+        let days = of(TimePart::Weekday, TimeUnit::Seconds, &times, None).expect("times");
+        assert_eq!(days, [0.0, 1.0, 2.0]);
+        let milliseconds = [1_795_478_399_999];
+        let days = of(TimePart::Weekday, TimeUnit::Milliseconds, &milliseconds, None).expect("times");
+        assert_eq!(days, [0.0]);
+        assert_eq!(of(TimePart::Hour, TimeUnit::Seconds, &[MISSING], Some(12.0)).expect("a default"), [12.0]);
+        let error = of(TimePart::Hour, TimeUnit::Seconds, &[MISSING], None).expect_err("none is there");
+        assert!(error.to_string().contains("a time is missing"), "{error}");
     }
 }

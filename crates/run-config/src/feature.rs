@@ -24,8 +24,7 @@ impl FeatureConfig {
     /// Returns a numeric feature of the column's name, as it is read, without which a record is bad.
     pub fn numeric(column: impl Into<String>) -> Self {
         let column = column.into();
-        let numbers =
-            Numbers { column: column.clone(), width: 1, normalizer: Normalizer::None, default: None };
+        let numbers = Numbers::of(column.clone());
         let (separator, weights) = (None, None);
         let kind = FeatureKind::Numeric(numbers);
         Self { name: column, kind, separator, weights, wide: false, deep: Some(Deep::Dense) }
@@ -83,6 +82,15 @@ pub enum Normalizer {
     None,
     /// `ln(1 + max(x, 0))`.
     Log1p,
+    /// `ln(max(x, 1e-7))`.
+    Log,
+    /// `(x - min) / (max - min)`.
+    MinMax {
+        /// Becomes 0.
+        min: f32,
+        /// Becomes 1; above `min`.
+        max: f32,
+    },
     /// `(x - mean) / stddev`.
     Standardize {
         /// Subtracted.
@@ -92,17 +100,131 @@ pub enum Normalizer {
     },
 }
 
-/// The numbers of one column.
+/// Least number that [`Normalizer::Log`] takes the logarithm of; it stands for all below.
+pub const LOG_MIN: f32 = 1e-7;
+
+/// The numbers of one column, and what is made of them, in this order: the part of a time, the other column, the bounds, the
+/// normalizer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Numbers {
     /// Input column.
     pub column: String,
     /// Numbers in a field: the product of the shape, at least 1.
     pub width: usize,
+    /// What part of a time they are, which the column holds; absent = the column holds the numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Time>,
+    /// Another column that they are combined with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operand: Option<Operand>,
+    /// Least and greatest number: those beyond are moved to them; absent = any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip: Option<[f32; 2]>,
     /// Applied to each number.
     pub normalizer: Normalizer,
-    /// Stand for a missing field, `width` of them; absent = a missing value is a bad row.
+    /// Stand for a missing field, of the other column too, `width` of them; absent = a missing value is a bad row.
     pub default: Option<Vec<f32>>,
+}
+
+impl Numbers {
+    /// Returns one number of a column, as it is read, without which a record is bad.
+    pub fn of(column: String) -> Self {
+        Self {
+            column,
+            width: 1,
+            time: None,
+            operand: None,
+            clip: None,
+            normalizer: Normalizer::None,
+            default: None,
+        }
+    }
+}
+
+/// A column of times, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Time {
+    /// What is taken of each time.
+    pub part: TimePart,
+    /// What the column counts since 1970.
+    pub unit: TimeUnit,
+}
+
+/// Part of a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimePart {
+    /// Hour of the day, 0 to 23.
+    Hour,
+    /// Day of the week, from Monday, 0, to Sunday, 6 (`datetime.weekday` of Python).
+    Weekday,
+}
+
+/// What a column of times counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeUnit {
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
+}
+
+impl Time {
+    const SECONDS_OF_AN_HOUR: i64 = 3600;
+    const SECONDS_OF_A_DAY: i64 = 86_400;
+
+    /// Returns what the column counts in a second.
+    pub fn per_second(self) -> i64 {
+        match self.unit {
+            TimeUnit::Seconds => 1,
+            TimeUnit::Milliseconds => 1000,
+        }
+    }
+
+    /// Returns after how much of what the column counts the part goes on by one, after how many of these it begins anew, and what
+    /// it is in 1970.
+    pub fn cycle(self) -> (i64, i64, i64) {
+        match self.part {
+            TimePart::Hour => (Self::SECONDS_OF_AN_HOUR * self.per_second(), 24, 0),
+            // The first of January 1970 was a Thursday.
+            TimePart::Weekday => (Self::SECONDS_OF_A_DAY * self.per_second(), 7, 3),
+        }
+    }
+
+    /// Returns the part of a time.
+    pub fn of(self, time: i64) -> f32 {
+        let (length, count, first) = self.cycle();
+        (time.div_euclid(length) + first).rem_euclid(count) as f32
+    }
+}
+
+/// Another column that a number is combined with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operand {
+    /// It is subtracted.
+    Minus(String),
+    /// The number is divided by it; by 0 gives 0.
+    DividedBy(String),
+}
+
+impl Operand {
+    /// Returns the input column.
+    pub fn column(&self) -> &str {
+        let (Self::Minus(column) | Self::DividedBy(column)) = self;
+        column
+    }
+
+    /// Combines a number with that of the other column.
+    #[inline]
+    pub fn combine(&self, number: f32, other: f32) -> f32 {
+        match self {
+            Self::Minus(_) => number - other,
+            Self::DividedBy(_) if other == 0.0 => 0.0,
+            Self::DividedBy(_) => number / other,
+        }
+    }
 }
 
 /// When the ids of a dynamic feature get rows of its tables, and when they lose them.

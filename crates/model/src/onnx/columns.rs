@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trainyard_onnx::{Attribute, ML_DOMAIN, Name, Tensor, attribute};
-use trainyard_run_config::{FeatureKind, Normalizer, Numbers};
+use trainyard_run_config::{FeatureKind, LOG_MIN, Normalizer, Numbers, Operand, Time};
 
 use super::Builder;
 use super::lookup::Bag;
@@ -19,19 +19,32 @@ impl Builder<'_> {
         }
         let column = &self.canned.columns.numeric[feature];
         let scope = format!("columns/{}", column.name);
-        let out = self.normalized(&scope, column.field(), &column.numbers);
+        let out = self.normalized(&scope, column.field(), column.operand_field(), &column.numbers);
         self.numbers.insert(feature, out.clone());
         out
     }
 
-    /// Fills what is missing (NaN) where there is a default, then normalises.
-    fn normalized(&mut self, scope: &str, field: usize, numbers: &Numbers) -> Name {
-        let mut value = self.given[self.inputs.fields[&field]].clone();
+    /// Takes the numbers of a column, combines them with those of another, moves them within their bounds, then normalises.
+    fn normalized(
+        &mut self,
+        scope: &str,
+        field: usize,
+        operand_field: Option<usize>,
+        numbers: &Numbers,
+    ) -> Name {
+        let mut value = match numbers.time {
+            Some(time) => self.part_of_time(scope, field, time, numbers),
+            None => self.filled(scope, field, numbers),
+        };
+        if let (Some(operand), Some(field)) = (&numbers.operand, operand_field) {
+            let other = self.filled(&format!("{scope}/other"), field, numbers);
+            value = self.combined(scope, operand, &value, &other);
+        }
         let graph = &mut self.graph;
-        if let Some(default) = &numbers.default {
-            let default = graph.floats(&format!("{scope}/default"), &[numbers.width], default);
-            let missing = graph.node("IsNaN", &format!("{scope}/missing"), &[&value], []);
-            value = graph.node("Where", &format!("{scope}/filled"), &[&missing, &default, &value], []);
+        if let Some([least, most]) = numbers.clip {
+            let least = graph.floats(&format!("{scope}/least"), &[], &[least]);
+            let most = graph.floats(&format!("{scope}/most"), &[], &[most]);
+            value = graph.node("Clip", &format!("{scope}/clipped"), &[&value, &least, &most], []);
         }
         match numbers.normalizer {
             Normalizer::None => value,
@@ -40,6 +53,18 @@ impl Builder<'_> {
                 let stddev = graph.floats(&format!("{scope}/stddev"), &[1], &[stddev]);
                 let centered = graph.node("Sub", &format!("{scope}/centered"), &[&value, &mean], []);
                 graph.node("Div", &format!("{scope}/standardized"), &[&centered, &stddev], [])
+            }
+            Normalizer::MinMax { min, max } => {
+                let range = graph.floats(&format!("{scope}/range"), &[1], &[max - min]);
+                let min = graph.floats(&format!("{scope}/min"), &[1], &[min]);
+                let above = graph.node("Sub", &format!("{scope}/above_min"), &[&value, &min], []);
+                graph.node("Div", &format!("{scope}/min_max"), &[&above, &range], [])
+            }
+            Normalizer::Log => {
+                let least = graph.floats(&format!("{scope}/log_min"), &[1], &[LOG_MIN]);
+                let above = graph.node("Greater", &format!("{scope}/above_log_min"), &[&value, &least], []);
+                let value = graph.node("Where", &format!("{scope}/positive"), &[&above, &value, &least], []);
+                graph.node("Log", &format!("{scope}/log"), &[&value], [])
             }
             Normalizer::Log1p => {
                 // NaN counts as 0, which Max would not make of it.
@@ -56,6 +81,53 @@ impl Builder<'_> {
                 graph.node("Cast", &format!("{scope}/log1p"), &[&value], [single])
             }
         }
+    }
+
+    /// Returns the numbers of a field. Those that are missing (NaN) are filled, where there is a default.
+    fn filled(&mut self, scope: &str, field: usize, numbers: &Numbers) -> Name {
+        let value = self.given[self.inputs.fields[&field]].clone();
+        let graph = &mut self.graph;
+        let Some(default) = &numbers.default else { return value };
+        let default = graph.floats(&format!("{scope}/default"), &[numbers.width], default);
+        let missing = graph.node("IsNaN", &format!("{scope}/missing"), &[&value], []);
+        graph.node("Where", &format!("{scope}/filled"), &[&missing, &default, &value], [])
+    }
+
+    /// Subtracts or divides. A number by 0 is 0.
+    fn combined(&mut self, scope: &str, operand: &Operand, value: &Name, other: &Name) -> Name {
+        let graph = &mut self.graph;
+        match operand {
+            Operand::Minus(_) => graph.node("Sub", &format!("{scope}/difference"), &[value, other], []),
+            Operand::DividedBy(_) => {
+                let zero = graph.floats(&format!("{scope}/nothing"), &[1], &[0.0]);
+                let by_zero = graph.node("Equal", &format!("{scope}/by_zero"), &[other, &zero], []);
+                let ratio = graph.node("Div", &format!("{scope}/quotient"), &[value, other], []);
+                graph.node("Where", &format!("{scope}/ratio"), &[&by_zero, &zero, &ratio], [])
+            }
+        }
+    }
+
+    /// Takes the hour, or the day of the week, of whole times.
+    fn part_of_time(&mut self, scope: &str, field: usize, time: Time, numbers: &Numbers) -> Name {
+        let given = self.given[self.inputs.fields[&field]].clone();
+        let graph = &mut self.graph;
+        let (length, count, first) = time.cycle();
+        // Mod takes the sign of the divisor; what is left is a multiple, so that Div cuts nothing.
+        let length = graph.list(&[length]);
+        let rest = graph.node("Mod", &format!("{scope}/rest"), &[&given, &length], []);
+        let whole = graph.node("Sub", &format!("{scope}/whole"), &[&given, &rest], []);
+        let passed = graph.node("Div", &format!("{scope}/passed"), &[&whole, &length], []);
+        let first = graph.list(&[first]);
+        let shifted = graph.node("Add", &format!("{scope}/from_first"), &[&passed, &first], []);
+        let count = graph.list(&[count]);
+        let part = graph.node("Mod", &format!("{scope}/part"), &[&shifted, &count], []);
+        let single = attribute("to", Attribute::Int(Tensor::Float.number().into()));
+        let part = graph.node("Cast", &format!("{scope}/part_number"), &[&part], [single]);
+        let Some(default) = &numbers.default else { return part };
+        let default = graph.floats(&format!("{scope}/default"), &[numbers.width], default);
+        let none = graph.list(&[NONE]);
+        let missing = graph.node("Equal", &format!("{scope}/missing"), &[&given, &none], []);
+        graph.node("Where", &format!("{scope}/filled"), &[&missing, &default, &part], [])
     }
 
     /// Returns the ids of a categorical feature.
@@ -77,7 +149,7 @@ impl Builder<'_> {
             _ if self.inputs.ids.contains_key(&feature) => given,
             FeatureKind::Bucketized { numbers, boundaries } => {
                 let field = column.field().expect("buckets come from a field");
-                let numbers_given = self.normalized(&scope, field, numbers);
+                let numbers_given = self.normalized(&scope, field, column.operand_field(), numbers);
                 self.buckets(&scope, &numbers_given, numbers.width, boundaries)
             }
             FeatureKind::Vocabulary { values, default, integers, .. } => {

@@ -87,12 +87,14 @@ impl Inputs {
         let mut out = Self { taken: head::OUTPUTS.map(str::to_owned).into(), ..Self::default() };
         let columns = &canned.columns;
         let numeric = columns.numeric.iter().filter(|column| column.wide || column.deep);
-        let mut fields: BTreeSet<usize> = numeric.map(|column| column.field()).collect();
+        let mut fields: BTreeSet<usize> =
+            numeric.flat_map(|column| [Some(column.field()), column.operand_field()]).flatten().collect();
         let used =
             columns.categorical.iter().enumerate().filter(|(_, column)| column.wide || column.deep.is_some());
         for (_, column) in used.clone() {
             if hashing::reason(&column.config.kind).is_none() {
                 fields.extend(column.field());
+                fields.extend(column.operand_field());
             }
             fields.extend(column.weights_field());
         }

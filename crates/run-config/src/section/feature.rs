@@ -120,6 +120,7 @@ fn read(path: &Path, section: &Section<'_>, model: Option<ModelKind>) -> Option<
         ]);
         section.know(&["oov_buckets", "default", "normalizer", "mean", "stddev", "shape", "separator"]);
         section.know(&["weights", "integers", "hash_key", "size"]);
+        section.know(&["min", "max", "clip", "minus", "divided_by", "time", "time_unit"]);
         section.know(&["rows_max", "admit_after", "expire_after_steps", "expire_after_secs"]);
         return None;
     };

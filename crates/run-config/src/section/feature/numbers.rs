@@ -3,22 +3,17 @@
 use trainyard_diagnostic::{Code, Section, Value};
 
 use super::super::single;
-use crate::{Normalizer, Numbers};
+use crate::{Normalizer, Numbers, Operand, Time, TimePart, TimeUnit};
 
 /// Most numbers in a field.
 const WIDTH_MAX: u64 = 1 << 20;
 
 /// What is said of the numbers, whatever their column.
-pub(super) struct Said {
-    width: usize,
-    normalizer: Normalizer,
-    default: Option<Vec<f32>>,
-}
+pub(super) struct Said(Numbers);
 
 impl Said {
     pub(super) fn of(&self, column: String) -> Numbers {
-        let Self { width, normalizer, ref default } = *self;
-        Numbers { column, width, normalizer, default: default.clone() }
+        Numbers { column, ..self.0.clone() }
     }
 }
 
@@ -38,8 +33,67 @@ pub(super) fn read(section: &Section<'_>) -> Option<Said> {
         None => None,
     };
     let default = read_default(section, width.unwrap_or(1));
+    let time = read_time(section);
+    let operand = read_operand(section);
+    let clip = read_clip(section);
     let normalizer = read_normalizer(section)?;
-    Some(Said { width: width?, normalizer, default: default? })
+    let width = width?;
+    if time.is_some() && width != 1 {
+        section.fail(Code::E1006, "time", "time and shape cannot be both set: a field holds one time");
+    }
+    if time.is_some() && operand.is_some() {
+        section.fail(Code::E1006, "time", "time cannot be combined with minus or divided_by");
+    }
+    let column = String::new();
+    Some(Said(Numbers { column, width, time, operand, clip, normalizer, default: default? }))
+}
+
+fn read_time(section: &Section<'_>) -> Option<Time> {
+    let parts = [("hour", TimePart::Hour), ("weekday", TimePart::Weekday)];
+    let units = [("seconds", TimeUnit::Seconds), ("milliseconds", TimeUnit::Milliseconds)];
+    let unit = match section.node("time_unit") {
+        Some(_) => section.choice("time_unit", "unit of times", &units),
+        None => Some(TimeUnit::Seconds),
+    };
+    if section.node("time").is_none() {
+        if section.node("time_unit").is_some() {
+            section.fail(Code::E1006, "time_unit", "time_unit needs time = \"hour\" or \"weekday\"");
+        }
+        return None;
+    }
+    Some(Time { part: section.choice("time", "part of a time", &parts)?, unit: unit? })
+}
+
+fn read_operand(section: &Section<'_>) -> Option<Operand> {
+    let minus = section.text("minus");
+    let divided_by = section.text("divided_by");
+    for (key, column) in [("minus", &minus), ("divided_by", &divided_by)] {
+        if column.as_deref() == Some("") {
+            section.fail(Code::E1002, key, format!("{key} must name a column of the input, given \"\""));
+        }
+    }
+    match (minus, divided_by) {
+        (Some(_), Some(_)) => {
+            section.fail(Code::E1006, "divided_by", "minus and divided_by cannot be both set");
+            None
+        }
+        (Some(column), None) => Some(Operand::Minus(column)),
+        (None, Some(column)) => Some(Operand::DividedBy(column)),
+        (None, None) => None,
+    }
+}
+
+fn read_clip(section: &Section<'_>) -> Option<[f32; 2]> {
+    section.node("clip")?;
+    let bounds: Vec<f32> = section.numbers("clip")?.iter().map(|bound| *bound as f32).collect();
+    match bounds[..] {
+        [least, most] if least < most && least.is_finite() && most.is_finite() => Some([least, most]),
+        _ => {
+            let message = format!("clip must be a lower and a higher number, given {bounds:?}");
+            section.fail(Code::E1002, "clip", message);
+            None
+        }
+    }
 }
 
 /// One number for all places, or one each. `Some(None)` where none is given.
@@ -63,26 +117,74 @@ fn read_default(section: &Section<'_>, width: usize) -> Option<Option<Vec<f32>>>
     }
 }
 
+/// Names of the normalizers, without what they need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NormalizerName {
+    None,
+    Log1p,
+    Log,
+    MinMax,
+    Standardize,
+}
+
 fn read_normalizer(section: &Section<'_>) -> Option<Normalizer> {
-    let known = [("none", 0), ("log1p", 1), ("standardize", 2)];
-    let choice = match section.node("normalizer") {
+    let known = [
+        ("none", NormalizerName::None),
+        ("log1p", NormalizerName::Log1p),
+        ("log", NormalizerName::Log),
+        ("min_max", NormalizerName::MinMax),
+        ("standardize", NormalizerName::Standardize),
+    ];
+    let name = match section.node("normalizer") {
         Some(_) => section.choice("normalizer", "normalizer", &known)?,
-        None => 0,
+        None => NormalizerName::None,
     };
-    let (mean, stddev) = (single(section, "mean"), single(section, "stddev"));
-    match (choice, mean, stddev) {
-        (2, Some(mean), Some(stddev)) if stddev.is_normal() => Some(Normalizer::Standardize { mean, stddev }),
-        (2, Some(_), Some(stddev)) => {
-            section.fail(Code::E1002, "stddev", format!("stddev must not be 0, given {stddev}"));
+    let moments = read_pair(section, "mean", "stddev", name == NormalizerName::Standardize, "standardize")?;
+    let range = read_pair(section, "min", "max", name == NormalizerName::MinMax, "min_max")?;
+    match name {
+        NormalizerName::None => Some(Normalizer::None),
+        NormalizerName::Log1p => Some(Normalizer::Log1p),
+        NormalizerName::Log => Some(Normalizer::Log),
+        NormalizerName::Standardize => {
+            let (mean, stddev) = moments?;
+            if !stddev.is_normal() {
+                section.fail(Code::E1002, "stddev", format!("stddev must not be 0, given {stddev}"));
+                return None;
+            }
+            Some(Normalizer::Standardize { mean, stddev })
+        }
+        NormalizerName::MinMax => {
+            let (min, max) = range?;
+            if max <= min {
+                section.fail(Code::E1002, "max", format!("max must be above min ({min}), given {max}"));
+                return None;
+            }
+            Some(Normalizer::MinMax { min, max })
+        }
+    }
+}
+
+/// Two numbers of a normalizer, which needs both, and which others do not know. `Some(None)` where it is another.
+#[allow(clippy::option_option)]
+fn read_pair(
+    section: &Section<'_>,
+    first: &'static str,
+    second: &'static str,
+    is_needed: bool,
+    normalizer: &str,
+) -> Option<Option<(f32, f32)>> {
+    match (is_needed, single(section, first), single(section, second)) {
+        (true, Some(first), Some(second)) => Some(Some((first, second))),
+        (true, _, _) => {
+            let message =
+                format!("normalizer {normalizer} needs {first} and {second}; `trainyard stats` tells them");
+            section.fail(Code::E1005, "normalizer", message);
             None
         }
-        (2, _, _) => {
-            section.fail(Code::E1005, "normalizer", "normalizer standardize needs mean and stddev");
-            None
-        }
-        (_, None, None) => Some(if choice == 1 { Normalizer::Log1p } else { Normalizer::None }),
-        _ => {
-            section.fail(Code::E1006, "normalizer", "mean and stddev need normalizer = \"standardize\"");
+        (false, None, None) => Some(None),
+        (false, _, _) => {
+            let message = format!("{first} and {second} need normalizer = \"{normalizer}\"");
+            section.fail(Code::E1006, "normalizer", message);
             None
         }
     }
