@@ -77,6 +77,29 @@ fn a_worker_that_was_given_another_job_is_refused_with_the_key_and_both_values_a
     }
 }
 
+trial!(an_evaluator_that_was_given_another_label_is_refused_before_it_scores_anything);
+fn an_evaluator_that_was_given_another_label_is_refused_before_it_scores_anything() {
+    let cluster = TestCluster::new(1, 0, 1000, "[train]\nmax_steps = 300\n");
+    let programs = [("ps", 0), ("chief", 0)].map(|(role, index)| cluster.start(role, index, &[]));
+    // What only decides how it is trained may be another: a longer job goes on with the evaluator that is there.
+    let told = ["--set", "input.label.positive=\"1.0\"", "--set", "train.max_steps=7"];
+    let ended = cluster.start("evaluator", 0, &told).wait(LIMIT);
+    assert_eq!(ended.code, 76, "{}", ended.output);
+    let difference = "another job than the chief: input.label.positive is \"1.0\" for the evaluator and not set for the chief";
+    assert!(ended.output.contains("error[E2007]") && ended.output.contains(difference), "{}", ended.output);
+    assert!(
+        !ended.output.contains("max_steps") && !ended.output.contains("evaluated global step"),
+        "{}",
+        ended.output
+    );
+    for program in programs {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+    }
+    let ended = cluster.start("evaluator", 0, &["--set", "train.max_steps=7"]).wait(LIMIT);
+    assert!(ended.code == 0 && ended.output.contains("evaluated global step 300"), "{}", ended.output);
+}
+
 trial!(a_second_run_in_one_model_dir_ends_with_the_process_of_the_first_which_goes_on);
 fn a_second_run_in_one_model_dir_ends_with_the_process_of_the_first_which_goes_on() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -112,3 +112,25 @@ fn a_chief_that_stood_still_while_another_took_over_changes_nothing_and_stands_b
     let tasks = pair.end();
     assert_eq!(tasks.exit(CHIEF), Some(0), "it was not needed");
 }
+
+trial!(a_chief_that_stands_by_with_another_job_is_refused_and_the_one_that_leads_goes_on);
+fn a_chief_that_stands_by_with_another_job_is_refused_and_the_one_that_leads_goes_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ledger = Ledger { rows: 5000, epochs: Ledger::ENDLESS, batch_size: 16, servers: 1, lanes: 1 };
+    let job = ledger.write(folder.path());
+    let counts = LocalCounts { ps: 1, workers: 0, evaluators: 0 };
+    let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
+    let mut tasks = Supervisor::new(program, folder.path(), &job, counts, &[]);
+    let standby = tasks.add_standby();
+    tasks.give(standby, &["--set", "run.seed=99"]);
+    tasks.start_all();
+    assert!(!tasks.wait_for_end_of(standby, LIMIT));
+    assert_eq!(tasks.exit(standby), Some(76), "{:?}", tasks.lines(standby, ""));
+    let told = tasks.lines(standby, "another job than the one that leads: run.seed is 99 for this one");
+    assert_eq!(told.len(), 1, "{:?}", tasks.lines(standby, ""));
+    let before = version(&tasks);
+    while version(&tasks) <= before {
+        assert!(tasks.runs(CHIEF));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -187,6 +187,12 @@ impl Supervisor {
         log.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
     }
 
+    /// Gives a task arguments that others do not have. To be said before it is started.
+    pub fn give(&mut self, task: Task, arguments: &[&str]) {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+        self.arguments.entry(task).or_default().extend(arguments);
+    }
+
     /// Has another program start every life of a task: a name and arguments, such as `env` with what the task needs.
     pub fn start_by(&mut self, task: Task, home: Vec<String>) {
         self.homes.insert(task, home);

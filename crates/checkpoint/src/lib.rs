@@ -12,6 +12,7 @@ mod durable;
 mod error;
 mod flushing;
 mod held;
+mod job_record;
 mod job_state;
 mod manifest;
 mod model_dir;
@@ -30,6 +31,7 @@ mod writer;
 pub use claim::{Leader, claim_epoch, claim_epoch_as, cluster_id};
 pub use damage::{latest, latest_good, set_aside};
 pub use error::Error;
+pub use job_record::JobRecord;
 pub use job_state::{JobPhase, JobState};
 pub use manifest::{
     Dtype, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TensorRecord, differences, misfit,

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    JobPhase, JobState as JobMarker, Leader, RunLock, absolute, claim_epoch_as, sweep,
+    JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute, claim_epoch_as, sweep,
 };
 use trainyard_cluster_client::{Error, Plan, Shard, retry};
 use trainyard_cluster_spec::{Servers, Task};
@@ -23,7 +23,7 @@ use trainyard_daemon::{CancellationToken, Pulse};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::AnyModel;
 use trainyard_parameter_store::Identity;
-use trainyard_run_config::Job;
+use trainyard_run_config::{Agreement, Job};
 use trainyard_runtime::{apart, blocking};
 use trainyard_storage::is_remote;
 use trainyard_trainer::{JobState, Mirror, OnStanding, OnStep, Outcome};
@@ -525,6 +525,15 @@ impl Lead {
         let marker = JobMarker { phase, global_step, reason, cluster_epoch, epochs, early_stopping };
         if let Err(error) = marker.write(&self.job.model_dir) {
             warn!(%error, "job_state.json cannot be written: an evaluator will not learn how the job stands");
+        }
+    }
+
+    /// Writes down what this chief was told of the job.
+    fn record_job(&self, run: &Run) {
+        let keys = Agreement::of(&self.job).lines();
+        let record = JobRecord { cluster_epoch: run.epoch, keys };
+        if let Err(error) = record.write(&self.job.model_dir) {
+            warn!(%error, "job.json cannot be written: an evaluator with another job will not be refused");
         }
     }
 

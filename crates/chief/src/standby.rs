@@ -1,14 +1,16 @@
 //! The wait of a chief until it is its turn to lead.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
-use trainyard_checkpoint::{JobPhase, JobState, Leader, cluster_id};
+use trainyard_checkpoint::{JobPhase, JobRecord, JobState, Leader, cluster_id};
 use trainyard_cluster_client::channel_over;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{CancellationToken, Context};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_run_config::Agreement;
 use trainyard_storage::is_remote;
 use trainyard_trainer::RemoteCoordinator;
 
@@ -61,6 +63,7 @@ pub(crate) async fn turn(context: &Context, stop: &CancellationToken) -> Result<
                     }
                     Seen::Nobody => vigil.nobody(),
                     Seen::Silent => {}
+                    Seen::OtherJob(problem) => return Err(*problem),
                 }
             }
         }
@@ -79,6 +82,8 @@ enum Seen {
     Nobody,
     /// It does not answer.
     Silent,
+    /// It leads another job.
+    OtherJob(Box<Diagnostic>),
 }
 
 /// Follows a leader until its connection breaks off.
@@ -88,18 +93,55 @@ async fn follow(context: &Context, id: u128, leader: &Leader, told: &mut u64) ->
     let Ok(channel) = channel_over(&context.network, chief, &leader.address) else { return Seen::Nobody };
     let coordinator = RemoteCoordinator::new(std::slice::from_ref(&leader.address), channel);
     let (asked, mut there) = (Instant::now(), false);
+    let (other_job, refused) = (CancellationToken::new(), Mutex::new(None));
     let followed = coordinator.follow(id, || {
+        // One that is not there any more may have led another job: this is a new life of it.
+        if let Err(problem) = check_job(context, leader) {
+            *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+            other_job.cancel();
+        }
         there = true;
         if std::mem::replace(told, leader.cluster_epoch) < leader.cluster_epoch {
             info!(%leader, "standing by");
         }
     });
-    let ended = followed.await;
+    let ended = tokio::select! {
+        ended = followed => Some(ended),
+        () = other_job.cancelled() => None,
+    };
+    let refused = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(problem) = refused {
+        return Seen::OtherJob(Box::new(problem));
+    }
     if there {
         warn!(%leader, "the chief that leads has gone, or ends");
         return Seen::There;
     }
-    if ended.is_err() && asked.elapsed() < AT_ONCE { Seen::Nobody } else { Seen::Silent }
+    if ended.is_some_and(|ended| ended.is_err()) && asked.elapsed() < AT_ONCE {
+        Seen::Nobody
+    } else {
+        Seen::Silent
+    }
+}
+
+/// A chief that would go on with another job than the one that leads is of no use.
+fn check_job(context: &Context, leader: &Leader) -> Result<(), Diagnostic> {
+    // Of the leader before, or not there yet: it is looked at again.
+    let record = JobRecord::read(&context.job.model_dir).ok().flatten();
+    let Some(record) = record.filter(|record| record.cluster_epoch == leader.cluster_epoch) else {
+        return Ok(());
+    };
+    let theirs = Agreement::from_lines(record.keys.iter().map(String::as_str));
+    let own = Agreement::of(&context.job);
+    match theirs.differences(&own, "the chief that leads", "this one") {
+        None => Ok(()),
+        Some(difference) => {
+            let message = format!("this chief was given another job than the one that leads: {difference}");
+            Err(Diagnostic::error(Code::E2007, message)
+                .note(leader.to_string())
+                .help("give every task the same job file and --set"))
+        }
+    }
 }
 
 fn led_by(leader: &Leader) -> Diagnostic {

@@ -10,12 +10,12 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    Checkpoint, Found, JobPhase, JobState, is_committed, list, pin, read, write_atomically,
+    Checkpoint, Found, JobPhase, JobRecord, JobState, is_committed, list, pin, read, write_atomically,
 };
 use trainyard_daemon::{CancellationToken, Context, Heart, Pulse};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options};
-use trainyard_run_config::Job;
+use trainyard_run_config::{Agreement, Job};
 use trainyard_storage::is_remote;
 
 use crate::compared::check_exporters;
@@ -121,6 +121,14 @@ async fn watch(config: Config, build: Build, stop: CancellationToken) -> Result<
         match newest {
             // TensorFlow evaluates the untrained model too; nobody learns from it.
             Some(found) if (over.is_some() || !early) && (found.step > 0 || over.is_some()) => {
+                if let Some(problem) = other_job(&config.job)? {
+                    // The record may be of an earlier run, which its chief is about to replace.
+                    if started.elapsed() >= grace {
+                        return Err(problem);
+                    }
+                    tokio::time::sleep(config.poll).await;
+                    continue;
+                }
                 last_start = Some(Instant::now());
                 (config.standing)("evaluating", true, Vec::new());
                 let last = over.is_some();
@@ -159,6 +167,19 @@ async fn watch(config: Config, build: Build, stop: CancellationToken) -> Result<
         }
     }
     Ok(report)
+}
+
+/// Says in what the model and labels of the chief differ from these, where they do: the scores would be of something else.
+fn other_job(job: &Job) -> Result<Option<Diagnostic>, Diagnostic> {
+    // Runs of earlier releases have left none.
+    let Some(record) = JobRecord::read(&job.model_dir)? else { return Ok(None) };
+    let theirs = Agreement::from_lines(record.keys.iter().map(String::as_str)).of_scores();
+    let own = Agreement::of(job).of_scores();
+    let difference = theirs.differences(&own, "the chief", "the evaluator");
+    Ok(difference.map(|difference| {
+        let message = format!("the evaluator was given another job than the chief: {difference}");
+        Diagnostic::error(Code::E2007, message).help("give every task the same job file and --set")
+    }))
 }
 
 /// Epoch and step of the latest evaluation, from an earlier run of the evaluator.

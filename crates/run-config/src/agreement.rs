@@ -33,6 +33,21 @@ const MAY_DIFFER: [&str; 18] = [
     "eval",
     "exporter",
 ];
+/// Keys, with all below them, by which a checkpoint is scored: an evaluator that was told others scores another model.
+const DECIDE_SCORES: [&str; 9] = [
+    "feature",
+    "model",
+    "input.label",
+    "input.weight_column",
+    "input.format",
+    "input.columns",
+    "input.index_base",
+    "input.missing",
+    "input.trim",
+];
+/// Of these, what only training reads.
+const DECIDE_TRAINING: [&str; 4] =
+    ["model.linear_optimizer", "model.dnn_optimizer", "model.optimizer", "model.dropout"];
 /// Longest value that is sent, in bytes of JSON: of a longer one its length and a hash are.
 const VALUE_BYTES_MAX: usize = 120;
 /// Most characters of a key or value that a message shows: all of those that are sent.
@@ -53,8 +68,21 @@ impl Agreement {
         if let Ok(value) = serde_json::to_value(job) {
             flatten(String::new(), &value, &mut keys);
         }
-        keys.retain(|key, _| !may_differ(key));
+        keys.retain(|key, _| !is_below(key, &MAY_DIFFER));
         Self(keys)
+    }
+
+    /// Returns the keys by which a checkpoint is scored.
+    #[must_use]
+    pub fn of_scores(&self) -> Self {
+        let decides = |key: &String| is_below(key, &DECIDE_SCORES) && !is_below(key, &DECIDE_TRAINING);
+        Self(
+            self.0
+                .iter()
+                .filter(|(key, _)| decides(key))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect(),
+        )
     }
 
     /// Returns one line a key, `label.positive=">50K"`.
@@ -88,10 +116,11 @@ impl Agreement {
     }
 }
 
-fn may_differ(key: &str) -> bool {
+/// Whether a key is one of these, or below one.
+fn is_below(key: &str, names: &[&str]) -> bool {
     let below =
         |name: &str| key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    MAY_DIFFER.iter().any(|name| below(name))
+    names.iter().any(|name| below(name))
 }
 
 /// Adds a value, and all values below it, by their keys. A list of plain values is one value.
@@ -179,6 +208,18 @@ kind = "linear_classifier"
         assert!(lines.contains(&r#"input.label.positive="a""#.to_owned()), "{lines:?}");
         assert!(lines.iter().all(|line| !line.starts_with("path=") && !line.starts_with("model_dir=")));
         assert_eq!(Agreement::from_lines(lines.iter().map(String::as_str)), agreement);
+    }
+
+    #[test]
+    fn scores_are_decided_by_label_features_and_model_and_not_by_how_it_is_trained() {
+        let agreement = Agreement::of(&job("a", 1, &["x"])).of_scores();
+        let keys: Vec<&str> = agreement.0.keys().map(String::as_str).collect();
+        assert!(keys.contains(&"input.label.positive") && keys.contains(&"model.kind"), "{keys:?}");
+        assert!(keys.iter().any(|key| key.starts_with("feature.0.")), "{keys:?}");
+        let of_training = |key: &&str| {
+            key.contains("optimizer") || key.starts_with("input.train") || key.starts_with("run")
+        };
+        assert_eq!(keys.iter().find(|key| of_training(key)), None);
     }
 
     #[test]

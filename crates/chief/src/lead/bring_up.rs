@@ -77,6 +77,7 @@ async fn claim_all(lead: &Lead, run: &mut Run) -> Result<Vec<ShardStatus>, Diagn
     if is_remote(&lead.job.model_dir) {
         lead.mark(run, JobPhase::Running, "starting");
     }
+    lead.record_job(run);
     if let Err(error) = sweep_before(&lead.job.model_dir, run.epoch) {
         warn!(%error, "what earlier chiefs did not finish stays in the bucket");
     }
