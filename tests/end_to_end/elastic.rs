@@ -246,6 +246,26 @@ fn up_is_scaled_up_and_down_and_reports_who_was_there() {
     check_ledger(folder.path(), epochs);
 }
 
+trial!(up_that_is_told_to_stop_while_its_chief_is_down_waits_for_no_checkpoint);
+fn up_that_is_told_to_stop_while_its_chief_is_down_waits_for_no_checkpoint() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = ledger(folder.path());
+    let path = job.to_string_lossy();
+    let arguments = ["up", &path, "--cluster", "local:ps=2,worker=1"];
+    let mut up = Program::start("trainyard", &arguments, &[]);
+    let line = up.wait_for("listens task=chief:0", LIMIT);
+    let pid =
+        line.split("pid=").nth(1).and_then(|rest| rest.split(' ').next()).expect("it says which process");
+    up.wait_for("training is open", LIMIT);
+    let pid = rustix::process::Pid::from_raw(pid.parse().expect("a number")).expect("a process");
+    rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
+    up.wait_for("has died: starting it again task=chief:0", LIMIT);
+    up.signal(Signal::TERM);
+    let ended = up.wait(LIMIT);
+    assert!(!ended.output.contains("stopping without a checkpoint"), "{}", ended.output);
+    assert!(!ended.output.contains("did not stop in time"), "{}", ended.output);
+}
+
 trial!(a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger);
 fn a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger() {
     let folder = tempfile::tempdir().expect("a temporary folder");

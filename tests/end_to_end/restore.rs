@@ -228,3 +228,73 @@ fn a_log_stays_while_the_model_folder_is_not_there_and_is_used_when_it_is() {
     let mut worker = cluster.start("worker", 0, &settings);
     worker.wait_for("training step=", LIMIT);
 }
+
+trial!(tasks_of_a_job_that_fails_end_with_a_code_that_has_them_started_again);
+fn tasks_of_a_job_that_fails_end_with_a_code_that_has_them_started_again() {
+    let cluster = TestCluster::new(1, 1, 2000, "[train]\nmax_steps = 100000000\n");
+    let server = cluster.start("ps", 0, &[]);
+    // It alone gives up, and soon.
+    let mut chief = cluster.start("chief", 0, &["--set", "run.session_creation_timeout_secs=3"]);
+    let mut worker = cluster.start("worker", 0, &[]);
+    let evaluator = cluster.start("evaluator", 0, &[]);
+    chief.wait_for("training step=", LIMIT);
+    worker.wait_for("training step=", LIMIT);
+    server.signal(Signal::KILL);
+    assert_eq!(server.wait(LIMIT).code, 137);
+    let chief = chief.wait(LIMIT);
+    assert_eq!(chief.code, 69, "{}", chief.output);
+    for program in [worker, evaluator] {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 75, "it is to be started again: {}", ended.output);
+        assert!(ended.output.contains("error[E2010]: the job has failed: "), "{}", ended.output);
+    }
+    // One that is started beside what is left of the job waits for its next chief.
+    let mut evaluator = cluster.start("evaluator", 0, &[]);
+    evaluator.wait_for("waiting for", LIMIT);
+    evaluator.signal(Signal::TERM);
+    assert_eq!(evaluator.wait(LIMIT).code, 0);
+}
+
+/// A job on one server that trains until it is told to stop, and the folder that a host sees whose mount is missing.
+fn train_beside_an_empty_folder() -> (TestCluster, tempfile::TempDir) {
+    let cluster = TestCluster::new(1, 1, 2000, "[train]\nmax_steps = 100000000\n");
+    (cluster, tempfile::tempdir().expect("a folder"))
+}
+
+trial!(a_chief_without_the_mount_ends_and_the_worker_that_trains_waits_for_another);
+fn a_chief_without_the_mount_ends_and_the_worker_that_trains_waits_for_another() {
+    let (cluster, empty) = train_beside_an_empty_folder();
+    let _server = cluster.start("ps", 0, &[]);
+    let (mut chief, mut worker) = (cluster.start("chief", 0, &[]), cluster.start("worker", 0, &[]));
+    chief.wait_for("training step=", LIMIT);
+    worker.wait_for("training step=", LIMIT);
+    chief.signal(Signal::KILL);
+    assert_eq!(chief.wait(LIMIT).code, 137);
+    let unmounted = ["--model-dir", empty.path().to_str().expect("a name")];
+    let refused = cluster.start("chief", 0, &unmounted).wait(LIMIT);
+    assert_eq!(refused.code, 76, "{}", refused.output);
+    let mut chief = cluster.start("chief", 0, &[]);
+    chief.wait_for("taking over a job that is running", LIMIT);
+    worker.wait_for_next("training step=", LIMIT);
+}
+
+trial!(a_server_without_the_mount_waits_for_it_and_the_others_keep_what_they_have);
+fn a_server_without_the_mount_waits_for_it_and_the_others_keep_what_they_have() {
+    let (cluster, empty) = train_beside_an_empty_folder();
+    let server = cluster.start("ps", 0, &[]);
+    let (mut chief, mut worker) = (cluster.start("chief", 0, &[]), cluster.start("worker", 0, &[]));
+    chief.wait_for("training step=", LIMIT);
+    worker.wait_for("training step=", LIMIT);
+    server.signal(Signal::KILL);
+    assert_eq!(server.wait(LIMIT).code, 137);
+    let unmounted = ["--model-dir", empty.path().to_str().expect("a name")];
+    let mut server = cluster.start("ps", 0, &unmounted);
+    server.wait_for("has no cluster_id", LIMIT);
+    chief.wait_for("waits until its model_dir has a cluster_id", LIMIT);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(LIMIT).code, 0, "nothing was trained here");
+    let mut server = cluster.start("ps", 0, &[]);
+    server.wait_for("memory brought back from the log", LIMIT);
+    worker.wait_for_next("training step=", LIMIT);
+    assert!(!chief.has_said("restoring"), "what the server had is in its log");
+}

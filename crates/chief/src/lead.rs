@@ -511,10 +511,11 @@ impl Lead {
             return;
         }
         self.mark(run, JobPhase::Failed, &problem.message);
-        self.coordinator.end(JobState::Failed);
         if run.epoch > 0 && run.opened.is_some() {
+            self.coordinator.end(JobState::Failed);
             self.finish_servers(run, &problem.message, true).await;
         }
+        // What a chief could not begin may be running all the same: its tasks wait for another chief.
     }
 
     fn mark(&self, run: &Run, phase: JobPhase, reason: &str) {

@@ -110,11 +110,18 @@ async fn watch(config: Config, build: Build, stop: CancellationToken) -> Result<
     let grace = if is_remote(&config.job.model_dir) { GRACE_REMOTE } else { GRACE };
     let mut seen: Option<(u64, u64)> = newest_result(&config.job.model_dir)?;
     (config.standing)("waiting", true, vec!["a checkpoint".to_owned()]);
+    // A job that had failed when this process was started is to be started again: its end was told before.
+    let failed_before = JobState::read(&config.job.model_dir)?
+        .filter(|state| state.phase == JobPhase::Failed)
+        .map(|state| state.cluster_epoch);
     while !stop.is_cancelled() {
         let model_dir = &config.job.model_dir;
         // The marker is read before the folder: what it ends is then in the folder already.
-        let over = JobState::read(model_dir)?
-            .filter(|state| matches!(state.phase, JobPhase::Done | JobPhase::Failed));
+        let over = JobState::read(model_dir)?.filter(|state| match state.phase {
+            JobPhase::Done => true,
+            JobPhase::Failed => failed_before != Some(state.cluster_epoch),
+            _ => false,
+        });
         let newest = list(model_dir)?.pop().filter(|found| seen != Some((found.epoch, found.step)));
         let early = started.elapsed() < config.start_delay
             || last_start.is_some_and(|start: Instant| start.elapsed() < config.throttle);
@@ -151,6 +158,10 @@ async fn watch(config: Config, build: Build, stop: CancellationToken) -> Result<
             && (!report.steps.is_empty() || started.elapsed() >= grace)
         {
             info!(step = state.global_step, phase = ?state.phase, "the job has ended: so does its evaluation");
+            if state.phase == JobPhase::Failed {
+                let problem = Diagnostic::error(Code::E2010, format!("the job has failed: {}", state.reason));
+                return Err(problem.help("correct what the chief names and start the job again"));
+            }
             break;
         }
         if told.elapsed() >= NOTICE {

@@ -47,8 +47,16 @@ pub(crate) fn cannot(failure: &Error) -> Diagnostic {
 /// # Errors
 /// The log or the model folder cannot be looked at.
 pub(crate) fn must_wait_for_model_dir(context: &Context) -> Result<bool, Diagnostic> {
+    Ok(known_cluster_id(&context.job.model_dir)?.is_none())
+}
+
+/// Returns whether this server has a log of an earlier process.
+///
+/// # Errors
+/// The folder of the log cannot be read.
+pub(crate) fn has_log(context: &Context) -> Result<bool, Diagnostic> {
     let path = log_of(context);
-    if !path.is_dir() || known_cluster_id(&context.job.model_dir)?.is_some() {
+    if !path.is_dir() {
         return Ok(false);
     }
     let folder = Folder::open(&path).map_err(|failure| cannot(&failure))?;

@@ -14,7 +14,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{State, Status};
 use trainyard_runtime::blocking;
 
-use crate::durable::{cannot, must_wait_for_model_dir, remember};
+use crate::durable::{cannot, has_log, must_wait_for_model_dir, remember};
 use crate::journal::LogJournal;
 use crate::machine::memory_bytes;
 use crate::pair::run_pair;
@@ -98,9 +98,11 @@ async fn run_alone(context: Context, stop: CancellationToken) -> Result<(), Diag
     worked.and(served)
 }
 
-/// Waits until the model folder says whose job it is, where a log waits to be used. `false` where the token said stop.
+/// Waits until the model folder says whose job it is: a server that took an empty folder for a new job would have the chief
+/// restore all the others, where only its own mount is missing. `false` where the token said stop.
 async fn wait_for_model_dir(context: &Context, stop: &CancellationToken) -> Result<bool, Diagnostic> {
     let mut told = false;
+    let mut pause = LOOK;
     loop {
         let given = context.clone();
         let waits = blocking(move || must_wait_for_model_dir(&given)).await.map_err(|panic| {
@@ -111,16 +113,25 @@ async fn wait_for_model_dir(context: &Context, stop: &CancellationToken) -> Resu
         }
         if !std::mem::replace(&mut told, true) {
             let model_dir = context.job.model_dir.display();
-            warn!(
-                %model_dir,
-                "the model folder has no cluster_id: the log of this server stays as it is until a chief has been \
-                 there, or until the folder is mounted"
-            );
-            let waiting_for = vec![format!("cluster_id in {model_dir}")];
+            if has_log(context)? {
+                warn!(
+                    %model_dir,
+                    "the model folder has no cluster_id: the log of this server stays as it is until a chief has been \
+                     there, or until the folder is mounted"
+                );
+            } else {
+                info!(
+                    %model_dir,
+                    "the model folder has no cluster_id: this server waits until a chief has been there, or until the \
+                     folder is mounted"
+                );
+            }
+            let waiting_for = vec!["chief:0".to_owned(), format!("cluster_id in {model_dir}")];
             context.readiness.set("waiting", false, waiting_for);
         }
         tokio::select! {
-            () = sleep(RETIRE) => {}
+            // In a new job the chief is there soon; a mount may take long, and each look in a bucket is a request.
+            () = sleep(pause) => pause = (pause * 2).min(RETIRE),
             () = stop.cancelled() => return Ok(false),
         }
     }

@@ -173,7 +173,8 @@ impl Service {
     /// The log is still being read: nothing is known before.
     fn journal(&self) -> Result<Option<Arc<LogJournal>>, Status> {
         let refused = || {
-            let message = format!("{} reads its log, in which its memory is", self.task);
+            let message =
+                format!("{} reads its log, or waits until its model_dir has a cluster_id", self.task);
             Refusal::new(Reason::NotReady, message).into()
         };
         self.journal.borrow().clone().ok_or_else(refused)

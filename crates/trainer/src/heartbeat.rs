@@ -84,10 +84,10 @@ pub(crate) enum Directive {
     Train,
     /// The chief does not know this session any more.
     Rejoin,
-    /// The job is over.
-    End,
-    /// The job is over, and the chief has gone: nobody answers any more.
-    Gone,
+    /// The job is over, in this state.
+    End(JobState),
+    /// The job is over, in this state, and the chief has gone: nobody answers any more.
+    Gone(JobState),
 }
 
 /// A task of its own that beats until it is dropped.
@@ -103,13 +103,13 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Starts to beat. `ended` tells, where the chief cannot be reached, whether the job is known to be over.
+    /// Starts to beat. `ended` tells, where the chief cannot be reached, how the job is known to have ended, if it has.
     pub(crate) fn start(
         coordinator: Arc<dyn Coordinator>,
         pulse: Pulse,
         interval: Duration,
         lanes: Vec<u32>,
-        ended: impl Fn() -> bool + Send + 'static,
+        ended: impl Fn() -> Option<JobState> + Send + 'static,
     ) -> Self {
         let counts = Arc::new(Counts::default());
         let (sender, directive) = watch::channel(Directive::Train);
@@ -128,7 +128,7 @@ impl Heartbeat {
 
     /// Waits until the job is over and the chief has gone, for ever if it does not happen.
     pub(crate) fn gone(&self) -> impl Future<Output = ()> + use<> {
-        self.directs(|directive| directive == Directive::Gone)
+        self.directs(|directive| matches!(directive, Directive::Gone(_)))
     }
 
     /// Waits until there is another directive than to go on, for ever if there is none.
@@ -181,7 +181,7 @@ async fn beat(
     interval: Duration,
     counts: Arc<Counts>,
     tells: Tells,
-    ended: impl Fn() -> bool,
+    ended: impl Fn() -> Option<JobState>,
 ) {
     let mut silent = 0_u32;
     let attend = async |pause: Duration| {
@@ -209,7 +209,7 @@ async fn beat(
                     other
                 });
                 if crate::over(beat.state) {
-                    tells.directive.send_replace(Directive::End);
+                    tells.directive.send_replace(Directive::End(beat.state));
                 }
                 if beat.state == JobState::Waiting {
                     debug!(waiting_for = ?beat.waiting_for, "the chief waits");
@@ -224,12 +224,14 @@ async fn beat(
                 tells.directive.send_replace(Directive::Rejoin);
                 return;
             }
-            // It may have stood still while the others ended.
-            Err(Error::Unreachable { .. }) if ended() => {
-                tells.directive.send_replace(Directive::Gone);
-                return;
-            }
             Err(error) => {
+                // It may have stood still while the others ended.
+                if let Error::Unreachable { .. } = error
+                    && let Some(state) = ended()
+                {
+                    tells.directive.send_replace(Directive::Gone(state));
+                    return;
+                }
                 // Training goes on without the chief: the parameter servers decide what counts.
                 silent += 1;
                 tells.silent.send_modify(|since| *since = since.or_else(|| Some(Instant::now())));

@@ -45,11 +45,12 @@ pub use coordinator::{
 use feed::Feed;
 pub use layout::{check_cluster, plan, plan_layout, scale_learning_rates};
 pub use meeting::{LocalMeeting, Meeting};
+use outcome::job_failed;
 pub use outcome::{Outcome, Progress, into_diagnostic};
 pub use pipeline::{Ahead, Call, Pipeline};
 use replica::Replica;
-use session::Session;
 pub use session::encoding;
+use session::{Entry, Session};
 pub use threads::Threads;
 
 /// Longest time in which the step under way may be answered after the loop is told to stop.
@@ -133,8 +134,9 @@ async fn train_until_told(
         let joining =
             Session::join(&config, &coordinator, &shards, &layout, fingerprint, &mut spent_session, &stop);
         let mut session = match joining.await {
-            Ok(Some(session)) => session,
-            Ok(None) => return Ok(outcome),
+            Ok(Entry::Joined(session)) => session,
+            Ok(Entry::Stopped) => return Ok(outcome),
+            Ok(Entry::Over(state)) => return end_with_the_job(&config, Some(state), outcome, &stop),
             Err(error) if ended(&error) => return Ok(outcome),
             Err(error) => match again(&error) {
                 true => {
@@ -182,7 +184,7 @@ async fn train_until_told(
                     false => Err(session::over("the chief has not heard that all input has been read here")),
                 };
                 match stayed {
-                    Ok(()) => return Ok(outcome),
+                    Ok(()) => return end_with_the_job(&config, session.job_end(), outcome, &stop),
                     Err(error) if again(&error) => info!(%error, "joining again"),
                     Err(error) => return Err(into_diagnostic(&error)),
                 }
@@ -191,7 +193,7 @@ async fn train_until_told(
                 (config.standing)("leaving", false, Vec::new());
                 session.leave(&coordinator, reason.clone()).await;
                 info!(?reason, steps = outcome.steps, examples = outcome.examples, "training has ended here");
-                return Ok(outcome);
+                return end_with_the_job(&config, session.job_end(), outcome, &stop);
             }
             Err(step::Failure::Cluster(error)) if ended(&error) => {
                 session.leave(&coordinator, LeaveReason::Finished).await;
@@ -207,6 +209,20 @@ async fn train_until_told(
             }
         }
     }
+}
+
+/// Returns what a task has done whose job has ended, or why it ends with an error: a job that has failed is to be started
+/// again, and this task with it. A task that was told to stop has stopped well, however the job has ended.
+fn end_with_the_job(
+    config: &Config,
+    end: Option<JobState>,
+    outcome: Outcome,
+    stop: &CancellationToken,
+) -> Result<Outcome, Diagnostic> {
+    if end == Some(JobState::Failed) && !stop.is_cancelled() {
+        return Err(job_failed(config.task, &config.job.model_dir));
+    }
+    Ok(outcome)
 }
 
 /// Trains in a session, the way the job has it.

@@ -1,6 +1,10 @@
 //! What a loop has done.
 
+use std::path::Path;
+
+use trainyard_checkpoint::{JobPhase, JobState};
 use trainyard_cluster_client::Error;
+use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_protocol::Reason;
 
@@ -30,6 +34,18 @@ pub struct Progress {
     pub examples: u64,
     /// Loss of the step.
     pub loss: f64,
+}
+
+/// Returns the message with which a task ends whose job has failed. `model_dir` says why the job has failed, where this
+/// task sees it.
+pub(crate) fn job_failed(task: Task, model_dir: &Path) -> Diagnostic {
+    let marker = JobState::read(model_dir).ok().flatten();
+    let reason = marker
+        .filter(|marker| marker.phase == JobPhase::Failed)
+        .map_or_else(|| "its chief has ended with an error".to_owned(), |marker| marker.reason);
+    Diagnostic::error(Code::E2010, format!("the job has failed: {reason}")).help(format!(
+        "correct what the chief names and start the job again: {task} joins it when it is started again"
+    ))
 }
 
 /// Turns a failed call into a message for a person.

@@ -39,6 +39,17 @@ pub fn encoding(payload: PayloadType) -> Encoding {
     }
 }
 
+/// How an attempt to take part has ended.
+#[derive(Debug)]
+pub(crate) enum Entry<T> {
+    /// The task takes part.
+    Joined(T),
+    /// The job is over, in this state.
+    Over(JobState),
+    /// The task was told to stop.
+    Stopped,
+}
+
 /// A session that may pull and push.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -54,8 +65,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Joins, waits until the job trains, and opens the session everywhere. Nothing where the job is over, or the
-    /// token says stop. `spent_session` is the latest session of this process, which is followed by another; 0 = none.
+    /// Joins, waits until the job trains, and opens the session everywhere. `spent_session` is the latest session of this process, which is followed by another; 0 = none.
     pub(crate) async fn join(
         config: &Config,
         coordinator: &Arc<dyn Coordinator>,
@@ -64,9 +74,12 @@ impl Session {
         fingerprint: u64,
         spent_session: &mut u64,
         stop: &CancellationToken,
-    ) -> Result<Option<Self>, Error> {
-        let registered = register(config, coordinator, fingerprint, *spent_session, stop).await?;
-        let Some(joined) = registered else { return Ok(None) };
+    ) -> Result<Entry<Self>, Error> {
+        let joined = match register(config, coordinator, fingerprint, *spent_session, stop).await? {
+            Entry::Joined(joined) => joined,
+            Entry::Over(state) => return Ok(Entry::Over(state)),
+            Entry::Stopped => return Ok(Entry::Stopped),
+        };
         *spent_session = joined.session;
         let pulse = Pulse {
             task: config.task,
@@ -96,7 +109,7 @@ impl Session {
         );
         let (parameters, opened) = tokio::select! {
             opened = opening => opened?,
-            () = stop.cancelled() => return Ok(None),
+            () = stop.cancelled() => return Ok(Entry::Stopped),
         };
         let parameters = parameters.with_encoding(encoding(config.job.strategy.payload));
         let parameters = match config.job.strategy.update {
@@ -112,15 +125,23 @@ impl Session {
         let heartbeat = Heartbeat::start(coordinator, pulse.clone(), interval, lanes, ended);
         let next_batch = opened.batches_applied;
         info!(task = %config.task, session = joined.session, epoch = joined.epoch, next_batch, "joined");
-        Ok(Some(Self { parameters, heartbeat, opened, joined, pulse, identity }))
+        Ok(Entry::Joined(Self { parameters, heartbeat, opened, joined, pulse, identity }))
     }
 
     /// Returns why the session is to end, if the chief has said so.
     pub(crate) fn told(&self) -> Result<Option<LeaveReason>, Error> {
         match self.heartbeat.directive() {
             Directive::Train => Ok(None),
-            Directive::End | Directive::Gone => Ok(Some(LeaveReason::Finished)),
+            Directive::End(_) | Directive::Gone(_) => Ok(Some(LeaveReason::Finished)),
             Directive::Rejoin => Err(over("the chief does not know this session any more")),
+        }
+    }
+
+    /// Returns how the job has ended, if this task knows that it has.
+    pub(crate) fn job_end(&self) -> Option<JobState> {
+        match self.heartbeat.directive() {
+            Directive::End(state) | Directive::Gone(state) => Some(state),
+            Directive::Train | Directive::Rejoin => None,
         }
     }
 
@@ -186,19 +207,24 @@ fn data_shard(config: &Config, joined: &Joined) -> u64 {
     }
 }
 
-/// Whether the model folder, where this task sees it, says that the job has ended since the task was started: one that
-/// is short may be over before each of its tasks has found the chief.
-fn ended_without(task: Task, folder: &Path, started: Instant) -> bool {
+/// Returns how the job has ended since the task was started, if the model folder, where this task sees it, says that it
+/// has: a job that is short may be over before each of its tasks has found the chief.
+fn ended_without(task: Task, folder: &Path, started: Instant) -> Option<JobState> {
     let Ok(Some((state, written))) = trainyard_checkpoint::JobState::read_with_time(folder) else {
-        return false;
+        return None;
     };
-    let over = matches!(state.phase, JobPhase::Done | JobPhase::Failed);
+    let end = match state.phase {
+        JobPhase::Done => JobState::Done,
+        JobPhase::Failed => JobState::Failed,
+        _ => return None,
+    };
     // A task that is started again at once must not take the end of the run before for this one's.
     let since = SystemTime::now().checked_sub(started.elapsed()).is_none_or(|started| written >= started);
-    if over && since {
-        info!(%task, step = state.global_step, reason = state.reason, "the job is over already");
+    if !since {
+        return None;
     }
-    over && since
+    info!(%task, step = state.global_step, reason = state.reason, "the job is over already");
+    Some(end)
 }
 
 /// Registers and waits until the job trains.
@@ -208,7 +234,7 @@ async fn register(
     layout_fingerprint: u64,
     spent_session: u64,
     stop: &CancellationToken,
-) -> Result<Option<Joined>, Error> {
+) -> Result<Entry<Joined>, Error> {
     let join = Join {
         task: config.task,
         incarnation: config.incarnation,
@@ -228,12 +254,12 @@ async fn register(
     loop {
         let registered = tokio::select! {
             registered = coordinator.register(join.clone()) => registered,
-            () = stop.cancelled() => return Ok(None),
+            () = stop.cancelled() => return Ok(Entry::Stopped),
         };
         let (last, pause) = match registered {
-            Ok(joined) if crate::over(joined.state) => return Ok(None),
+            Ok(joined) if crate::over(joined.state) => return Ok(Entry::Over(joined.state)),
             Ok(joined) if joined.state == JobState::Training => {
-                return Ok(Some(joined));
+                return Ok(Entry::Joined(joined));
             }
             Ok(joined) => {
                 (config.standing)("waiting", false, joined.waiting_for.clone());
@@ -244,13 +270,13 @@ async fn register(
                 (last, READY_POLL)
             }
             Err(error) if error.may_pass() => match error {
-                // Its chief is gone for good, if the job has ended since this task was started.
-                Error::Unreachable { .. }
-                    if ended_without(config.task, &config.job.model_dir, config.started) =>
-                {
-                    return Ok(None);
+                Error::Unreachable { message, .. } => {
+                    // Its chief is gone for good, if the job has ended since this task was started.
+                    if let Some(state) = ended_without(config.task, &config.job.model_dir, config.started) {
+                        return Ok(Entry::Over(state));
+                    }
+                    (message, backoff.next_wait())
                 }
-                Error::Unreachable { message, .. } => (message, backoff.next_wait()),
                 other => (other.to_string(), backoff.next_wait()),
             },
             // A process that has just died looks alive for a moment: its successor is patient.
@@ -269,7 +295,7 @@ async fn register(
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = stop.cancelled() => return Ok(None),
+            () = stop.cancelled() => return Ok(Entry::Stopped),
         }
     }
 }

@@ -26,6 +26,8 @@ const WORKERS_STOP: Duration = Duration::from_secs(5);
 const STOP: Duration = Duration::from_secs(75);
 /// Exit code of a process that SIGTERM has ended.
 const TERMINATED: i32 = 128 + 15;
+/// Longest time for servers to end that have no checkpoint to wait for.
+const SERVERS_STOP: Duration = Duration::from_secs(5);
 /// Time between looks at the processes.
 const LOOK: Duration = Duration::from_millis(20);
 /// Exit codes after which a restart would end in the same way: command line, data, files, ports, versions, rights,
@@ -247,7 +249,12 @@ impl Supervisor {
         self.stop(&[Role::Worker], Instant::now() + WORKERS_STOP).await;
         let until = Instant::now() + STOP;
         self.stop(&[Role::Chief, Role::Evaluator], until).await;
-        self.stop(&[Role::Ps], until).await;
+        if chief.is_none() {
+            // They would wait for the last checkpoint of a chief that has ended before them.
+            self.end_at_once(Role::Ps, Instant::now() + SERVERS_STOP).await;
+        } else {
+            self.stop(&[Role::Ps], until).await;
+        }
         for task in self.children.keys() {
             warn!(%task, "did not stop in time: it is killed");
         }
@@ -268,6 +275,17 @@ impl Supervisor {
             }
         }
         while self.children.keys().any(|task| roles.contains(&task.role)) && Instant::now() < until {
+            tokio::time::sleep(LOOK).await;
+            self.ended().await;
+        }
+    }
+
+    /// Tells the tasks of a role twice to stop, so that they wait for nothing, and waits for them.
+    async fn end_at_once(&mut self, role: Role, until: Instant) {
+        while self.children.keys().any(|task| task.role == role) && Instant::now() < until {
+            for child in self.children.iter().filter(|(task, _)| task.role == role).map(|(_, child)| child) {
+                child.terminate();
+            }
             tokio::time::sleep(LOOK).await;
             self.ended().await;
         }
