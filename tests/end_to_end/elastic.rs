@@ -256,7 +256,8 @@ fn up_that_is_told_to_stop_while_its_chief_is_down_waits_for_no_checkpoint() {
     let line = up.wait_for("listens task=chief:0", LIMIT);
     let pid =
         line.split("pid=").nth(1).and_then(|rest| rest.split(' ').next()).expect("it says which process");
-    up.wait_for("training is open", LIMIT);
+    // Updates that no checkpoint holds.
+    up.wait_for("training step=", LIMIT);
     let pid = rustix::process::Pid::from_raw(pid.parse().expect("a number")).expect("a process");
     rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
     up.wait_for("has died: starting it again task=chief:0", LIMIT);
