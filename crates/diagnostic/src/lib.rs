@@ -18,6 +18,6 @@ pub use diagnostic::{Diagnostic, Place, Severity};
 pub use document::{Document, Node, Table, Value};
 pub use feature::not_built_help;
 pub use render::{escape, one_line, render_all, steers};
-pub use section::{Problems, Section};
+pub use section::{Hint, Problems, Section};
 pub use suggest::suggest;
 pub use waiting::{Action, Waiting};

@@ -5,13 +5,30 @@ use std::ops::RangeInclusive;
 
 use crate::{Code, Diagnostic, Node, Place, Table, Value, suggest};
 
+/// Says what another program's name is called here, or nothing where it is not known.
+pub type Hint = fn(&str) -> Option<String>;
+
 /// The mistakes found so far.
 #[derive(Debug, Default)]
 pub struct Problems {
     found: RefCell<Vec<Diagnostic>>,
+    hint: Option<Hint>,
 }
 
 impl Problems {
+    /// Starts without mistakes. `hint` is asked about unknown keys and values, before similar names are looked for.
+    pub fn with_hint(hint: Hint) -> Self {
+        Self { found: RefCell::default(), hint: Some(hint) }
+    }
+
+    /// Returns what helps somebody who wrote `given`: what it is called here, or the name that is most like it.
+    fn help(&self, given: &str, known: &[&str]) -> Option<String> {
+        if let Some(told) = self.hint.and_then(|hint| hint(given)) {
+            return Some(told);
+        }
+        suggest(given, known.iter().copied()).map(|near| format!("did you mean `{near}`?"))
+    }
+
     /// Adds a mistake.
     pub fn push(&self, problem: Diagnostic) {
         self.found.borrow_mut().push(problem);
@@ -266,8 +283,8 @@ impl<'a> Section<'a> {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         let problem = self.reject(Code::E1101, key, format!("unknown {what} `{text}`"));
         let problem = problem.note(format!("known: {}", names.join(", ")));
-        self.problems.push(match suggest(&text, names.iter().copied()) {
-            Some(near) => problem.help(format!("did you mean `{near}`?")),
+        self.problems.push(match self.problems.help(&text, &names) {
+            Some(help) => problem.help(help),
             None => problem,
         });
         None
@@ -344,8 +361,8 @@ impl<'a> Section<'a> {
                 };
             }
             let problem = Diagnostic::error(Code::E1001, format!("unknown key `{name}`")).at(place);
-            self.problems.push(match suggest(name, known.iter().copied()) {
-                Some(near) => problem.help(format!("did you mean `{near}`?")),
+            self.problems.push(match self.problems.help(name, &known) {
+                Some(help) => problem.help(help),
                 None => problem.help(format!("known: {}", known.join(", "))),
             });
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use trainyard_diagnostic::{Code, Diagnostic, Document, Place, Problems, Section};
 
-use crate::{Job, section};
+use crate::{Job, foreign_names, section};
 
 impl Job {
     /// Reads a job file and sets `overrides` (`section.key=value`).
@@ -28,7 +28,7 @@ impl Job {
     /// Every mistake in the text and the overrides.
     pub fn parse(path: &Path, text: &str, overrides: &[String]) -> Result<Self, Vec<Diagnostic>> {
         let mut document = Document::parse(path, text)?;
-        let problems = Problems::default();
+        let problems = Problems::with_hint(foreign_names::hint);
         for assignment in overrides {
             document.set(assignment).unwrap_or_else(|problem| problems.push(problem));
         }

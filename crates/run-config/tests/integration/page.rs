@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use trainyard_diagnostic::{Diagnostic, render_all};
-use trainyard_run_config::Job;
+use trainyard_run_config::{FOREIGN_NAMES, Job};
 
 /// A job that has every section, every kind of feature and every table of keys.
 const JOB: &str = r#"
@@ -398,4 +398,48 @@ fn every_section_has_a_heading_or_an_example() {
         };
         assert!(headings.iter().any(named), "{section} has no heading");
     }
+}
+
+#[test]
+fn each_name_of_tensorflow_is_a_key_or_a_value_that_the_reader_knows() {
+    let features: BTreeSet<String> =
+        (0..FEATURES.len()).flat_map(|place| known(&format!("feature.{place}"))).collect();
+    // Has the sections that JOB lacks.
+    let job = JOB.replace("[eval]", "[train.early_stopping]\nstop_at = 0.5\n[eval]");
+    for foreign in FOREIGN_NAMES {
+        let (section, key) = foreign.key.rsplit_once('.').expect("a key has a section");
+        let known = match section {
+            "feature" => features.clone(),
+            "exporter" => known_in(&job, "exporter.0"),
+            _ => known_in(&job, section),
+        };
+        assert!(known.contains(key), "{}: [{section}] has {known:?}", foreign.name);
+        let Some(value) = foreign.value else { continue };
+        let place = foreign.key.replace("feature.", "feature.0.");
+        let problems = parse(&job, &[format!("{place}={value:?}")]).err().unwrap_or_default();
+        let unknown = problems.iter().find(|problem| problem.message.contains(&format!("`{value}`")));
+        assert_eq!(unknown, None, "{}", foreign.name);
+    }
+    let names: BTreeSet<&str> = FOREIGN_NAMES.iter().map(|foreign| foreign.name).collect();
+    assert_eq!(names.len(), FOREIGN_NAMES.len(), "each name once");
+}
+
+#[test]
+fn a_name_of_tensorflow_is_answered_with_the_key_of_the_job() {
+    let told = |assignment: &str| {
+        let problems = parse(JOB, &[assignment.to_owned()]).expect_err("the job has no such key");
+        render_all(&problems)
+    };
+    let seed = told("run.tf_random_seed=1");
+    assert!(seed.contains("TensorFlow's `tf_random_seed` is `seed` in [run]"), "{seed}");
+    let buckets = told("feature.2.hash_bucket_size=1");
+    assert!(buckets.contains("`hash_bucket_size` is `buckets` in [[feature]]"), "{buckets}");
+    let weights = told("model.weight_column=\"w\"");
+    assert!(weights.contains("`weight_column` is a key of [input]"), "{weights}");
+    let model = told("model.kind=\"DNNLinearCombinedClassifier\"");
+    assert!(model.contains("is `kind = \"dnn_linear_combined_classifier\"` in [model]"), "{model}");
+    let loss = told("model.loss=\"focal\"");
+    assert!(loss.contains("`head` in [model]") && !loss.contains("loss_reduction"), "{loss}");
+    let own = told("run.sed=1");
+    assert!(own.contains("did you mean `seed`?"), "{own}");
 }
