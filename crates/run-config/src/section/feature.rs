@@ -127,12 +127,13 @@ fn read(path: &Path, section: &Section<'_>, model: Option<ModelKind>) -> Option<
     // Everything is read before anything is given up, so that every mistake is told and no key is overlooked.
     let columns = read_columns(section, kind);
     let kinds = read_kinds(path, section, kind, columns.as_deref());
-    let name = section.text("name");
-    if name.as_deref() == Some("") {
-        section.fail(Code::E1002, "name", "name must not be empty");
-    }
-    if name.is_some() && kinds.as_ref().is_some_and(|kinds| kinds.len() > 1) {
-        section.fail(Code::E1006, "name", "name cannot be given for several columns at once");
+    let names = read_names(section);
+    if let (Some(names), Some(kinds)) = (&names, &kinds)
+        && names.len() != kinds.len()
+    {
+        let message =
+            format!("name must be a name for each of the {} columns, given {}", kinds.len(), names.len());
+        section.fail(Code::E1006, "name", message);
     }
     let apart = match section.node("separator") {
         Some(_) => Some(separator(section)?),
@@ -150,11 +151,12 @@ fn read(path: &Path, section: &Section<'_>, model: Option<ModelKind>) -> Option<
     let parts = part::read(section, kind, model);
     let (kinds, (wide, deep)) = (kinds?, parts?);
     columns?;
-    let features = kinds.into_iter().map(|kind| {
+    let features = kinds.into_iter().enumerate().map(|(place, kind)| {
+        let name = names.as_ref().and_then(|names| names.get(place)).cloned();
         // Several numbers in a field need something between them.
         let several = matches!(&kind, FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } if numbers.width > 1);
         FeatureConfig {
-            name: name.clone().unwrap_or_else(|| default_name(&kind, weights.as_deref())),
+            name: name.unwrap_or_else(|| default_name(&kind, weights.as_deref())),
             separator: apart.or(several.then_some(b'|')),
             kind,
             weights: weights.clone(),
@@ -163,6 +165,18 @@ fn read(path: &Path, section: &Section<'_>, model: Option<ModelKind>) -> Option<
         }
     });
     Some(features.collect())
+}
+
+/// The names that the job gives: one, or a list of one for each column.
+fn read_names(section: &Section<'_>) -> Option<Vec<String>> {
+    let names = match &section.node("name")?.value {
+        Value::List(_) => section.texts("name")?,
+        _ => vec![section.text("name")?],
+    };
+    if names.iter().any(String::is_empty) {
+        section.fail(Code::E1002, "name", "name must not be empty");
+    }
+    Some(names)
 }
 
 fn default_name(kind: &FeatureKind, weights: Option<&str>) -> String {

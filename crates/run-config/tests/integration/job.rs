@@ -540,3 +540,22 @@ fn ways_to_train_are_read_and_what_does_not_go_together_is_told() {
     let fixed = parse(CENSUS, &["strategy.update=\"sync\"", "input.train.sharding=\"row\""]).unwrap_err();
     assert!(fixed[0].message.contains("sharding must be \"dynamic\""), "{fixed:?}");
 }
+
+#[test]
+fn several_columns_take_a_name_each() {
+    let columns = "columns = [\"hours-per-week\", \"age\"]";
+    let one = "column = \"age\"\nkind = \"bucketized\"";
+    let named = |names: &str| {
+        parse(&CENSUS.replace(one, &format!("{columns}\nname = {names}\nkind = \"bucketized\"")), &[])
+    };
+    let job = named("[\"hours_per_week\", \"years\"]").unwrap();
+    let names: Vec<&str> = job.features.iter().map(|feature| feature.name.as_str()).collect();
+    assert_eq!(names, ["hours_per_week", "years", "occupation"]);
+    assert!(
+        matches!(&job.features[1].kind, FeatureKind::Bucketized { numbers, .. } if numbers.column == "age")
+    );
+    for (names, given) in [("[\"hours\"]", 1), ("\"hours\"", 1), ("[\"a\", \"b\", \"c\"]", 3)] {
+        let told = render_all(&named(names).unwrap_err());
+        assert!(told.contains(&format!("a name for each of the 2 columns, given {given}")), "{told}");
+    }
+}
