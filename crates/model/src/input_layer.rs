@@ -71,7 +71,7 @@ impl InputLayer {
         }
         for (place, column) in columns.categorical.iter().enumerate() {
             match &column.deep {
-                Some(Deep::Embedding(embedding)) => {
+                Some(deep @ Deep::Embedding(embedding)) => {
                     let own = format!("{}_embedding", column.name);
                     let shared = embedding.table.as_ref();
                     let table = shared.unwrap_or(&own);
@@ -98,16 +98,12 @@ impl InputLayer {
                         combiner: embedding.combiner,
                         max_norm: embedding.max_norm,
                     };
-                    let shown =
-                        if shared.is_some() { format!("{}_shared_embedding", column.name) } else { own };
-                    named.push((shown, Piece::Embedding(lookup), dimension));
+                    named.push((deep.column_name(&column.name), Piece::Embedding(lookup), dimension));
                 }
                 Some(deep) => {
                     // A bucketized column is dense by itself; all others need an indicator around them.
-                    let dense = *deep == Deep::Dense;
-                    let name = if dense { column.name.clone() } else { format!("{}_indicator", column.name) };
                     named.push((
-                        name,
+                        deep.column_name(&column.name),
                         Piece::Indicator(place, column.buckets as usize),
                         column.buckets as usize,
                     ));

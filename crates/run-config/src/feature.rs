@@ -43,6 +43,19 @@ pub enum Deep {
     Embedding(Embedding),
 }
 
+impl Deep {
+    /// Returns TensorFlow's name of the column that a feature becomes. Dense layers read their input in the order of
+    /// these names.
+    pub fn column_name(&self, feature: &str) -> String {
+        match self {
+            Self::Dense => feature.to_owned(),
+            Self::Indicator => format!("{feature}_indicator"),
+            Self::Embedding(embedding) if embedding.table.is_some() => format!("{feature}_shared_embedding"),
+            Self::Embedding(_) => format!("{feature}_embedding"),
+        }
+    }
+}
+
 /// A learned vector per id, combined over the ids of a row.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Embedding {

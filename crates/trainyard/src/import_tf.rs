@@ -1,5 +1,6 @@
 //! `trainyard import-tf`: a checkpoint that TensorFlow wrote, seen, matched to a job, and taken over.
 
+mod order;
 mod slots;
 mod takeover;
 
@@ -14,6 +15,8 @@ use trainyard_variable::VariableSpec;
 
 use crate::command::{Format, ImportTf};
 use crate::output::print;
+
+use order::InputOrder;
 
 /// Where a variable of the job, or one of its slots, is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,10 +59,12 @@ pub(crate) fn import_tf(arguments: &ImportTf, build: Build) -> Result<(), Vec<Di
     });
     let rename = rename.collect::<Result<Vec<_>, _>>()?;
     let matches = matches(&bundle, &*model, &rename);
+    let order = InputOrder::new(&job, &rename);
     if arguments.write {
-        return takeover::write(&bundle, &job, &*model, &matches).map_err(one);
+        return takeover::write(&bundle, &job, &*model, &matches, &order).map_err(one);
     }
-    show(&bundle, &matches, arguments.format).map_err(one)
+    show(&bundle, &matches, &order, arguments.format).map_err(one)?;
+    order.check().map_err(one)
 }
 
 fn list(bundle: &Bundle, format: Format) -> Result<(), Diagnostic> {
@@ -125,7 +130,12 @@ fn global_step(bundle: &Bundle) -> Result<u64, Diagnostic> {
     })
 }
 
-fn show(bundle: &Bundle, matches: &[Match], format: Format) -> Result<(), Diagnostic> {
+fn show(
+    bundle: &Bundle,
+    matches: &[Match],
+    order: &InputOrder<'_>,
+    format: Format,
+) -> Result<(), Diagnostic> {
     let step = global_step(bundle)?;
     if format == Format::Json {
         let rows: Vec<_> = matches
@@ -139,7 +149,10 @@ fn show(bundle: &Bundle, matches: &[Match], format: Format) -> Result<(), Diagno
                 json!({"variable": row.variable, "slot": row.slot, "shape": row.shape, "tensor": tensor, "other_shape": other})
             })
             .collect();
-        return print(&format!("{}\n", json!({"global_step": step, "variables": rows})));
+        return print(&format!(
+            "{}\n",
+            json!({"global_step": step, "variables": rows, "first_kernel_inputs": order.names()})
+        ));
     }
     let title = |row: &Match| match row.slot {
         Some(slot) => format!("  {slot}"),
@@ -160,7 +173,21 @@ fn show(bundle: &Bundle, matches: &[Match], format: Format) -> Result<(), Diagno
         let shape = if row.slot.is_none() { format!("{:?}", row.shape) } else { String::new() };
         let _ = writeln!(text, "{:width$}  {shape:12}  {found}", title(row));
     }
-    print(&text)
+    print(&(text + &told(order)))
+}
+
+/// The order of the first kernel's input, for people: TensorFlow's columns must have had the same one.
+fn told(order: &InputOrder<'_>) -> String {
+    let names = order.names();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(
+        "the first kernel reads, in this order: {}\n\
+         the checkpoint must have had the same order: a column that had another name there needs that name, \
+         by the key `name` of its feature\n",
+        names.join(", ")
+    )
 }
 
 fn near(bundle: &Bundle, name: &str) -> Option<String> {

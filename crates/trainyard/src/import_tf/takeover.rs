@@ -12,7 +12,8 @@ use trainyard_run_config::Job;
 use trainyard_tensor_bundle::Bundle;
 use trainyard_variable::{DynamicRows, VariableSpec};
 
-use super::{Found, Match, global_step};
+use super::order::InputOrder;
+use super::{Found, Match, global_step, told};
 use crate::output::print;
 
 /// A variable's values, or a slot's.
@@ -27,6 +28,7 @@ pub(super) fn write(
     job: &Job,
     model: &AnyModel,
     matches: &[Match],
+    order: &InputOrder<'_>,
 ) -> Result<(), Diagnostic> {
     let lacking: Vec<&Match> =
         matches.iter().filter(|row| row.slot.is_none() && !matches!(row.found, Found::Tensor(_))).collect();
@@ -49,6 +51,7 @@ pub(super) fn write(
             "name them with --rename OURS=THEIRS, or start some of them anew with train.warm_start in the job",
         ));
     }
+    order.check()?;
     let folder = &job.model_dir;
     if let Some(found) = list(folder)?.last() {
         let message = format!("{} holds a checkpoint of step {} already", folder.display(), found.step);
@@ -138,8 +141,9 @@ pub(super) fn write(
     let anew =
         matches.iter().filter(|row| row.slot.is_some() && !matches!(row.found, Found::Tensor(_))).count();
     print(&format!(
-        "{}: {} variables at step {step}; {anew} optimizer slots start anew\n",
+        "{}: {} variables at step {step}; {anew} optimizer slots start anew\n{}",
         checkpoint.path().display(),
         model.variables().len(),
+        told(order),
     ))
 }
