@@ -79,6 +79,25 @@ fn a_tensorflow_checkpoint_predicts_what_tensorflow_predicts_and_trains_on() {
     assert!(trained.contains("step=22"), "{trained}");
 }
 
+trial!(a_renamed_column_that_sorts_elsewhere_than_in_tensorflow_is_refused);
+fn a_renamed_column_that_sorts_elsewhere_than_in_tensorflow_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (job, from) = (job(folder.path()), tensorflow().to_string_lossy().into_owned());
+    let text = std::fs::read_to_string(&job).expect("the job is read");
+    std::fs::write(&job, text.replace("column = \"c\"", "column = \"z\"")).expect("the job is written");
+    let layer = "dnn/input_from_feature_columns/input_layer";
+    let deep = format!("{layer}/z_embedding/embedding_weights={layer}/c_embedding/embedding_weights");
+    let wide = "linear/linear_model/z/weights=linear/linear_model/c/weights";
+    let refused =
+        trainyard(&["import-tf", &from, "--job", &job, "--rename", &deep, "--rename", wide, "--write"], 65);
+    assert!(refused.contains("in the checkpoint: c_embedding, x"), "{refused}");
+    assert!(refused.contains("the feature `z` needs name = \"c\""), "{refused}");
+    std::fs::write(&job, text.replace("column = \"c\"", "column = \"z\"\nname = \"c\""))
+        .expect("the job is written");
+    let written = trainyard(&["import-tf", &from, "--job", &job, "--write"], 0);
+    assert!(written.contains("the first kernel reads, in this order: c_embedding, x"), "{written}");
+}
+
 trial!(a_new_model_starts_from_another_whatever_the_number_of_servers);
 fn a_new_model_starts_from_another_whatever_the_number_of_servers() {
     let folder = tempfile::tempdir().expect("a temporary folder");
