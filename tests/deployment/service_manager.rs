@@ -72,8 +72,9 @@ fn a_server_is_ready_when_it_serves_and_a_worker_when_it_trains() {
         (Manager::new(&cluster, "ps.sock"), Manager::new(&cluster, "worker.sock"));
     let ps = of_ps.start(&cluster, "ps", &[]);
     of_ps.hear("READY=1");
-    of_ps.hear("STATUS=waiting for chief:0");
     of_ps.hear("WATCHDOG=1");
+    let waits = |line: &&str| line.starts_with("STATUS=waiting for chief:0");
+    assert!(of_ps.lines().iter().any(waits), "{:?}", of_ps.lines());
     let worker = of_worker.start(&cluster, "worker", &[]);
     of_worker.hear(&format!("STATUS=waiting for chief:0 at {}", cluster.addresses[0]));
     of_worker.hear("WATCHDOG=1");

@@ -32,14 +32,13 @@ fn state(folder: &Path) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Of all evaluations, the step and value of the best: what counts is that nothing before or after was better.
-fn best_auc(folder: &Path) -> (u64, f64) {
-    let text = std::fs::read_to_string(folder.join("model/eval/metrics.jsonl")).expect("evaluations");
-    let results = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"));
-    let values = results.map(|result| {
-        (result["global_step"].as_u64().expect("a step"), result["metrics"]["auc"].as_f64().expect("an auc"))
-    });
-    values.max_by(|left, right| left.1.total_cmp(&right.1)).expect("an evaluation")
+/// The value and the step of the best evaluation, as the reason of the end tells them. The evaluator may have found a better one
+/// since: that came too late.
+fn best_auc(reason: &str) -> (f64, u64) {
+    let rest = reason.strip_prefix("early stopping: auc has not risen above ").expect("a reason");
+    let (value, rest) = rest.split_once(", of step ").expect("a step");
+    let (step, _) = rest.split_once(',').expect("what follows");
+    (value.parse().expect("a number"), step.parse().expect("a step"))
 }
 
 fn ends_at_its_best(start: &[&str]) {
@@ -51,12 +50,8 @@ fn ends_at_its_best(start: &[&str]) {
     assert!(told.contains("ended early, at the best checkpoint: auc has not risen above"), "{told}");
     let state = state(folder);
     assert_eq!(state["phase"], "done");
-    assert!(
-        state["reason"].as_str().is_some_and(|why| why.starts_with("early stopping: auc has")),
-        "{state}"
-    );
-    let step = state["global_step"].as_u64().expect("a step");
-    let (_, best) = best_auc(folder);
+    let (best, step) = best_auc(state["reason"].as_str().expect("a reason"));
+    assert_eq!(state["global_step"], step, "{state}");
     let scores = run(&["evaluate", &job, "--format", "json"]);
     let scores: Value = serde_json::from_str(&scores).expect("JSON");
     assert_eq!(scores["global_step"], step);

@@ -21,11 +21,13 @@ use std::collections::BTreeSet;
 use row::{Row, Workshop};
 
 /// Names that keys have where a job does not say them.
-const DEFAULTS: [(&str, &str); 18] = [
+const DEFAULTS: [(&str, &str); 20] = [
     ("exporter.format", "safetensors"),
     ("feature.bucketized.normalizer", "none"),
+    ("feature.bucketized.time_unit", "seconds"),
     ("feature.deep.combiner", "mean"),
     ("feature.numeric.normalizer", "none"),
+    ("feature.numeric.time_unit", "seconds"),
     ("input.bad_rows", "fail"),
     ("input.format", "csv"),
     ("input.train.sharding", "dynamic"),

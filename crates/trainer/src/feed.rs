@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::info;
+use tracing::{info, warn};
 use trainyard_cluster_client::Error;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Batch, Batches, Dataset, Position, Prefetch, ShardReader};
@@ -16,6 +16,7 @@ use trainyard_run_config::Replication;
 use trainyard_runtime::has_threads;
 
 use crate::asking::{Asking, Open};
+use crate::label_watch::LabelWatch;
 use crate::session::Session;
 use crate::step::Failure;
 use crate::{Config, Coordinator, GrantedShard};
@@ -63,7 +64,9 @@ impl Feed {
         info!(files, shard = shard.index, of = shard.count, skipped_batches = skipped, "reading");
         let dataset = Dataset::open(options, model.schema().clone()).map_err(Diagnostic::from)?;
         let model = Arc::clone(model);
+        let mut labels = LabelWatch::new(&config.job, model.schema());
         let prepare = move |batch: &Batch| {
+            warn_of_labels(&mut labels, batch);
             Ok(Prepared { position: batch.position, place: None, features: Some(model.features(batch)?) })
         };
         Ok(Self { queue: read_ahead(config, dataset, prepare)?, granting: None })
@@ -104,7 +107,9 @@ impl Feed {
             floor: Arc::clone(&floor),
         };
         let model = Arc::clone(model);
+        let mut labels = LabelWatch::new(&config.job, model.schema());
         let prepare = move |batch: &Batch| {
+            warn_of_labels(&mut labels, batch);
             let features = (batch.rows > 0).then(|| model.features(batch)).transpose()?;
             Ok(Prepared { position: batch.position, place: *place.lock(), features })
         };
@@ -180,6 +185,12 @@ fn dead_letter(config: &Config) -> std::path::PathBuf {
 }
 
 /// Starts to read and prepare batches.
+fn warn_of_labels(labels: &mut LabelWatch, batch: &Batch) {
+    if let Some(warning) = labels.see(batch) {
+        warn!("{warning}");
+    }
+}
+
 fn read_ahead<T: Send + 'static, E: Send + 'static>(
     config: &Config,
     source: impl Batches + Send + 'static,

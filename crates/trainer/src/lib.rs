@@ -8,6 +8,7 @@ mod compute;
 mod coordinator;
 mod feed;
 mod heartbeat;
+mod label_watch;
 mod layout;
 mod meeting;
 mod mirrored;

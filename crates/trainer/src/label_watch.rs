@@ -1,0 +1,143 @@
+//! Sees whether all labels that a task trains on are the same: of one class nothing is learned, and no loss says so.
+
+use trainyard_input::{Batch, Cells, Schema};
+use trainyard_run_config::{Job, LabelConfig};
+
+/// Records of one label after which a warning is due. Of a class that one record in a thousand has, there are ten by then.
+const RECORDS: u64 = 10_000;
+
+/// A label, as the model tells labels apart.
+#[derive(Debug, Clone, PartialEq)]
+enum Label {
+    IsPositive(bool),
+    Number(f32),
+    Whole(i64),
+    Text(Vec<u8>),
+}
+
+/// Looks at labels until two of them differ, or the warning has been given.
+#[derive(Debug)]
+pub(crate) struct LabelWatch {
+    label: LabelConfig,
+    /// The label's place in a batch; absent once there is nothing to look for.
+    field: Option<usize>,
+    seen: Option<Label>,
+    records: u64,
+}
+
+impl LabelWatch {
+    pub(crate) fn new(job: &Job, schema: &Schema) -> Self {
+        let label = job.input.label.clone();
+        // A column that is a feature, too, may come with another type first.
+        let field = schema.fields.iter().rposition(|field| field.name == label.column);
+        Self { label, field, seen: None, records: 0 }
+    }
+
+    /// Looks at a batch. Returns a warning, once.
+    pub(crate) fn see(&mut self, batch: &Batch) -> Option<String> {
+        let column = batch.columns.get(self.field?)?;
+        if column.offsets.is_some() {
+            // Several labels a record.
+            self.field = None;
+            return None;
+        }
+        for place in 0..column.cells.len() {
+            let label = match &column.cells {
+                Cells::Float(values) => Label::Number(values[place]),
+                Cells::Int(values) => Label::Whole(values[place]),
+                Cells::Bytes(texts) => self.of_text(texts.get(place)),
+            };
+            if *self.seen.get_or_insert_with(|| label.clone()) != label {
+                self.field = None;
+                return None;
+            }
+        }
+        self.records += batch.rows as u64;
+        if self.records < RECORDS {
+            return None;
+        }
+        self.field = None;
+        let column = &self.label.column;
+        let what = match self.seen.take()? {
+            Label::IsPositive(true) => format!("`{}`, the positive class", self.positive()),
+            Label::IsPositive(false) => format!("not `{}`, the positive class", self.positive()),
+            Label::Number(number) => number.to_string(),
+            Label::Whole(number) => number.to_string(),
+            Label::Text(text) => format!("`{}`", String::from_utf8_lossy(&text).escape_debug()),
+        };
+        Some(format!(
+            "all labels of the first {} records are {what}: of labels that are all the same nothing is learned. Look at input.label and the column `{column}`, or whether the files are sorted by it",
+            self.records
+        ))
+    }
+
+    fn positive(&self) -> &str {
+        self.label.positive.as_deref().unwrap_or_default()
+    }
+
+    fn of_text(&self, text: &[u8]) -> Label {
+        match self.label.positive.as_deref() {
+            None => Label::Text(text.to_vec()),
+            Some(positive) => Label::IsPositive(match positive.strip_suffix('*') {
+                Some(beginning) => text.starts_with(beginning.as_bytes()),
+                None => text == positive.as_bytes(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trainyard_input::{Bytes, Column, FieldKind};
+
+    use super::*;
+
+    fn watch(label: &str, kind: FieldKind) -> LabelWatch {
+        let text = format!(
+            "model_dir = \"m\"\n[input]\nlabel = {label}\ntrain = {{ files = [\"a.csv\"], epochs = 1 }}\n\
+             [[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n[model]\nkind = \"linear_classifier\"\n"
+        );
+        let job = Job::parse(std::path::Path::new("job.toml"), &text, &[]).expect("a job");
+        let mut schema = Schema::default();
+        schema.want("x", FieldKind::FLOAT);
+        schema.want("y", kind);
+        LabelWatch::new(&job, &schema)
+    }
+
+    fn batch(labels: Column, rows: usize) -> Batch {
+        Batch { rows, columns: vec![Column::floats(vec![0.0; rows]), labels], ..Batch::default() }
+    }
+
+    fn texts(texts: &[&str], rows: usize) -> Batch {
+        let mut bytes = Bytes::default();
+        (0..rows).for_each(|row| bytes.push(texts[row % texts.len()].as_bytes()));
+        batch(Column::bytes(bytes), rows)
+    }
+
+    #[test]
+    fn a_positive_class_that_never_comes_is_warned_of_once_after_ten_thousand_records() {
+        let mut watch = watch("{ column = \"y\", positive = \">50k\" }", FieldKind::BYTES);
+        let batch = texts(&["<=50K", ">50K"], 5000);
+        assert_eq!(watch.see(&batch), None);
+        let told = watch.see(&batch).expect("a warning");
+        assert!(
+            told.starts_with("all labels of the first 10000 records are not `>50k`, the positive class"),
+            "{told}"
+        );
+        assert_eq!(watch.see(&batch), None);
+    }
+
+    #[test]
+    fn labels_that_differ_are_looked_at_no_longer() {
+        let mut watch = watch("{ column = \"y\", positive = \">50*\" }", FieldKind::BYTES);
+        assert_eq!(watch.see(&texts(&["<=50K", ">50K."], 10)), None);
+        assert_eq!(watch.see(&texts(&["<=50K"], 20_000)), None);
+    }
+
+    #[test]
+    fn numbers_of_one_value_are_warned_of() {
+        let mut watch = watch("{ column = \"y\" }", FieldKind::FLOAT);
+        let told = watch.see(&batch(Column::floats(vec![1.0; 10_000]), 10_000)).expect("a warning");
+        assert!(told.contains("are 1: of labels that are all the same nothing is learned"), "{told}");
+    }
+}
