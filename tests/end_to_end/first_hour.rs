@@ -111,6 +111,15 @@ fn what_init_cannot_know_it_asks_for_and_it_writes_over_nothing() {
     assert!(told.contains("give --force to write over it"), "{told}");
     assert_eq!(std::fs::read(Path::new(&out).join("job.toml")).expect("a job"), job);
     run(&["init", &data, "--out", &out, "--label", "b", "--force"], 0);
+    let few = folder.path().join("few.csv");
+    std::fs::write(&few, "x,y\n1,0\n2,1\n3,0\n").expect("the rows are written");
+    let few_out = folder.path().join("few").to_string_lossy().into_owned();
+    let told = run(&["init", &few.to_string_lossy(), "--out", &few_out], 0);
+    assert!(told.contains("3 records are too few"), "{told}");
+    run(&["check", &format!("{few_out}/job.toml")], 0);
+    std::fs::write(&few, "x,x,y\n1,0,1\n2,1,0\n").expect("the rows are written");
+    let told = run(&["init", &few.to_string_lossy(), "--out", &out, "--force"], 65);
+    assert!(told.contains("has 3 fields, and 2 different names"), "{told}");
     let told = run(&["init", &format!("{data}x"), "--out", &out, "--force"], 66);
     assert!(told.contains("did you mean `rows.csv`?"), "{told}");
 }

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use trainyard_diagnostic::Diagnostic;
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Compression, Format, Options, TableReader};
 use trainyard_run_config::expand_files;
 use trainyard_storage::is_remote;
@@ -73,6 +73,17 @@ impl Source {
         let mut reader = TableReader::new(vec![first.clone()], self.format, None, None).trimmed(true);
         reader.read(&mut Vec::new())?;
         let names = reader.columns();
+        if reader.fields() > names.len() && !names.iter().any(|name| name.parse::<f64>().is_ok()) {
+            let message = format!(
+                "{}: its first line has {} fields, and {} different names of columns",
+                first.display(),
+                reader.fields(),
+                names.len()
+            );
+            return Err(Diagnostic::error(Code::E4003, message)
+                .note(format!("names: {}", names.join(", ")))
+                .help("give each column a name of its own; where the first line is a record, name them by --columns"));
+        }
         let is_number = |name: &String| name.parse::<f64>().is_ok();
         if names.iter().any(is_number) {
             // Values of a record, unlike names, may be equal.

@@ -150,6 +150,17 @@ fn divide(
         }
     }
     to_train.finish()?;
+    if eval_rows == 0 {
+        // What was begun of the file goes with its writer.
+        let told = vec![
+            format!(
+                "evaluation none: {train_rows} records are too few to keep some; --eval FILE names others"
+            ),
+            format!("wrote      {}", train.display()),
+        ];
+        let train = vec![train.clone()];
+        return Ok(Parts { train, eval: None, train_rows: Some(train_rows), columns: None, told });
+    }
     to_eval.finish()?;
     let how = match rule {
         Rule::Time { column, after } => format!("those later than {after} by `{column}`"),
