@@ -26,7 +26,7 @@ pub(crate) struct Steps {
     max: u64,
     update: Update,
     outstanding: BTreeSet<(Task, u64, u64)>,
-    /// Steps that were asked for and have to wait for slower tasks.
+    /// Steps that were asked for and have to wait: for slower tasks, or for a step of another task that may come back.
     waiting: BTreeSet<(Task, u64, u64)>,
     clocks: Clocks,
 }
@@ -100,7 +100,10 @@ impl Steps {
             // All parts of a step are the same step: whoever comes too late is told when it pushes.
             Update::Sync => {}
             Update::Async | Update::StaleSynchronous { .. } => {
-                if self.max > 0 && self.global_step + (self.outstanding.len() as u64) >= self.max {
+                let none_is_left =
+                    self.max > 0 && self.global_step + (self.outstanding.len() as u64) >= self.max;
+                if none_is_left || self.would_overtake(key) {
+                    self.waiting.insert(key);
                     return (Ticket::Wait, joined);
                 }
             }
@@ -114,6 +117,12 @@ impl Steps {
         self.waiting.remove(&key);
         self.outstanding.insert(key);
         (Ticket::Granted, true)
+    }
+
+    /// Whether an earlier step of the same session waits. A session pushes its steps in order: one that is given the last ticket
+    /// before the step in front of it could use it never.
+    fn would_overtake(&self, (task, session, seq): (Task, u64, u64)) -> bool {
+        self.waiting.range((task, session, 0)..(task, session, seq)).next().is_some()
     }
 
     /// Returns by how many steps a task is ahead of the slowest live one where it begins this one.
@@ -132,7 +141,9 @@ impl Steps {
 
     /// Counts a push that is about to be applied. Its task has come on by a step when it has been: see [`Steps::tick`].
     pub(crate) fn advance(&mut self, identity: &Identity) {
-        self.outstanding.remove(&(identity.task, identity.session, identity.seq));
+        let key = (identity.task, identity.session, identity.seq);
+        self.outstanding.remove(&key);
+        self.waiting.remove(&key);
         self.global_step += 1;
     }
 
@@ -149,7 +160,9 @@ impl Steps {
     /// Takes one ticket back. The task has come on by a step, whether it counts or somebody else has done the same.
     /// Returns whether there was one.
     pub(crate) fn give_back(&mut self, identity: &Identity) -> bool {
-        let held = self.outstanding.remove(&(identity.task, identity.session, identity.seq));
+        let key = (identity.task, identity.session, identity.seq);
+        self.waiting.remove(&key);
+        let held = self.outstanding.remove(&key);
         if held {
             self.clocks.tick(identity.task);
         }
@@ -173,6 +186,34 @@ mod tests {
     fn step(seq: u64) -> Identity {
         let task = Task { role: Role::Worker, index: 0 };
         Identity { cluster_id: 1, epoch: 1, task, incarnation: 1, session: 1, seq }
+    }
+
+    #[test]
+    fn the_last_ticket_goes_to_the_first_step_that_waits_of_a_task_and_not_to_the_one_behind_it() {
+        let of = |index: usize, seq: u64| {
+            let task = Task { role: Role::Worker, index };
+            Identity { cluster_id: 1, epoch: 1, task, incarnation: 1, session: 1, seq }
+        };
+        let mut steps = Steps::new(0, 1, Update::Async);
+        assert_eq!(steps.reserve(&of(1, 1)).0, Ticket::Granted);
+        assert_eq!(steps.reserve(&of(0, 1)).0, Ticket::Wait);
+        // Somebody else had that batch, and the ticket comes back.
+        assert!(steps.give_back(&of(1, 1)));
+        assert_eq!(
+            steps.reserve(&of(0, 2)).0,
+            Ticket::Wait,
+            "its first step waits: nothing behind it can be pushed"
+        );
+        assert_eq!(steps.reserve(&of(0, 1)).0, Ticket::Granted);
+        steps.advance(&of(0, 1));
+        assert_eq!(steps.reserve(&of(0, 2)).0, Ticket::Finished);
+        // One that is used up without a ticket holds nobody up.
+        let mut steps = Steps::new(0, 1, Update::Async);
+        assert_eq!(steps.reserve(&of(1, 1)).0, Ticket::Granted);
+        assert_eq!(steps.reserve(&of(0, 1)).0, Ticket::Wait);
+        assert!(!steps.give_back(&of(0, 1)));
+        assert!(steps.give_back(&of(1, 1)));
+        assert_eq!(steps.reserve(&of(0, 2)).0, Ticket::Granted);
     }
 
     #[test]
