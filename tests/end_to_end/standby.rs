@@ -134,3 +134,41 @@ fn a_chief_that_stands_by_with_another_job_is_refused_and_the_one_that_leads_goe
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// Stops both chiefs of a job, and starts them again with another: the first answers for 3 s before it leads, and the second
+/// has `own` settings. Returns once the second follows it.
+fn with_another_job(pair: &mut Pair, own: &[&str]) {
+    for role in [Role::Worker, Role::Chief] {
+        pair.tasks.stop(role, LIMIT).expect("they stop");
+    }
+    pair.tasks.set("input.train.epochs=999999");
+    pair.tasks.give(pair.standby, own);
+    let late = ["env", "FAILPOINTS=chief.epoch.before_claim=1*sleep(3000)"].map(str::to_owned).to_vec();
+    let before = pair.told(pair.standby, "standing by");
+    pair.tasks.wrap_next(CHIEF, late);
+    for task in [CHIEF, pair.standby] {
+        pair.tasks.start(task);
+    }
+    let standby = pair.standby;
+    pair.wait_until("the second follows", |tasks| tasks.lines(standby, "standing by").len() > before);
+}
+
+trial!(chiefs_that_are_started_again_with_another_job_do_not_take_it_for_the_one_that_was_led_before);
+fn chiefs_that_are_started_again_with_another_job_do_not_take_it_for_the_one_that_was_led_before() {
+    let mut pair = Pair::start();
+    with_another_job(&mut pair, &[]);
+    let opened = pair.told(CHIEF, "training is open");
+    pair.tasks.of_role(Role::Worker).into_iter().for_each(|task| pair.tasks.start(task));
+    pair.wait_until("they train again", |tasks| tasks.lines(CHIEF, "training is open").len() > opened);
+    assert!(pair.tasks.runs(pair.standby), "{:?}", pair.tasks.lines(pair.standby, ""));
+    assert_eq!(pair.told(pair.standby, "another job"), 0);
+}
+
+trial!(a_chief_that_follows_before_the_other_leads_is_refused_with_another_job_once_it_does);
+fn a_chief_that_follows_before_the_other_leads_is_refused_with_another_job_once_it_does() {
+    let mut pair = Pair::start();
+    with_another_job(&mut pair, &["--set", "run.seed=99"]);
+    let standby = pair.standby;
+    assert!(!pair.tasks.wait_for_end_of(standby, LIMIT));
+    assert_eq!(pair.tasks.exit(standby), Some(76), "{:?}", pair.tasks.lines(standby, ""));
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use trainyard_cluster_client::Error;
@@ -30,6 +30,8 @@ pub struct LocalCoordinator {
     data: Option<Arc<Data>>,
     /// Told when somebody asks to be in a group.
     asked: Arc<Notify>,
+    /// The epoch that the chief has begun last; 0 = none yet.
+    epoch: Arc<watch::Sender<u64>>,
     /// Cancelled when the job is over.
     over: CancellationToken,
 }
@@ -42,12 +44,23 @@ impl LocalCoordinator {
         let started = Instant::now();
         let over = CancellationToken::new();
         let told = ended.clone();
-        (Self { roster, started, ended, data, asked: Arc::default(), over }, told)
+        (Self { roster, started, ended, data, asked: Arc::default(), epoch: Arc::default(), over }, told)
     }
 
     /// Looks at the roster, or changes it, at the time it is told.
     pub fn with<T>(&self, look: impl FnOnce(&mut Roster, std::time::Duration) -> T) -> T {
         look(&mut self.roster.lock(), self.started.elapsed())
+    }
+
+    /// Starts an epoch: see [`Roster::begin_epoch`]. Chiefs that stand by hear of it.
+    pub(crate) fn begin_epoch(&self, epoch: u64, waiting_for: Vec<String>) {
+        self.with(|roster, _| roster.begin_epoch(epoch, waiting_for));
+        self.epoch.send_replace(epoch);
+    }
+
+    /// The epochs that the chief begins, from the one of now on; 0 = none yet.
+    pub(crate) fn epochs(&self) -> watch::Receiver<u64> {
+        self.epoch.subscribe()
     }
 
     pub(crate) fn register_now(&self, join: Join) -> Result<Joined, Refusal> {

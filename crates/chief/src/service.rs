@@ -4,6 +4,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::stream::{self, BoxStream};
+use tokio::sync::watch;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::{Request, Response, Status};
 use trainyard_cluster_spec::{Servers, Task};
@@ -231,13 +233,13 @@ impl SessionService for Service {
         Ok(Response::new(Attendance { coordinator, pulse, over }))
     }
 
-    type StandByStream = Sign;
+    type StandByStream = Signs;
 
-    async fn stand_by(&self, request: Request<v1::StandByRequest>) -> Result<Response<Sign>, Status> {
+    async fn stand_by(&self, request: Request<v1::StandByRequest>) -> Result<Response<Signs>, Status> {
         let id = convert::cluster_id_from_wire(&request.into_inner().cluster_id)
             .map_err(|error| Refusal::new(Reason::BadRequest, error.to_string()))?;
         self.coordinator.with(|roster, _| roster.check_cluster(id))?;
-        Ok(Response::new(Sign { given: false }))
+        Ok(Response::new(signs(self.coordinator.epochs())))
     }
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveReply>, Status> {
@@ -278,19 +280,16 @@ impl Drop for Attendance {
     }
 }
 
-/// One sign of life, after which nothing more comes: that the stream is open is the sign.
-#[derive(Debug)]
-pub(crate) struct Sign {
-    given: bool,
-}
+/// The answers to a chief that stands by: one now, and one with each epoch that begins.
+type Signs = BoxStream<'static, Result<v1::StandByReply, Status>>;
 
-impl futures_util::Stream for Sign {
-    type Item = Result<v1::StandByReply, Status>;
-
-    fn poll_next(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        match std::mem::replace(&mut self.given, true) {
-            false => Poll::Ready(Some(Ok(v1::StandByReply {}))),
-            true => Poll::Pending,
+fn signs(epochs: watch::Receiver<u64>) -> Signs {
+    let signs = stream::unfold((epochs, true), |(mut epochs, first)| async move {
+        if !first {
+            epochs.changed().await.ok()?;
         }
-    }
+        let cluster_epoch = *epochs.borrow_and_update();
+        Some((Ok(v1::StandByReply { cluster_epoch }), (epochs, false)))
+    });
+    Box::pin(signs)
 }

@@ -94,9 +94,8 @@ async fn follow(context: &Context, id: u128, leader: &Leader, told: &mut u64) ->
     let coordinator = RemoteCoordinator::new(std::slice::from_ref(&leader.address), channel);
     let (asked, mut there) = (Instant::now(), false);
     let (other_job, refused) = (CancellationToken::new(), Mutex::new(None));
-    let followed = coordinator.follow(id, || {
-        // One that is not there any more may have led another job: this is a new life of it.
-        if let Err(problem) = check_job(context, leader) {
+    let followed = coordinator.follow(id, |epoch| {
+        if let Err(problem) = check_job(context, leader, epoch) {
             *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
             other_job.cancel();
         }
@@ -124,11 +123,13 @@ async fn follow(context: &Context, id: u128, leader: &Leader, told: &mut u64) ->
     }
 }
 
-/// A chief that would go on with another job than the one that leads is of no use.
-fn check_job(context: &Context, leader: &Leader) -> Result<(), Diagnostic> {
-    // Of the leader before, or not there yet: it is looked at again.
+/// A chief that would go on with another job than the one that leads is of no use. `epoch` is the one that the chief that
+/// leads has begun.
+fn check_job(context: &Context, leader: &Leader, epoch: u64) -> Result<(), Diagnostic> {
+    // The record of another epoch says what was led before: a chief that was started again with another job answers before
+    // it begins an epoch of its own, and answers again when it has.
     let record = JobRecord::read(&context.job.model_dir).ok().flatten();
-    let Some(record) = record.filter(|record| record.cluster_epoch == leader.cluster_epoch) else {
+    let Some(record) = record.filter(|record| record.cluster_epoch == epoch) else {
         return Ok(());
     };
     let theirs = Agreement::from_lines(record.keys.iter().map(String::as_str));

@@ -104,7 +104,9 @@ fn crowd(
     let (count, process) = (affordable(), stage.tasks.id(task).expect("it runs"));
     let before = open_files(process);
     let (mut crowd, begun, mut most, mut rounds) = (Crowd::new(address), Instant::now(), 0, 0);
-    while begun.elapsed() < ATTACK {
+    // On a busy machine the first round alone may take all that time: it goes on until connections were dropped and made anew.
+    while begun.elapsed() < ATTACK || crowd.made <= count {
+        assert!(begun.elapsed() < LIMIT, "none of {count} connections was dropped in {rounds} rounds");
         crowd.fill(count, texts);
         most = most.max(open_files(process));
         assert!(meanwhile(), "{task} answers nobody else in round {rounds}");
@@ -121,7 +123,6 @@ fn crowd(
         std::thread::sleep(Duration::from_millis(500));
     }
     println!("all were dropped {:?} after the last was made", begun.elapsed());
-    assert!(crowd.made > count, "none was dropped");
     most
 }
 

@@ -88,7 +88,7 @@ async fn claim_all(lead: &Lead, run: &mut Run) -> Result<Vec<ShardStatus>, Diagn
         pairs.lead(run.epoch);
     }
     let names: Vec<String> = lead.shards.iter().map(|shard| shard.name().to_owned()).collect();
-    lead.coordinator.with(|roster, _| roster.begin_epoch(run.epoch, names.clone()));
+    lead.coordinator.begin_epoch(run.epoch, names.clone());
     (lead.standing)("waiting", false, names);
     claim(lead, run).await
 }

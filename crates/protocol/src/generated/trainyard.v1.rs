@@ -2035,7 +2035,11 @@ pub struct StandByRequest {
     pub cluster_id: ::prost::bytes::Bytes,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct StandByReply {}
+pub struct StandByReply {
+    /// that the chief has begun; 0 = none yet
+    #[prost(uint64, tag = "1")]
+    pub cluster_epoch: u64,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaveReply {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -2308,7 +2312,8 @@ pub mod session_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.SessionService", "Attend"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Answered once by the chief that leads, and held open for as long as it does: a chief that stands by hears when it dies.
+        /// Answered at once by the chief that leads, and again with each epoch that it begins. Held open for as long as it leads:
+        /// a chief that stands by hears when it dies.
         pub async fn stand_by(
             &mut self,
             request: impl tonic::IntoRequest<super::StandByRequest>,
@@ -2442,7 +2447,8 @@ pub mod session_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Answered once by the chief that leads, and held open for as long as it does: a chief that stands by hears when it dies.
+        /// Answered at once by the chief that leads, and again with each epoch that it begins. Held open for as long as it leads:
+        /// a chief that stands by hears when it dies.
         async fn stand_by(
             &self,
             request: tonic::Request<super::StandByRequest>,

@@ -32,19 +32,18 @@ impl RemoteCoordinator {
 }
 
 impl RemoteCoordinator {
-    /// Follows the chief that leads in the model folder of this id: `heard` is called once it has answered. Returns when the
-    /// connection breaks off.
+    /// Follows the chief that leads in the model folder of this id: `heard` is called with the epoch that it has begun, 0 if
+    /// none yet, when it answers and at each epoch that it begins. Returns when the connection breaks off.
     ///
     /// # Errors
     /// It has not answered, or leads another job.
-    pub async fn follow(&self, cluster_id: u128, heard: impl FnOnce()) -> Result<(), Error> {
+    pub async fn follow(&self, cluster_id: u128, mut heard: impl FnMut(u64)) -> Result<(), Error> {
         let request = v1::StandByRequest { cluster_id: cluster_id.to_be_bytes().to_vec().into() };
         let mut client = self.client.clone();
         let reply = timed(&self.name, limits::CALL_TIMEOUT, client.stand_by(request)).await?;
         let mut signs = reply.into_inner();
-        if let Ok(Some(_)) = signs.message().await {
-            heard();
-            while let Ok(Some(_)) = signs.message().await {}
+        while let Ok(Some(sign)) = signs.message().await {
+            heard(sign.cluster_epoch);
         }
         Ok(())
     }
