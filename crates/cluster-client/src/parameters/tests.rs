@@ -1,5 +1,8 @@
 //! Steps over several stores in one process.
 
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tokio::sync::Barrier;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::Update;
@@ -173,6 +176,73 @@ async fn what_is_read_behind_a_wait_for_a_slower_task_holds_its_step_on_every_se
     assert_eq!(pulled.ticket, Ticket::Granted);
     assert_eq!(pulled.step.versions, [2, 2, 2], "both steps are in what each server was read for");
     assert_eq!(pulled.held.values[0], [2.0; 8]);
+}
+
+/// Trains `steps` steps as the task of this column, which counts them in its column of every row. Pauses are drawn.
+async fn count_steps(
+    mut parameters: Parameters,
+    (column, steps, bound): (usize, u64, u64),
+    begun: Arc<Barrier>,
+    mut draw: ChaCha8Rng,
+) {
+    let rows = || vec![Read::Rows((0..4).collect::<Vec<u32>>().into())];
+    let (mut push, mut held) = (None, Held::default());
+    for own in 0..steps {
+        let step = parameters.plan(&rows());
+        let returned = parameters.call(push.take(), Some((step, held))).await.expect("an answer");
+        let pulled = returned.pulled.expect("a pull");
+        assert_eq!(pulled.ticket, Ticket::Granted);
+        for (row, counts) in pulled.held.values[0].chunks(2).enumerate() {
+            let (mine, others) = (counts[column] as u64, counts[1 - column] as u64);
+            assert_eq!(mine, own, "a task reads its own steps in row {row}");
+            assert!(
+                others + bound >= own,
+                "row {row} was read for step {own} with {others} steps of the other task: more than {bound} are missing"
+            );
+        }
+        if own == 0 {
+            // Nobody waits for a task that has not begun a step.
+            begun.wait().await;
+        }
+        for _ in 0..draw.random_range(0..8_u32) {
+            tokio::task::yield_now().await;
+        }
+        let gradients = vec![(0..8).map(|place| if place % 2 == column { -1.0 } else { 0.0 }).collect()];
+        let batch = BatchId { pass: 0, shard: 0, batch: 2 * own + column as u64 };
+        push = Some(Push {
+            step: pulled.step,
+            batch,
+            batches: 1,
+            contribution: None,
+            stores: None,
+            gradients,
+            rejected: None,
+        });
+        held = pulled.held;
+    }
+    parameters.call(push, None).await.expect("pushed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn at_each_pull_every_server_holds_all_steps_but_those_that_the_staleness_bound_allows_to_miss() {
+    for bound in 0..3 {
+        let seed: u64 = 20 + bound;
+        println!("bound {bound}, seed {seed}");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (shards, plan) = serve(folder.path(), Update::StaleSynchronous { staleness_max: bound }).await;
+        let (mut tasks, begun) = (Vec::new(), Arc::new(Barrier::new(2)));
+        for index in 0..2 {
+            let worker = Identity { task: Task { role: Role::Worker, index }, ..identity(Role::Worker, 1) };
+            let parameters = join(&shards, &plan, worker).await.0.bounded();
+            let draw = ChaCha8Rng::seed_from_u64(seed + index as u64);
+            tasks.push(count_steps(parameters, (index, 5000, bound), Arc::clone(&begun), draw));
+        }
+        futures_util::future::join_all(tasks.into_iter().map(tokio::spawn)).await.into_iter().for_each(
+            |ended| {
+                ended.expect("the bound holds");
+            },
+        );
+    }
 }
 
 #[tokio::test]
