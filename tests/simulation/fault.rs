@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     Hold { task: Task, length: Duration },
     /// Messages between two take as long as this.
     Slow { one: Task, other: Task, latency: Duration, length: Duration },
+    /// The model folder answers every call with an error.
+    Store { length: Duration },
 }
 
 /// A fault and its time.
@@ -74,15 +76,22 @@ impl Fault {
         match self {
             Self::Kill { tasks, .. } => tasks.clone(),
             Self::PowerCut { task, .. } | Self::Terminate { task } => vec![*task],
-            Self::Partition { .. } | Self::OneWay { .. } | Self::Hold { .. } | Self::Slow { .. } => {
-                Vec::new()
-            }
+            Self::Partition { .. }
+            | Self::OneWay { .. }
+            | Self::Hold { .. }
+            | Self::Slow { .. }
+            | Self::Store { .. } => Vec::new(),
         }
+    }
+
+    /// Whether something stays broken until it is mended.
+    pub(crate) fn lasts(&self) -> bool {
+        self.cuts() || matches!(self, Self::Store { .. })
     }
 
     /// Whether it keeps messages from somebody.
     pub(crate) fn cuts(&self) -> bool {
-        !matches!(self, Self::Kill { .. } | Self::Terminate { .. })
+        !matches!(self, Self::Kill { .. } | Self::Terminate { .. } | Self::Store { .. })
     }
 
     /// Returns the pairs of hosts between which it keeps messages, of all hosts.
@@ -95,7 +104,7 @@ impl Fault {
             pairs.collect()
         };
         match self {
-            Self::Kill { .. } | Self::Terminate { .. } => Vec::new(),
+            Self::Kill { .. } | Self::Terminate { .. } | Self::Store { .. } => Vec::new(),
             Self::PowerCut { task, .. } | Self::Hold { task, .. } => among(&[*task]),
             Self::Partition { tasks, .. } => among(tasks),
             Self::OneWay { from, to, .. } => vec![(host(*from), host(*to))],
@@ -107,7 +116,7 @@ impl Fault {
     pub(crate) fn cut(&self, sim: &Sim<'_>, tasks: &[Task]) {
         for (one, other) in self.pairs(tasks) {
             match self {
-                Self::Kill { .. } | Self::Terminate { .. } => {}
+                Self::Kill { .. } | Self::Terminate { .. } | Self::Store { .. } => {}
                 Self::PowerCut { .. } | Self::Partition { .. } => sim.partition(one.as_str(), other.as_str()),
                 Self::OneWay { .. } => sim.partition_oneway(one.as_str(), other.as_str()),
                 Self::Hold { .. } => sim.hold(one.as_str(), other.as_str()),
@@ -120,7 +129,7 @@ impl Fault {
     pub(crate) fn mend(&self, sim: &Sim<'_>, tasks: &[Task], latency: Duration) {
         for (one, other) in self.pairs(tasks) {
             match self {
-                Self::Kill { .. } | Self::Terminate { .. } => {}
+                Self::Kill { .. } | Self::Terminate { .. } | Self::Store { .. } => {}
                 Self::PowerCut { .. } | Self::Partition { .. } => sim.repair(one.as_str(), other.as_str()),
                 Self::OneWay { .. } => sim.repair_oneway(one.as_str(), other.as_str()),
                 Self::Hold { .. } => sim.release(one.as_str(), other.as_str()),
@@ -140,7 +149,8 @@ impl Planned {
                 Fault::Partition { length, .. }
                 | Fault::OneWay { length, .. }
                 | Fault::Hold { length, .. }
-                | Fault::Slow { length, .. } => *length,
+                | Fault::Slow { length, .. }
+                | Fault::Store { length } => *length,
             }
     }
 }
@@ -160,6 +170,7 @@ impl fmt::Display for Planned {
             Fault::Partition { tasks, .. } => write!(out, "partition {} from the others", names(tasks)),
             Fault::OneWay { from, to, .. } => write!(out, "drop what {from} sends to {to}"),
             Fault::Hold { task, .. } => write!(out, "hold what comes from and goes to {task}"),
+            Fault::Store { .. } => write!(out, "the model folder fails"),
             Fault::Slow { one, other, latency, .. } => {
                 write!(out, "messages between {one} and {other} take {latency:?}")
             }

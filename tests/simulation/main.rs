@@ -16,7 +16,7 @@ mod trial;
 use std::path::Path;
 
 use options::Options;
-use seeds::{SEED, of_file, of_remainder, run_each, run_once};
+use seeds::{SEED, of_file, of_remainder, run_each, run_once, with_store};
 use trace::Trace;
 
 /// Says what of the tasks' log lines is printed and compared: a filter such as `trainyard=debug`.
@@ -71,6 +71,11 @@ fn stale_synchronous_updates_count_once_whatever_befalls_the_cluster() {
 #[test]
 fn synchronous_updates_count_once_whatever_befalls_the_cluster() {
     run_each(of_remainder(2));
+}
+
+#[test]
+fn updates_count_once_while_the_model_folder_fails_for_seconds() {
+    run_each(with_store());
 }
 
 #[test]

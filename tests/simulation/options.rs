@@ -46,6 +46,23 @@ const FAULTS: std::ops::Range<u64> = 3..13;
 /// Mean time between two.
 const GAP_MS: u64 = 700;
 
+/// From this seed on the model folder fails, too. What the seeds below stand for stays as it is.
+pub(crate) const SEEDS_WITH_STORE: u64 = 1 << 32;
+/// Longest time for which it fails at a time.
+const STORE_FAILS_MAX: Duration = Duration::from_secs(5);
+
+/// Returns times in which the model folder fails, one behind the other.
+fn failures_of_the_store(draw: &mut Draw) -> Vec<Planned> {
+    let (mut out, mut at) = (Vec::new(), Duration::ZERO);
+    for _ in 0..1 + draw.below(3) {
+        at += Duration::from_millis(200 + draw.below(3000));
+        let length = Duration::from_millis(20 + draw.below(STORE_FAILS_MAX.as_millis() as u64));
+        out.push(Planned { at, fault: Fault::Store { length } });
+        at += length;
+    }
+    out
+}
+
 impl Options {
     /// Returns what a seed stands for. Its remainder by 3 says how updates take effect.
     pub(crate) fn of(seed: u64) -> Self {
@@ -96,6 +113,10 @@ impl Options {
             }
             out.faults.push(planned);
             at += Duration::from_millis(below(2 * GAP_MS));
+        }
+        if seed >= SEEDS_WITH_STORE {
+            out.faults.extend(failures_of_the_store(&mut stream(4)));
+            out.faults.sort_by_key(|planned| planned.at);
         }
         out
     }

@@ -48,3 +48,4 @@ pub use store::{
 };
 pub use stripe::SliceValues;
 pub use update::{Contribution, Update};
+pub use window::WINDOW;

@@ -1,7 +1,7 @@
 //! A sliding window over numbers that should arrive once each: what has been seen, and what has not.
 
 /// Numbers below the highest that the window remembers one by one.
-pub(crate) const WINDOW: u64 = 64;
+pub const WINDOW: u64 = 64;
 
 /// Which of the numbers 1, 2, 3, ... have been seen. Everything more than [`WINDOW`] below the highest counts as seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

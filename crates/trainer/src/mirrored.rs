@@ -4,6 +4,7 @@
 //! to its own copy: the copies stay equal bit for bit. When a member dies or comes, the group is formed anew at the last
 //! step that anybody has finished, and whoever is behind takes the parameters over from one who is not.
 
+mod row_pushes;
 mod steps;
 mod sum;
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tokio_util::task::AbortOnDropHandle;
 use trainyard_cluster_client::{Held, Parameters, Push, Shard};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{BatchId, Contribution, Identity};
 
+use super::row_pushes::RowPushes;
 use super::sum::Sum;
 use super::{Circle, Ended, Member};
 use crate::compute::{Computing, Sent, reads};
@@ -109,7 +109,7 @@ pub(super) async fn steps(
         }
         tally.waited_for_input(began.elapsed());
         sum.begin(version + 1, batches.len());
-        let mut pushes = Vec::new();
+        let mut pushes = RowPushes::new();
         let mut own = None::<Sent>;
         for (place, (lane, batch)) in batches.into_iter().enumerate() {
             let named = reads(&**model, &batch);
@@ -133,7 +133,10 @@ pub(super) async fn steps(
                     gradients: rows,
                     rejected: None,
                 };
-                pushes.push(AbortOnDropHandle::new(tokio::spawn(session.parameters.call(Some(push), None))));
+                let push = session.parameters.call(Some(push), None);
+                if let Some(pushed) = pushes.begin(push).await.map_err(|error| broken_push(&error))? {
+                    tally.exchanged(began.elapsed(), &pushed?.traffic);
+                }
             }
             let examples = own.map_or(0, |own| own.examples) + sent.examples;
             own = Some(Sent { examples, ..sent });
@@ -141,8 +144,7 @@ pub(super) async fn steps(
         let began = Instant::now();
         let goes = stop.is_cancelled() || session.heartbeat.regroup() == formed.generation;
         let summed = sum.finish(goes).await;
-        for push in pushes {
-            let pushed = push.await.map_err(|error| broken_push(&error))?;
+        while let Some(pushed) = pushes.next().await.map_err(|error| broken_push(&error))? {
             tally.exchanged(began.elapsed(), &pushed?.traffic);
         }
         tally.waited_for_servers(began.elapsed());
