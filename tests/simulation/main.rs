@@ -15,8 +15,8 @@ mod trial;
 
 use std::path::Path;
 
-use options::Options;
-use seeds::{SEED, of_file, of_remainder, run_each, run_once, with_store};
+use options::{Options, SEEDS_WITH_LIMIT, SEEDS_WITH_STORE};
+use seeds::{SEED, a_third_from, of_file, of_remainder, run_each, run_once};
 use trace::Trace;
 
 /// Says what of the tasks' log lines is printed and compared: a filter such as `trainyard=debug`.
@@ -75,7 +75,12 @@ fn synchronous_updates_count_once_whatever_befalls_the_cluster() {
 
 #[test]
 fn updates_count_once_while_the_model_folder_fails_for_seconds() {
-    run_each(with_store());
+    run_each(a_third_from(SEEDS_WITH_STORE));
+}
+
+#[test]
+fn a_job_that_ends_by_its_steps_has_each_batch_on_every_server_or_on_none() {
+    run_each(a_third_from(SEEDS_WITH_LIMIT));
 }
 
 #[test]

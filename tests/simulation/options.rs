@@ -37,6 +37,8 @@ pub(crate) struct Options {
     pub(crate) tick: Duration,
     /// Most messages are faster by far.
     pub(crate) latency_max: Duration,
+    /// Steps after which the job ends, before its data does.
+    pub(crate) max_steps: Option<u64>,
     /// By the time at which they come.
     pub(crate) faults: Vec<Planned>,
 }
@@ -46,6 +48,8 @@ const FAULTS: std::ops::Range<u64> = 3..13;
 /// Mean time between two.
 const GAP_MS: u64 = 700;
 
+/// From this seed on `max_steps` ends the job, below [`SEEDS_WITH_STORE`].
+pub(crate) const SEEDS_WITH_LIMIT: u64 = 1 << 31;
 /// From this seed on the model folder fails, too. What the seeds below stand for stays as it is.
 pub(crate) const SEEDS_WITH_STORE: u64 = 1 << 32;
 /// Longest time for which it fails at a time.
@@ -97,6 +101,7 @@ impl Options {
             save_checkpoints_secs: 1 + job.below(3),
             tick: Duration::from_millis([2, 5, 5, 10][network.below(4) as usize]),
             latency_max: Duration::from_millis([5, 20, 60][network.below(3) as usize]),
+            max_steps: None,
             faults: Vec::new(),
         };
         let mut below = |bound: u64| faults.below(bound);
@@ -113,6 +118,10 @@ impl Options {
             }
             out.faults.push(planned);
             at += Duration::from_millis(below(2 * GAP_MS));
+        }
+        if (SEEDS_WITH_LIMIT..SEEDS_WITH_STORE).contains(&seed) {
+            let steps = out.ledger.steps();
+            out.max_steps = Some(1 + stream(5).below(steps - 1));
         }
         if seed >= SEEDS_WITH_STORE {
             out.faults.extend(failures_of_the_store(&mut stream(4)));
@@ -143,6 +152,7 @@ impl Options {
             format!("strategy.chief_trains={}", self.chief_trains),
             format!("strategy.replication={}", if self.in_graph { "in_graph" } else { "between_graph" }),
         ];
+        out.extend(self.max_steps.map(|steps| format!("train.max_steps={steps}")));
         match self.update {
             Update::Asynchronous => out.push("strategy.update=async".to_owned()),
             Update::StaleSynchronous(steps) => out

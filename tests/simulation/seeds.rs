@@ -3,8 +3,6 @@
 use std::process::Command;
 use std::time::Instant;
 
-use crate::options::SEEDS_WITH_STORE;
-
 /// Says which seed the process runs.
 pub(crate) const SEED: &str = "SIMULATION_SEED";
 /// Says how many seeds are run in all.
@@ -30,10 +28,10 @@ pub(crate) fn of_remainder(remainder: u64) -> Vec<u64> {
     (first..first + count).filter(|seed| seed % 3 == remainder).collect()
 }
 
-/// Returns the seeds in which the model folder fails, too: a third as many as there are others.
-pub(crate) fn with_store() -> Vec<u64> {
+/// Returns seeds of another kind, which begin at `start`: a third as many as there are others.
+pub(crate) fn a_third_from(start: u64) -> Vec<u64> {
     let (first, count) = (number(FIRST, 0), number(SEEDS, SEEDS_DEFAULT).div_ceil(3));
-    (first..first + count).map(|seed| SEEDS_WITH_STORE + seed).collect()
+    (first..first + count).map(|seed| start + seed).collect()
 }
 
 /// Returns the seeds that have failed before.

@@ -215,7 +215,11 @@ impl<'a> Trial<'a> {
             self.mend(&fault);
         }
         self.end()?;
-        let account = Account::of_model_dir(&self.model_dir, &self.options.ledger)?;
+        let ledger = &self.options.ledger;
+        let account = match self.options.max_steps {
+            None => Account::of_model_dir(&self.model_dir, ledger)?,
+            Some(steps) => Account::of_limited(&self.model_dir, ledger, steps)?,
+        };
         if !account.is_exact() {
             return Err(account.to_string());
         }

@@ -71,6 +71,12 @@ impl Data {
         }
     }
 
+    /// Takes note that the last step has been applied: what is handed out from now on are batches that some servers have
+    /// applied and others have not. Returns whether there is none.
+    pub(crate) fn complete(&self, servers: &[Vec<ShardPosition>]) -> bool {
+        self.shards.lock().complete(servers)
+    }
+
     /// Returns whether the servers have applied all data, as far as it is known how much there is.
     pub(crate) fn is_applied(&self, servers: &[Vec<ShardPosition>]) -> bool {
         let indexer = self.indexer.lock();
@@ -133,17 +139,19 @@ impl Data {
         let until = Instant::now() + INDEX_WAIT;
         let holder = (ask.pulse.task, ask.pulse.session);
         let mut reserve = Vec::new();
-        let next = loop {
+        let (next, half_applied) = loop {
             let mut indexer = self.indexer.lock();
-            let next = {
+            let (next, half_applied) = {
                 let mut shards = self.shards.lock();
                 ask.done.iter().for_each(|first| shards.done(*first));
                 let next = match ask.lane {
                     Some((lane, from)) => shards.of_lane(indexer.index(), lane, from),
                     None => shards.next(indexer.index(), holder),
                 };
+                let half_applied = shards.is_behind_last_step();
                 if let Next::Shard { shard, .. } = &next
                     && self.fetcher.is_none()
+                    && !half_applied
                 {
                     let count = ask.reserve.min(RESERVE_SHARDS_MAX);
                     reserve = match ask.lane {
@@ -151,11 +159,11 @@ impl Data {
                         None => shards.reserve(indexer.index(), holder, count),
                     };
                 }
-                next
+                (next, half_applied)
             };
-            let Next::NotIndexed { runs } = next else { break next };
+            let Next::NotIndexed { runs } = next else { break (next, half_applied) };
             if Instant::now() > until {
-                break Next::Wait;
+                break (Next::Wait, half_applied);
             }
             let known = indexer.index().runs();
             if let Err(error) = indexer.advance(runs.min(known + INDEX_RUNS)) {
@@ -178,7 +186,15 @@ impl Data {
             }
             None => None,
         };
-        Ok(Grant::Shard(Box::new(GrantedShard { shard, batches, direction, step, parcel, reserve })))
+        Ok(Grant::Shard(Box::new(GrantedShard {
+            shard,
+            batches,
+            direction,
+            step,
+            parcel,
+            reserve,
+            half_applied,
+        })))
     }
 
     fn fail(&self, problem: Diagnostic) -> Refusal {

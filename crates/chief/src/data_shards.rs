@@ -62,13 +62,15 @@ pub(crate) struct DataShards {
     leases: BTreeMap<u64, Lease>,
     /// Those that were applied out of a reserve, before anybody had them: by first batch.
     early: BTreeSet<u64>,
+    /// Once the last step has been applied: the batches that some servers have applied and others have not, and who reads them.
+    half_applied: Option<BTreeMap<u64, Option<Holder>>>,
 }
 
 impl DataShards {
     pub(crate) fn new(deal: Deal, passes: Option<u64>) -> Self {
         let (applied, returned) = ((0, Vec::new()), BTreeMap::new());
         let (leases, early) = (BTreeMap::new(), BTreeSet::new());
-        Self { deal, passes, applied, cursor: None, returned, leases, early }
+        Self { deal, passes, applied, cursor: None, returned, leases, early, half_applied: None }
     }
 
     /// Returns how the records are dealt.
@@ -81,6 +83,24 @@ impl DataShards {
         self.applied = applied(servers);
         (self.cursor, self.returned, self.leases) = (None, BTreeMap::new(), BTreeMap::new());
         self.early.clear();
+        self.half_applied = None;
+    }
+
+    /// Takes note that the last step has been applied, and of how much of the data each server has applied. Returns whether all
+    /// have applied the same.
+    pub(crate) fn complete(&mut self, servers: &[Vec<ShardPosition>]) -> bool {
+        let before = self.half_applied.take().unwrap_or_default();
+        let holder = |batch| (batch, before.get(&batch).copied().flatten());
+        let half_applied: BTreeMap<u64, Option<Holder>> =
+            half_applied(servers).into_iter().map(holder).collect();
+        let complete = half_applied.is_empty();
+        self.half_applied = Some(half_applied);
+        complete
+    }
+
+    /// Whether the last step has been applied.
+    pub(crate) fn is_behind_last_step(&self) -> bool {
+        self.half_applied.is_some()
     }
 
     /// Returns whether the servers have applied all batches of all passes. Where it is not known how many there are, they
@@ -102,6 +122,11 @@ impl DataShards {
 
     /// Returns what a session reads next.
     pub(crate) fn next(&mut self, index: &RecordIndex, holder: Holder) -> Next {
+        if let Some(half_applied) = self.half_applied.take() {
+            let (half_applied, next) = self.next_half_applied(half_applied, index, holder);
+            self.half_applied = Some(half_applied);
+            return next;
+        }
         while let Some((first, (pass, hand))) = self.returned.pop_first() {
             match self.grant(index, holder, pass, hand) {
                 Next::NotIndexed { runs } => {
@@ -141,6 +166,33 @@ impl DataShards {
             }
         }
         self.help(index, holder)
+    }
+
+    /// Grants a batch that is to be completed, to one session at a time.
+    fn next_half_applied(
+        &self,
+        mut batches: BTreeMap<u64, Option<Holder>>,
+        index: &RecordIndex,
+        holder: Holder,
+    ) -> (BTreeMap<u64, Option<Holder>>, Next) {
+        if batches.is_empty() {
+            return (batches, END);
+        }
+        let Some((&batch, _)) = batches.iter().find(|(_, holder)| holder.is_none()) else {
+            return (batches, Next::Wait);
+        };
+        let dealt = self.deal.find(batch, self.deal.batches_per_pass(index));
+        let next = match self.deal.shard(index, dealt.pass, dealt.hand, 0) {
+            Answer::Shard(shard) => {
+                batches.insert(batch, Some(holder));
+                let nth = (0..shard.batches).find(|nth| shard.batch(*nth) == batch).unwrap_or_default();
+                let step = shard.first_step;
+                Next::Shard { shard, batches: nth..nth + 1, direction: Direction::Forward, step }
+            }
+            Answer::NotIndexed { runs } => Next::NotIndexed { runs },
+            Answer::End => END,
+        };
+        (batches, next)
     }
 
     /// Grants a data shard for the first time; [`Next::Wait`] if it has been applied, [`Next::End`] if there is none.
@@ -245,6 +297,9 @@ impl DataShards {
     }
 
     fn release_if(&mut self, gone: impl Fn(Holder) -> bool) {
+        for holder in self.half_applied.iter_mut().flat_map(BTreeMap::values_mut) {
+            *holder = holder.filter(|holder| !gone(*holder));
+        }
         let returned = &mut self.returned;
         self.leases.retain(|first, lease| {
             lease.holders.retain(|known| !gone(*known));
@@ -310,6 +365,22 @@ fn applied(servers: &[Vec<ShardPosition>]) -> (u64, Vec<Range<u64>>) {
     let all = ShardPosition::of_all(servers.iter().map(Vec::as_slice));
     let own = all.into_iter().find(|position| position.shard == 0);
     own.map_or((0, Vec::new()), |position| (position.batch, position.ahead))
+}
+
+/// Returns the batches that some servers have applied and others have not.
+fn half_applied(servers: &[Vec<ShardPosition>]) -> BTreeSet<u64> {
+    let applied = |positions: &Vec<ShardPosition>| -> (u64, Vec<Range<u64>>) {
+        applied(std::slice::from_ref(positions))
+    };
+    let servers: Vec<_> = servers.iter().map(applied).collect();
+    let (first, last) =
+        (servers.iter().map(|(below, _)| *below).min(), servers.iter().map(|(below, _)| *below).max());
+    let between = first.unwrap_or_default()..last.unwrap_or_default();
+    let ahead = servers.iter().flat_map(|(_, ahead)| ahead.iter().cloned().flatten());
+    let has = |(below, ahead): &(u64, Vec<Range<u64>>), batch: u64| {
+        batch < *below || ahead.iter().any(|range| range.contains(&batch))
+    };
+    between.chain(ahead).filter(|batch| !servers.iter().all(|server| has(server, *batch))).collect()
 }
 
 #[cfg(test)]

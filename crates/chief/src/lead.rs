@@ -137,6 +137,8 @@ struct Run {
     ended_early: Option<String>,
     /// The last step that was trained, where the job has ended at an earlier one.
     trained_step: Option<u64>,
+    /// Since when nobody has been here to complete the last batches, once the last step has been applied.
+    deserted_at_last_step: Option<Instant>,
 }
 
 /// Leads a job to its end, or until told to stop.
@@ -180,6 +182,7 @@ async fn from_beginning_to_end(
         evaluated: Evaluated::of(&lead.job),
         ended_early: None,
         trained_step: None,
+        deserted_at_last_step: None,
     };
     if let Some(step) = over::look(&lead, &run)? {
         run.global_step = step;

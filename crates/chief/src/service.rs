@@ -188,6 +188,7 @@ impl SessionService for Service {
                 shard: Some(shard_to_wire(granted.shard)),
                 parcel: granted.parcel.map(parcel_to_wire),
                 reserve: granted.reserve.into_iter().map(shard_to_wire).collect(),
+                half_applied: granted.half_applied,
                 ..outcome(v1::ShardOutcome::Granted)
             },
         };

@@ -52,6 +52,8 @@ pub struct ShardPull {
     pub at_least: u64,
     /// Whether the values of that very version are wanted, although the server is a step ahead.
     pub or_before: bool,
+    /// Whether other servers have applied the batch of the step.
+    pub half_applied: bool,
     /// How the values travel.
     pub encoding: Encoding,
 }

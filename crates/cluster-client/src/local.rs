@@ -315,9 +315,21 @@ impl LocalShard {
             )
         });
         let pull = call.pull.as_ref().map(|pull| {
-            let ShardPull { seq, ref selection, ref known, reserve_step, at_least, or_before, .. } = *pull;
+            let ShardPull {
+                seq,
+                ref selection,
+                ref known,
+                reserve_step,
+                at_least,
+                or_before,
+                half_applied,
+                ..
+            } = *pull;
             let (selection, known) = (Arc::clone(selection), known.clone());
-            (Identity { seq, ..identity }, Pull { selection, known, reserve_step, at_least, or_before })
+            (
+                Identity { seq, ..identity },
+                Pull { selection, known, reserve_step, at_least, or_before, half_applied },
+            )
         });
         let Stepped { pushed, pulled } = self.apply(push, pull).await?;
         Ok(ShardAnswer { pushed, pulled: pulled.map(|(pulled, reading)| (pulled, Answer::Local(reading))) })

@@ -31,6 +31,8 @@ pub struct Step {
     at_least: Option<u64>,
     /// Whether it is pushed without having been pulled.
     named: bool,
+    /// Whether some servers have applied its batch.
+    half_applied: bool,
 }
 
 impl Step {
@@ -38,6 +40,12 @@ impl Step {
     /// later one that all servers share.
     pub fn at(self, version: u64) -> Self {
         Self { at_least: Some(version), ..self }
+    }
+
+    /// Returns the step as one whose batch some servers have applied and others have not, if it is: it may be trained behind the
+    /// last step, too.
+    pub fn half_applied(self, half_applied: bool) -> Self {
+        Self { half_applied, ..self }
     }
 }
 
@@ -192,7 +200,8 @@ impl Parameters {
         };
         let sizes = reads.iter().enumerate().map(size).collect();
         let (seq, plans) = (self.identity.seq, split(&self.layout, reads));
-        Step { seq, plans, sizes, versions: vec![0; self.shards.len()], at_least: None, named: false }
+        let versions = vec![0; self.shards.len()];
+        Step { seq, plans, sizes, versions, at_least: None, named: false, half_applied: false }
     }
 
     /// Plans a push that no pull came before: gradients of these reads, computed from the values of a version.
@@ -268,8 +277,16 @@ impl Parameters {
                 let (seq, selection, reserve_step) = (step.seq, Arc::clone(&plan.selection), ps == 0);
                 let (known, encoding) = (held.known(&selection.whole), self.encoding);
                 let (at_least, or_before) = (step.at_least.unwrap_or(0), step.at_least.is_some());
-                call.pull =
-                    Some(ShardPull { seq, selection, known, reserve_step, at_least, or_before, encoding });
+                call.pull = Some(ShardPull {
+                    seq,
+                    selection,
+                    known,
+                    reserve_step,
+                    at_least,
+                    or_before,
+                    half_applied: step.half_applied,
+                    encoding,
+                });
             }
             (step, held)
         });

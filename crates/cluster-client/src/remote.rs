@@ -220,6 +220,7 @@ impl RemoteShard {
             encoding: convert::encoding_to_wire(pull.encoding).into(),
             at_least: pull.at_least,
             or_before: pull.or_before,
+            half_applied: pull.half_applied,
         });
         let identity = Some(identity_to_wire(&identity));
         let request = v1::StepRequest { identity, push, pull, payload: Bytes::new() };

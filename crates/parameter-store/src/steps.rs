@@ -119,6 +119,15 @@ impl Steps {
         (Ticket::Granted, true)
     }
 
+    /// Gives the session the right to push its `seq`, also behind the last step and however far ahead it is: its batch has been
+    /// applied on other servers already.
+    pub(crate) fn reserve_beyond(&mut self, identity: &Identity) -> (Ticket, bool) {
+        let key = (identity.task, identity.session, identity.seq);
+        let joined = self.clocks.join(identity.task);
+        self.waiting.remove(&key);
+        (Ticket::Granted, self.outstanding.insert(key) || joined)
+    }
+
     /// Whether an earlier step of the same session waits. A session pushes its steps in order: one that is given the last ticket
     /// before the step in front of it could use it never.
     fn would_overtake(&self, (task, session, seq): (Task, u64, u64)) -> bool {
@@ -186,6 +195,24 @@ mod tests {
     fn step(seq: u64) -> Identity {
         let task = Task { role: Role::Worker, index: 0 };
         Identity { cluster_id: 1, epoch: 1, task, incarnation: 1, session: 1, seq }
+    }
+
+    #[test]
+    fn a_batch_that_other_servers_have_applied_is_given_a_ticket_behind_the_last_step() {
+        let mut steps = Steps::new(0, 1, Update::StaleSynchronous { staleness_max: 0 });
+        assert_eq!(steps.reserve(&step(1)).0, Ticket::Granted);
+        steps.advance(&step(1));
+        assert_eq!(steps.reserve(&step(2)).0, Ticket::Finished);
+        assert_eq!(steps.reserve_beyond(&step(2)), (Ticket::Granted, true));
+        assert_eq!(steps.reserve_beyond(&step(2)), (Ticket::Granted, false), "asked again");
+        assert!(steps.holds(&step(2)));
+        // Of this server, the batch was missing.
+        steps.advance(&step(2));
+        assert_eq!((steps.global_step(), steps.holds(&step(2))), (2, false));
+        // Of this one, it was not.
+        assert_eq!(steps.reserve_beyond(&step(3)).0, Ticket::Granted);
+        assert!(steps.give_back(&step(3)));
+        assert_eq!(steps.global_step(), 2);
     }
 
     #[test]

@@ -316,10 +316,14 @@ impl Store {
             let ticket = match wanted {
                 // Its part of the last step may be missing elsewhere, even where the job has come to its end here.
                 _ if before => Ticket::Granted,
-                _ if ledger.steps.has_ended() && wanted => Ticket::Finished,
+                _ if ledger.steps.has_ended() && wanted && !pull.half_applied => Ticket::Finished,
                 _ if ledger.version < pull.at_least => Ticket::Wait,
                 true => {
-                    let (ticket, changed) = ledger.steps.reserve(identity);
+                    let (ticket, changed) = if pull.half_applied {
+                        ledger.steps.reserve_beyond(identity)
+                    } else {
+                        ledger.steps.reserve(identity)
+                    };
                     if changed {
                         let Identity { task, session, seq, .. } = *identity;
                         self.note(ledger.version, &Change::Reserve { task, session, seq });

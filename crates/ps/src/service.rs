@@ -234,9 +234,9 @@ impl Service {
                 .transpose()
                 .map_err(bad)?
                 .unwrap_or_default();
-            let v1::Pull { known, reserve_step, at_least, or_before, .. } = pull;
+            let v1::Pull { known, reserve_step, at_least, or_before, half_applied, .. } = pull;
             asked = reserve_step;
-            let pulled = Pull { selection, known, reserve_step, at_least, or_before };
+            let pulled = Pull { selection, known, reserve_step, at_least, or_before, half_applied };
             Ok((Identity { seq: pull.seq, ..identity }, pulled))
         });
         let (push, pull) = (push.transpose()?, pull.transpose()?);

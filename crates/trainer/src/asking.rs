@@ -202,8 +202,15 @@ impl Asking {
                     }
                     let (batches, step) = (0..shard.batches, shard.first_step);
                     let direction = Direction::Forward;
-                    let granted =
-                        Box::new(GrantedShard { shard, batches, direction, step, parcel: None, reserve: Vec::new() });
+                    let granted = Box::new(GrantedShard {
+                        shard,
+                        batches,
+                        direction,
+                        step,
+                        parcel: None,
+                        reserve: Vec::new(),
+                        half_applied: false,
+                    });
                     match lane {
                         Some((_, from)) => *from = granted.shard.batch(granted.shard.batches - 1) + 1,
                         None => self.open.granted(&granted),

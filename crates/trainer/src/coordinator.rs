@@ -215,6 +215,8 @@ pub struct GrantedShard {
     pub parcel: Option<Parcel>,
     /// What the task may read if the chief is away, in this order. It holds nobody off.
     pub reserve: Vec<DataShard>,
+    /// Whether some parameter servers have applied the batches, and others have not.
+    pub half_applied: bool,
 }
 
 /// Why a task leaves.

@@ -27,8 +27,18 @@ pub(crate) struct Prepared {
     pub(crate) position: Position,
     /// Synchronous step of the data, from its start, and the batch's place in it.
     pub(crate) place: Option<(u64, Contribution)>,
+    /// Whether some parameter servers have applied the batch, and others have not.
+    pub(crate) half_applied: bool,
     /// Absent where every record of the batch was bad: its step is an empty one.
     pub(crate) features: Option<Own>,
+}
+
+/// What is known of the batch that was read last, besides where its records are.
+#[derive(Debug, Clone, Copy, Default)]
+struct Read {
+    /// Synchronous step of the data, from its start, and the batch's place in it.
+    place: Option<(u64, Contribution)>,
+    half_applied: bool,
 }
 
 /// Batches, one after the other.
@@ -67,7 +77,8 @@ impl Feed {
         let mut labels = LabelWatch::new(&config.job, model.schema());
         let prepare = move |batch: &Batch| {
             warn_of_labels(&mut labels, batch);
-            Ok(Prepared { position: batch.position, place: None, features: Some(model.features(batch)?) })
+            let features = Some(model.features(batch)?);
+            Ok(Prepared { position: batch.position, place: None, half_applied: false, features })
         };
         Ok(Self { queue: read_ahead(config, dataset, prepare)?, granting: None })
     }
@@ -98,12 +109,12 @@ impl Feed {
         };
         let lane = lane.map(|lane| (lane, session.opened.batches_applied));
         let asking = AbortOnDropHandle::new(tokio::spawn(asking.run(lane)));
-        let place = Arc::<Mutex<Option<(u64, Contribution)>>>::default();
+        let latest = Arc::<Mutex<Read>>::default();
         let source = Grants {
             reader: ShardReader::new(options, model.schema().clone()),
             receiver,
             current: None,
-            place: Arc::clone(&place),
+            latest: Arc::clone(&latest),
             floor: Arc::clone(&floor),
         };
         let model = Arc::clone(model);
@@ -111,7 +122,8 @@ impl Feed {
         let prepare = move |batch: &Batch| {
             warn_of_labels(&mut labels, batch);
             let features = (batch.rows > 0).then(|| model.features(batch)).transpose()?;
-            Ok(Prepared { position: batch.position, place: *place.lock(), features })
+            let Read { place, half_applied } = *latest.lock();
+            Ok(Prepared { position: batch.position, place, half_applied, features })
         };
         let queue = read_ahead(config, source, prepare)?;
         Ok(Self { queue, granting: Some(Granting { asking, open, floor }) })
@@ -134,6 +146,11 @@ impl Feed {
                 None => Ok(None),
             },
         }
+    }
+
+    /// Returns whether the chief hands out the data.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.granting.is_some()
     }
 
     /// Returns whether [`Feed::next`] would answer at once.
@@ -210,8 +227,7 @@ struct Grants {
     receiver: mpsc::Receiver<Box<GrantedShard>>,
     /// The data shard that is read.
     current: Option<Box<GrantedShard>>,
-    /// Of the batch read last.
-    place: Arc<Mutex<Option<(u64, Contribution)>>>,
+    latest: Arc<Mutex<Read>>,
     floor: Arc<AtomicU64>,
 }
 
@@ -228,7 +244,8 @@ impl Grants {
         // Below the batches of the shard.
         let nth = nth as u32;
         let contribution = Contribution { slot: shard.lane, of: shard.slots(nth) };
-        *self.place.lock() = Some((shard.step(nth), contribution));
+        let place = Some((shard.step(nth), contribution));
+        *self.latest.lock() = Read { place, half_applied: current.half_applied };
         Ok(true)
     }
 

@@ -67,6 +67,7 @@ pub(crate) async fn train(
         feed,
         pipeline: Pipeline::new(config.job.strategy.pipeline_depth),
         end: None,
+        behind_last_step: false,
     };
     let mut computed = None;
     loop {
@@ -74,6 +75,9 @@ pub(crate) async fn train(
         steps.read_ahead(model, computed.take(), stop).await?;
         let Some(ahead) = steps.pipeline.pop() else {
             match steps.end.take() {
+                Some(LeaveReason::InputExhausted) if steps.behind_last_step => {
+                    return Ok(LeaveReason::Finished);
+                }
                 Some(end) => return Ok(end),
                 None => continue,
             }
@@ -82,7 +86,7 @@ pub(crate) async fn train(
         match pulled.ticket {
             Ticket::Granted => {}
             Ticket::Finished => {
-                steps.end.get_or_insert(LeaveReason::Finished);
+                steps.reach_last_step();
                 continue;
             }
             Ticket::Wait => {
@@ -132,6 +136,8 @@ struct Steps<'a> {
     pipeline: Pipeline<About>,
     /// Why no further batch is begun.
     end: Option<LeaveReason>,
+    /// Whether the last step has been applied: what is left are batches that some servers have applied and others have not.
+    behind_last_step: bool,
 }
 
 impl Steps<'_> {
@@ -144,6 +150,16 @@ impl Steps<'_> {
             self.end.get_or_insert(end);
         }
         Ok(())
+    }
+
+    /// Takes note that the last step has been applied. The chief knows which batches are to be completed, and when there are
+    /// none, where it hands out the data.
+    fn reach_last_step(&mut self) {
+        if self.feed.is_granted() {
+            self.behind_last_step = true;
+        } else {
+            self.end.get_or_insert(LeaveReason::Finished);
+        }
     }
 
     /// Asks for the parameters of as many batches as the pipeline holds. A computed step goes with the first of them;
@@ -173,7 +189,11 @@ impl Steps<'_> {
                 break;
             };
             self.tally.waited_for_input(began.elapsed());
-            let step = self.session.parameters.plan(&reads(model, &prepared));
+            if self.behind_last_step && !prepared.half_applied {
+                continue;
+            }
+            let step =
+                self.session.parameters.plan(&reads(model, &prepared)).half_applied(prepared.half_applied);
             let held = self.pipeline.spare_held();
             self.send(computed.take(), Some((prepared, step, held)));
         }

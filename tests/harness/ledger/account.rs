@@ -9,6 +9,9 @@ use trainyard_checkpoint::{Checkpoint, Error, latest_good};
 use super::model::{cells_name, count_name};
 use super::{CELLS, Ledger};
 
+/// Steps behind the last one, at most: so many of the tasks of a test die with a step under way.
+const BEYOND_MAX: u64 = 8;
+
 /// Mismatches that are shown; the others are counted.
 const SHOWN_MAX: usize = 10;
 
@@ -76,6 +79,30 @@ impl Account {
         let checkpoint = found.ok_or_else(|| format!("{} holds no checkpoint", model_dir.display()))?;
         let mut account = Self::of(&checkpoint, ledger).map_err(told)?;
         account.other.extend(damaged);
+        Ok(account)
+    }
+
+    /// Reads the newest checkpoint of a model folder that must be the end of a job that `max_steps` has ended before its data
+    /// did. Which batches have counted is nobody's promise: that each has counted once on every server, or on none, is.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn of_limited(model_dir: &Path, ledger: &Ledger, max_steps: u64) -> Result<Self, String> {
+        let told = |error: Error| format!("{}: {error}", model_dir.display());
+        let found = latest_good(model_dir, &mut |_| ()).map_err(told)?;
+        let checkpoint = found.ok_or_else(|| format!("{} holds no checkpoint", model_dir.display()))?;
+        let mut account = Self::of(&checkpoint, ledger).map_err(told)?;
+        account.lost.clear();
+        account.other.clear();
+        // Each batch of a task that died which only the first server had not applied is a step more.
+        if !(max_steps..max_steps + BEYOND_MAX).contains(&account.global_step) {
+            account.other.push(format!("step {}, expected {max_steps} or some more", account.global_step));
+        }
+        let (first, others) = checkpoint.manifest().shards.split_first().ok_or("no server's part")?;
+        for other in others.iter().filter(|other| other.positions != first.positions) {
+            let (one, two) = (&first.positions, &other.positions);
+            account.other.push(format!("ps:{} has applied {one:?}, ps:{} {two:?}", first.ps, other.ps));
+        }
         Ok(account)
     }
 

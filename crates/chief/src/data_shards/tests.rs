@@ -279,3 +279,38 @@ fn the_reserve_of_a_lane_is_what_comes_next() {
     assert_eq!(steps, (1..20).map(|nth| 2 * nth).collect::<Vec<u64>>());
     assert!(reserve.iter().all(|shard| shard.lane == 1));
 }
+
+#[test]
+fn behind_the_last_step_only_batches_are_handed_out_that_some_servers_have_applied_and_others_have_not() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut indexer = indexer(folder.path(), 60);
+    indexer.advance(u64::MAX).expect("indexed");
+    let index = indexer.index();
+    let mut shards = DataShards::new(deal(1, 4), Some(2));
+    let (one, other) = (holder(0, 1), holder(1, 1));
+    assert!(matches!(shards.next(index, one), Next::Shard { .. }), "before it, data is handed out as ever");
+    let first: BTreeSet<u64> = [0, 1, 2, 5, 22].into();
+    let second: BTreeSet<u64> = [0, 1, 2, 3, 5].into();
+    assert!(!shards.complete(&[position(&first), position(&second)]));
+    let batch = |next: Next| match next {
+        Next::Shard { shard, batches, .. } => {
+            assert_eq!(batches.len(), 1);
+            shard.batch(batches.start)
+        }
+        next => panic!("{next:?}"),
+    };
+    assert_eq!(batch(shards.next(index, one)), 3);
+    assert_eq!(batch(shards.next(index, other)), 22);
+    assert_eq!(shards.next(index, one), Next::Wait, "others have them");
+    shards.release(other);
+    assert!(
+        !shards.complete(&[position(&first), position(&second)]),
+        "looked at again, and nothing has changed"
+    );
+    assert_eq!(batch(shards.next(index, one)), 22, "who had it is gone");
+    let all: BTreeSet<u64> = first.union(&second).copied().collect();
+    assert!(shards.complete(&[position(&all), position(&all)]));
+    assert_eq!(shards.next(index, one), END);
+    shards.restart(&[position(&all), position(&all)]);
+    assert!(matches!(shards.next(index, one), Next::Shard { .. }), "another epoch begins as ever");
+}

@@ -352,7 +352,7 @@ impl Lead {
             let over = if together {
                 run.versions.iter().all(|version| *version >= run.version)
             } else {
-                self.all_agree().await
+                self.is_complete(run).await
             };
             return over.then_some(Seen::Ended);
         }
@@ -381,7 +381,11 @@ impl Lead {
             }
             Attendance::Finished => {
                 self.refresh(run).await;
-                if self.is_at_last_step(run) || self.all_applied().await? {
+                if self.is_at_last_step(run) {
+                    // It is looked at next whether all servers have applied the same.
+                    return None;
+                }
+                if self.all_applied().await? {
                     return Some(Seen::Ended);
                 }
                 warn!("those who had read to the end have left, and not all of it has been applied");
@@ -438,23 +442,30 @@ impl Lead {
         }
     }
 
-    /// Whether all servers have applied the same batches, or nobody is left who could complete those that only some of them
-    /// have: a task repeats its push until every server has it.
-    async fn all_agree(&self) -> bool {
-        if self.shards.len() < 2 || self.plan.hybrid {
-            return true;
-        }
-        let active = self.coordinator.with(|roster, _| roster.active());
-        if self.coordinator.data().is_none() {
+    /// Whether all servers have applied the same batches, once the last step has been applied. A batch that some have not is
+    /// handed out until they have, unless nobody has been here to train it for long.
+    async fn is_complete(&self, run: &mut Run) -> bool {
+        if self.plan.hybrid || self.coordinator.data().is_none() {
             return true;
         }
         // A server that does not answer may have applied less than the others.
-        let Some((_, positions)) = self.positions().await else { return false };
-        let agree = positions.windows(2).all(|pair| pair[0] == pair[1]);
-        if !agree && active == 0 {
-            warn!("the last batches of a task that is gone are applied on some parameter servers only");
+        let Some((data, positions)) = self.positions().await else { return false };
+        if data.complete(&positions) {
+            return true;
         }
-        agree || active == 0
+        if self.coordinator.with(|roster, _| roster.active()) > 0 {
+            run.deserted_at_last_step = None;
+            return false;
+        }
+        let deserted = run.deserted_at_last_step.get_or_insert_with(Instant::now).elapsed() >= RETURN;
+        if deserted {
+            warn!(
+                "the last batches of a task that is gone are applied on some parameter servers only, and nobody has come to \
+                 train them for {} s",
+                RETURN.as_secs()
+            );
+        }
+        deserted
     }
 
     /// Whether every server has applied all data that is handed out. Nothing where one does not answer.

@@ -280,6 +280,8 @@ pub struct Pull {
     /// Whether the values of that very version are wanted, although the step after it has been applied here: of a
     /// synchronous step that is not complete on all servers.
     pub or_before: bool,
+    /// Whether other stores have applied the batch of the step: the right to push it is given behind the last step, too.
+    pub half_applied: bool,
 }
 
 /// Answer to a read.

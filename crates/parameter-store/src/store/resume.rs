@@ -92,7 +92,12 @@ impl Store {
     pub fn reserve_again(&self, identity: &Identity) -> Result<(), Error> {
         let mut ledger = self.ledger.lock();
         ledger.sessions.check(identity)?;
-        ledger.steps.reserve(identity);
+        // What is logged was granted: behind the last step, of a batch that other servers have applied.
+        if ledger.steps.has_ended() {
+            ledger.steps.reserve_beyond(identity);
+        } else {
+            ledger.steps.reserve(identity);
+        }
         Ok(())
     }
 

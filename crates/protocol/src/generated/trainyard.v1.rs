@@ -537,6 +537,9 @@ pub struct Pull {
     /// the values of that very version, although the step after it has been applied here
     #[prost(bool, tag = "7")]
     pub or_before: bool,
+    /// with reserve_step: the step's batch is applied on other servers; granted behind the last step, too
+    #[prost(bool, tag = "8")]
+    pub half_applied: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StepRequest {
@@ -1885,6 +1888,9 @@ pub struct NextShardReply {
     /// what may be read if the chief is away, in this order; it holds nobody off
     #[prost(message, repeated, tag = "9")]
     pub reserve: ::prost::alloc::vec::Vec<DataShard>,
+    /// some parameter servers have applied these batches, and others have not; trained behind the last step, too
+    #[prost(bool, tag = "10")]
+    pub half_applied: bool,
 }
 /// Records that one task reads, and what number each of their batches has over all passes.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -134,6 +134,7 @@ impl Coordinator for RemoteCoordinator {
                 step: reply.step,
                 parcel: reply.parcel.map(parcel_from_wire),
                 reserve: reply.reserve.into_iter().map(shard_from_wire).collect(),
+                half_applied: reply.half_applied,
             })))
         })
     }
