@@ -7,6 +7,9 @@ use trainyard_tests::{Program, TestCluster, write_job};
 
 use crate::end_to_end::LIMIT;
 
+/// What a chief says whose job is to be evaluated by nobody.
+const NO_EVALUATOR: &str = "no evaluator is there: the job has [input.eval]";
+
 /// Evaluations written down, in order: (step, auc).
 fn evaluations(cluster: &TestCluster) -> Vec<(u64, f64)> {
     let text = std::fs::read_to_string(cluster.model_dir().join("eval/metrics.jsonl")).expect("evaluations");
@@ -28,12 +31,14 @@ fn a_cluster_trains_to_exactly_max_steps_and_every_task_ends() {
     for program in workers.into_iter().chain([chief, evaluator]).chain(servers) {
         let ended = program.wait(LIMIT);
         assert_eq!(ended.code, 0, "{}", ended.output);
+        assert!(!ended.output.contains(NO_EVALUATOR), "there is one: {}", ended.output);
     }
     let state = cluster.job_state();
     assert_eq!((state["phase"].as_str(), state["global_step"].as_u64()), (Some("done"), Some(301)));
     let (step, auc) = *evaluations(&cluster).last().expect("an evaluation");
     assert!(step == 301 && auc > 0.9, "step {step}, auc {auc}");
     assert!(cluster.model_dir().join("export/best/best.json").exists());
+    assert!(!cluster.model_dir().join("eval/evaluator.json").exists(), "it has ended");
     for address in &cluster.addresses {
         TcpListener::bind(address).unwrap_or_else(|error| panic!("{address} is not free: {error}"));
     }
@@ -43,13 +48,18 @@ trial!(bounded_input_is_applied_once_whatever_the_number_of_tasks);
 fn bounded_input_is_applied_once_whatever_the_number_of_tasks() {
     // 1000 rows, two passes, three tasks with shards of 334, 333 and 333 rows: 42 batches of 16 each.
     let cluster = TestCluster::new(1, 2, 1000, "");
-    let programs: Vec<Program> = [("ps", 0), ("chief", 0), ("worker", 0), ("worker", 1)]
-        .into_iter()
-        .map(|(role, index)| cluster.start_by_tf_config(role, index))
-        .collect();
-    for program in programs {
+    let tasks = [("ps", 0), ("chief", 0), ("worker", 0), ("worker", 1)];
+    let programs: Vec<Program> =
+        tasks.into_iter().map(|(role, index)| cluster.start_by_tf_config(role, index)).collect();
+    for ((role, _), program) in tasks.into_iter().zip(programs) {
         let ended = program.wait(LIMIT);
         assert_eq!(ended.code, 0, "{}", ended.output);
+        assert_eq!(
+            ended.output.contains(NO_EVALUATOR),
+            role == "chief",
+            "nobody has started one: {}",
+            ended.output
+        );
     }
     assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(3 * 42));
 }

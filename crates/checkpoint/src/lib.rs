@@ -10,6 +10,7 @@ mod claim;
 mod damage;
 mod durable;
 mod error;
+mod evaluator_mark;
 mod flushing;
 mod held;
 mod job_record;
@@ -31,6 +32,7 @@ mod writer;
 pub use claim::{Leader, claim_epoch, claim_epoch_as, cluster_id};
 pub use damage::{latest, latest_good, set_aside};
 pub use error::Error;
+pub use evaluator_mark::EvaluatorMark;
 pub use job_record::JobRecord;
 pub use job_state::{JobPhase, JobState};
 pub use manifest::{

@@ -248,6 +248,11 @@ impl Observation {
         }
     }
 
+    /// Returns how the parameter servers stand.
+    pub(crate) fn servers(&self) -> Vec<Server> {
+        self.state.lock().servers.clone()
+    }
+
     /// Returns the curves.
     pub(crate) fn curves(&self) -> Curves {
         let state = self.state.lock();

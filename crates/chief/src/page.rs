@@ -81,15 +81,10 @@ impl RunPage {
 
     fn run(&self) -> Value {
         let seen = self.observation.observed();
-        let (state, waiting_for, epoch, views) = self.coordinator.with(|roster, now| {
-            (roster.state(), roster.waiting_for().to_vec(), roster.epoch(), roster.view(now))
+        let (state, waiting_for, epoch, views, active) = self.coordinator.with(|roster, now| {
+            (roster.state(), roster.waiting_for().to_vec(), roster.epoch(), roster.view(now), roster.active())
         });
-        let state = match state {
-            JobState::Waiting => "waiting",
-            JobState::Training => "training",
-            JobState::Done => "done",
-            JobState::Failed => "failed",
-        };
+        let (state, waiting_for) = headline(state, waiting_for, &seen.servers, active);
         let Rates { steps_per_second, .. } = seen.latest;
         let left = self.max_steps.map(|most| most.saturating_sub(seen.global_step) as f64);
         let eta = left.filter(|_| steps_per_second > 0.0).map(|left| left / steps_per_second);
@@ -170,6 +165,35 @@ impl RunPage {
     }
 }
 
+/// Returns in a word how the job stands, and what it waits for. A job that is open does not train while a server is silent or
+/// nobody trains.
+fn headline(
+    state: JobState,
+    waiting_for: Vec<String>,
+    servers: &[Server],
+    active: usize,
+) -> (&'static str, Vec<String>) {
+    match state {
+        JobState::Waiting => ("waiting", waiting_for),
+        JobState::Training => match missing(servers, active) {
+            missing if missing.is_empty() => ("training", missing),
+            missing => ("waiting", missing),
+        },
+        JobState::Done => ("done", waiting_for),
+        JobState::Failed => ("failed", waiting_for),
+    }
+}
+
+/// Returns without whom an open job does not train.
+pub(crate) fn missing(servers: &[Server], active: usize) -> Vec<String> {
+    let silent = servers.iter().filter(|server| server.state == "silent");
+    let mut missing: Vec<String> = silent.map(|server| server.name.clone()).collect();
+    if active == 0 {
+        missing.push("a worker".to_owned());
+    }
+    missing
+}
+
 fn checkpoints(seen: &Observed) -> Vec<Value> {
     let one = |saved: &Saved| {
         json!({
@@ -194,6 +218,25 @@ fn rates(rates: &Rates) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_job_waits_for_servers_that_are_silent_and_for_somebody_who_trains() {
+        let server = |name: &str, state| {
+            let (name, reason) = (name.to_owned(), None);
+            Server { name, state, reason, version: 0, value_bytes: 0 }
+        };
+        let [all, one] = [["ready", "ready"], ["ready", "silent"]]
+            .map(|states| [server("ps:0", states[0]), server("ps:1", states[1])]);
+        let open = |servers: &[Server], active| headline(JobState::Training, Vec::new(), servers, active);
+        assert_eq!(open(&all, 2), ("training", Vec::new()));
+        assert_eq!(open(&one, 2), ("waiting", vec!["ps:1".to_owned()]));
+        assert_eq!(open(&one, 0), ("waiting", vec!["ps:1".to_owned(), "a worker".to_owned()]));
+        let before = vec!["worker:0".to_owned()];
+        assert_eq!(headline(JobState::Waiting, before.clone(), &one, 0), ("waiting", before));
+        assert_eq!(headline(JobState::Done, Vec::new(), &one, 0), ("done", Vec::new()));
+    }
+
     #[test]
     fn the_page_loads_nothing_from_elsewhere_and_puts_no_text_in_as_markup() {
         let all =

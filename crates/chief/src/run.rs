@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
-use trainyard_checkpoint::{RunLock, Runner, cluster_id};
+use tracing::warn;
+use trainyard_checkpoint::{EvaluatorMark, RunLock, Runner, cluster_id};
 use trainyard_cluster_client::{RemoteShard, Shard};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
@@ -15,6 +17,7 @@ use trainyard_model::{AnyModel, Build};
 use trainyard_protocol::limits;
 use trainyard_protocol::v1::session_service_server::SessionServiceServer;
 use trainyard_run_config::{Agreement, Job, Sharding, UpdateConfig};
+use trainyard_runtime::blocking;
 use trainyard_trainer::{Mirror, OnStanding, OnStep, check_cluster, plan, scale_learning_rates};
 
 use crate::clock::Clock;
@@ -173,6 +176,28 @@ pub fn run(
     Box::pin(turn_and_lead(context, build, stop))
 }
 
+/// Time in which an evaluator comes that is started with the others.
+const EVALUATOR_COMES: Duration = Duration::from_secs(30);
+
+/// Says early that nobody evaluates, where nobody has come to.
+async fn miss_evaluator(job: Arc<Job>) {
+    tokio::time::sleep(EVALUATOR_COMES).await;
+    tell_of_no_evaluator(&job).await;
+}
+
+/// Warns of a job that is to be evaluated by nobody.
+async fn tell_of_no_evaluator(job: &Arc<Job>) {
+    let own = Arc::clone(job);
+    let there = blocking(move || EvaluatorMark::is_there(&own.model_dir)).await;
+    if let Ok(Ok(false)) = there {
+        let exports = if job.exporters.is_empty() { "" } else { ", and nothing is exported" };
+        warn!(
+            "no evaluator is there: the job has [input.eval], and its checkpoints are not evaluated{exports}. Start \
+             `trainyard-evaluator` with the same job file, or `trainyard evaluate` now and then"
+        );
+    }
+}
+
 async fn turn_and_lead(context: Context, build: Build, stop: CancellationToken) -> Result<(), Diagnostic> {
     let model = build(&context.job)?;
     let servers: Vec<(Task, String)> =
@@ -216,7 +241,13 @@ async fn turn_and_lead(context: Context, build: Build, stop: CancellationToken) 
         };
         serve(listener, routes, trainyard_protocol::DESCRIPTORS, &own, limits, end).await
     });
+    let job = Arc::clone(&context.job);
+    let missed = job.input.eval.is_some().then(|| AbortOnDropHandle::new(tokio::spawn(miss_evaluator(job))));
     let outcome = lead(leading, stop).await;
+    drop(missed);
+    if outcome.is_ok() && context.job.input.eval.is_some() {
+        tell_of_no_evaluator(&context.job).await;
+    }
     // Tasks that still ask are told that the job is over, before the door closes.
     tokio::time::sleep(Duration::from_millis(200)).await;
     closing.cancel();

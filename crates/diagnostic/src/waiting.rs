@@ -59,10 +59,10 @@ impl Waiting {
             return Action::Wait;
         }
         self.next_notice = waited + NEXT_NOTICE;
-        Action::Notice(format!(
-            "waiting: {who} for {subject} ({last}, {tries} tries, {:.1} s)",
-            waited.as_secs_f32()
-        ))
+        let tries = if *tries > 0 { format!("{tries} tries") } else { String::new() };
+        let seconds = format!("{:.1} s", waited.as_secs_f32());
+        let known: Vec<String> = [last, tries, seconds].into_iter().filter(|part| !part.is_empty()).collect();
+        Action::Notice(format!("waiting: {who} for {subject} ({})", known.join(", ")))
     }
 }
 
@@ -98,6 +98,21 @@ mod tests {
             }
         }
         assert_eq!(notices, [2, 12, 22, 32, 42, 52]);
+    }
+
+    #[test]
+    fn a_notice_says_what_is_known_and_nothing_else() {
+        let mut waiting = Waiting::new("ps:0", "chief:0", Duration::MAX);
+        let notice = |action| match action {
+            Action::Notice(text) => text,
+            other => panic!("{other:?}"),
+        };
+        let text = notice(waiting.look(Duration::from_secs(2), "it has not claimed this server"));
+        assert_eq!(text, "waiting: ps:0 for chief:0 (it has not claimed this server, 2.0 s)");
+        assert_eq!(
+            notice(waiting.tick(Duration::from_secs(20), "")),
+            "waiting: ps:0 for chief:0 (1 tries, 20.0 s)"
+        );
     }
 
     #[test]

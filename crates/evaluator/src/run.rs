@@ -10,7 +10,8 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    Checkpoint, Found, JobPhase, JobRecord, JobState, is_committed, list, pin, read, write_atomically,
+    Checkpoint, EvaluatorMark, Found, JobPhase, JobRecord, JobState, is_committed, list, pin, read,
+    write_atomically,
 };
 use trainyard_daemon::{CancellationToken, Context, Heart, Pulse};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -99,6 +100,29 @@ pub fn run(
 }
 
 async fn watch(config: Config, build: Build, stop: CancellationToken) -> Result<Report, Diagnostic> {
+    let model_dir = config.job.model_dir.clone();
+    let watched = watch_checkpoints(config, build, stop).await;
+    if let Err(error) = EvaluatorMark::remove(&model_dir) {
+        warn!(%error, "the mark of this evaluator stays: a chief will take it for one that runs");
+    }
+    watched
+}
+
+/// Says to the chief, which never hears of this evaluator, that there is one.
+fn leave_mark(model_dir: &Path) {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let started_unix_secs = since.map_or(0, |since| since.as_secs());
+    let mark = EvaluatorMark { process_id: std::process::id(), started_unix_secs };
+    if let Err(error) = mark.write(model_dir) {
+        warn!(%error, "the mark of this evaluator cannot be written: the chief will say that there is none");
+    }
+}
+
+async fn watch_checkpoints(
+    config: Config,
+    build: Build,
+    stop: CancellationToken,
+) -> Result<Report, Diagnostic> {
     let model: Arc<AnyModel> = Arc::from(build(&config.job)?);
     // Read once, to fail before waiting for hours where the input is not there.
     input_options(&config.job, Part::Eval, Shard::WHOLE, None)?;
@@ -106,7 +130,7 @@ async fn watch(config: Config, build: Build, stop: CancellationToken) -> Result<
     let telemetry = Telemetry::new();
     let events = Arc::new(Events::default());
     let (started, mut last_start, mut told) = (Instant::now(), None::<Instant>, Instant::now());
-    let mut report = Report::default();
+    let (mut report, mut marked) = (Report::default(), false);
     let grace = if is_remote(&config.job.model_dir) { GRACE_REMOTE } else { GRACE };
     let mut seen: Option<(u64, u64)> = newest_result(&config.job.model_dir)?;
     (config.standing)("waiting", true, vec!["a checkpoint".to_owned()]);
@@ -122,7 +146,13 @@ async fn watch(config: Config, build: Build, stop: CancellationToken) -> Result<
             JobPhase::Failed => failed_before != Some(state.cluster_epoch),
             _ => false,
         });
-        let newest = list(model_dir)?.pop().filter(|found| seen != Some((found.epoch, found.step)));
+        let checkpoints = list(model_dir)?;
+        // Before its first checkpoint a job may have no folder.
+        if !checkpoints.is_empty() && !std::mem::replace(&mut marked, true) {
+            leave_mark(model_dir);
+        }
+        let newest =
+            checkpoints.into_iter().next_back().filter(|found| seen != Some((found.epoch, found.step)));
         let early = started.elapsed() < config.start_delay
             || last_start.is_some_and(|start: Instant| start.elapsed() < config.throttle);
         match newest {

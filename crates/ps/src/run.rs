@@ -9,8 +9,9 @@ use tokio::time::{Instant, sleep};
 use tonic::service::Routes;
 use tracing::{debug, info, warn};
 use trainyard_cluster_client::LocalShard;
+use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
 use trainyard_parameter_store::{State, Status};
 use trainyard_runtime::blocking;
 
@@ -150,6 +151,10 @@ async fn watch(
     let mut drain_until = None;
     let (mut retired, mut stopping) = (Instant::now(), Instant::now());
     let (mut version, mut moved) = (0, Instant::now());
+    let chief = Task { role: Role::Chief, index: 0 };
+    let address = context.cluster.address(chief).unwrap_or_default();
+    let mut waiting = Waiting::new(context.task.to_string(), format!("{chief} at {address}"), Duration::MAX);
+    let begun = Instant::now();
     loop {
         if let Some(failure) = journal.and_then(|journal| journal.failure()) {
             return Err(cannot(&failure));
@@ -166,6 +171,11 @@ async fn watch(
             (version, moved) = (status.version, Instant::now());
         }
         let state = status.state;
+        if state == State::Empty
+            && let Action::Notice(notice) = waiting.look(begun.elapsed(), "it has not claimed this server")
+        {
+            warn!("{notice}");
+        }
         let told = (state, progress_of(&status));
         if told != known {
             let (word, ready) = word_of(state);

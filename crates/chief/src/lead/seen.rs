@@ -17,6 +17,7 @@ use trainyard_trainer::JobState;
 use super::{FAREWELL, Lead, Run};
 use crate::history;
 use crate::observation::{Observation, Saved};
+use crate::page::missing;
 use crate::save::Written;
 
 /// Time between points of the curves.
@@ -120,6 +121,17 @@ impl Lead {
         self.observation.server(ps, |server| {
             (server.state, server.reason) = ("silent", Some(error.to_string()));
         });
+    }
+
+    /// Tells those who ask how this chief stands whom an open job waits for. `told` is what they were told last.
+    pub(super) fn tell_of_missing(&self, told: &mut Vec<String>) {
+        let active = self.coordinator.with(|roster, _| roster.active());
+        let missing = missing(&self.observation.servers(), active);
+        if missing != *told {
+            let state = if missing.is_empty() { "training" } else { "waiting" };
+            (self.standing)(state, true, missing.clone());
+            *told = missing;
+        }
     }
 
     pub(super) fn observe_save(&self, written: &Result<Written, Diagnostic>) {

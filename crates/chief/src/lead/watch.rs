@@ -76,7 +76,7 @@ pub(super) async fn watch(
     let mut known: Vec<Option<Known>> = vec![None; lead.shards.len()];
     let mut silence: Vec<Option<(Instant, Waiting)>> = vec![None; lead.shards.len()];
     let (mut servers_at, mut save_again) = (Instant::now(), None::<Instant>);
-    let mut told = Vec::new();
+    let (mut told, mut missing) = (Vec::new(), Vec::new());
     loop {
         if stop.is_cancelled() {
             return Seen::Stopped;
@@ -120,6 +120,7 @@ pub(super) async fn watch(
             }
         }
         close_sessions(lead, lead.identity(run), &run.telemetry, &mut run.unclosed).await;
+        lead.tell_of_missing(&mut missing);
         if !lead.coordinator.with(|roster, _| roster.trains(lead.task)) {
             lead.tell_step(run);
         }

@@ -1,0 +1,72 @@
+//! The mark of an evaluator that runs, beside the evaluations: the chief, which it never calls, sees by it that there is one.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use trainyard_storage::is_remote;
+
+use crate::Error;
+use crate::place::{self, encode, write_atomically};
+
+/// An evaluator that runs. One that was killed leaves its mark behind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvaluatorMark {
+    /// Its process.
+    pub process_id: u32,
+    /// When it was started, in seconds since 1970.
+    pub started_unix_secs: u64,
+}
+
+impl EvaluatorMark {
+    /// Says that an evaluator runs.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, model_dir: &Path) -> Result<(), Error> {
+        let path = path(model_dir);
+        if let Some(folder) = path.parent().filter(|folder| !is_remote(folder)) {
+            std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        }
+        write_atomically(&path, &encode(self, &path)?)
+    }
+
+    /// Whether an evaluator runs, or has evaluated before.
+    ///
+    /// # Errors
+    /// That cannot be told.
+    pub fn is_there(model_dir: &Path) -> Result<bool, Error> {
+        Ok(place::read(&path(model_dir))?.is_some())
+    }
+
+    /// Says that it has ended. In a bucket the mark stays.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub fn remove(model_dir: &Path) -> Result<(), Error> {
+        if is_remote(model_dir) {
+            return Ok(());
+        }
+        place::remove(&path(model_dir))
+    }
+}
+
+fn path(model_dir: &Path) -> PathBuf {
+    model_dir.join("eval/evaluator.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_there_until_it_is_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let is_there = || EvaluatorMark::is_there(folder.path()).expect("it is told");
+        assert!(!is_there());
+        EvaluatorMark { process_id: 7, started_unix_secs: 9 }.write(folder.path()).expect("there is room");
+        assert!(is_there());
+        EvaluatorMark::remove(folder.path()).expect("removed");
+        assert!(!is_there());
+    }
+}
