@@ -34,7 +34,7 @@ type Case = (&'static [&'static str], Option<&'static str>, i32, &'static [&'sta
 
 trial!(every_mistake_has_its_code_and_says_what_to_do);
 fn every_mistake_has_its_code_and_says_what_to_do() {
-    let table: [Case; 12] = [
+    let table: [Case; 16] = [
         (
             &["exporter.0.metric=aux"],
             None,
@@ -91,6 +91,39 @@ fn every_mistake_has_its_code_and_says_what_to_do() {
             Some("x,q,word,y\n1,2,a,1\n"),
             65,
             &["E4003", "column `z` is not in", "columns: x, q, word, y"],
+        ),
+        (
+            &[],
+            Some("x_,zz,word,y\n1,2,a,1\n"),
+            65,
+            &["E4003", "columns `x`, `z` are not in", "did you mean `x_` for `x`, `zz` for `z`?"],
+        ),
+        (
+            &[],
+            Some("x,z,word,y\n1,2,a,yes\n1,2,a,no\n1,2,a,0\n"),
+            65,
+            &[
+                "column `y`: \"yes\" is not a number",
+                "2 of 3 records",
+                "the label is a text",
+                "input.label.positive",
+            ],
+        ),
+        (
+            &["input.columns=[\"x\", \"z\", \"word\", \"y\"]"],
+            Some("x,z,word,y\n1,2,a,1\n"),
+            65,
+            &[
+                "train.csv:1: column `x`: \"x\" is not a number",
+                "begins with a header line",
+                "leave out input.columns",
+            ],
+        ),
+        (
+            &[],
+            Some("x,z,word,y\na,2,a,1\nb,2,a,1\n"),
+            65,
+            &["all 2 records looked at are like it", "correct the job"],
         ),
     ];
     for (set, data, expected, parts) in table {
@@ -211,5 +244,23 @@ fn a_checkpoint_of_another_model_is_refused_with_every_difference() {
         "f32[6, 9]",
     ] {
         assert!(ended.output.contains(part), "no `{part}` in\n{}", ended.output);
+    }
+}
+
+trial!(a_changed_optimizer_is_told_how_to_begin_with_the_values_that_were_trained);
+fn a_changed_optimizer_is_told_how_to_begin_with_the_values_that_were_trained() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 40, "[train]\nmax_steps = 5\n");
+    let job = job.to_string_lossy();
+    let train = |more: &[&str]| {
+        let arguments = [&["train", &*job], more].concat();
+        Program::start("trainyard", &arguments, &[]).wait(LIMIT)
+    };
+    let first = train(&["--set", "model.dnn_optimizer.kind=adagrad"]);
+    assert_eq!(first.code, 0, "{}", first.output);
+    let changed = train(&["--set", "model.dnn_optimizer.kind=adam", "--set", "train.max_steps=9"]);
+    assert_eq!(changed.code, 65, "{}", changed.output);
+    for part in ["E3002", "checkpoint slots", "train.warm_start = { from ="] {
+        assert!(changed.output.contains(part), "no `{part}` in\n{}", changed.output);
     }
 }

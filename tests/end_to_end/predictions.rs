@@ -1,6 +1,8 @@
 //! `trainyard predict`: its lines can be joined to the records.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use trainyard_tests::{Ended, Program, write_job};
@@ -144,4 +146,28 @@ fn kept_columns_are_the_same_whatever_the_format_of_the_files() {
     assert_eq!(csv[1][..3], [json!("18"), json!("late"), json!("0.25")]);
     let logits = |lines: &[[Value; 4]]| lines.iter().map(|line| line[3].clone()).collect::<Vec<_>>();
     assert_eq!(logits(&csv), logits(&parquet));
+}
+
+trial!(predictions_end_well_where_nobody_reads_them_any_more);
+fn predictions_end_well_where_nobody_reads_them_any_more() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    let job = trained(folder);
+    let rows: String = (0..20_000).map(|row| format!("0.{row},0.1,w1,0\n")).collect();
+    let many = folder.join("many.csv");
+    std::fs::write(&many, format!("x,z,word,y\n{rows}")).expect("it is written");
+    let program = trainyard_tests::program("trainyard");
+    let mut child = Command::new(program)
+        .args(["predict", &job, "--input", &many.to_string_lossy()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it is started");
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut first).expect("a line");
+    assert!(first.starts_with('{'), "{first}");
+    // The pipe is closed by now: it had room for a fraction of the lines.
+    let ended = child.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!((ended.status.code(), told.as_ref()), (Some(0), ""));
 }

@@ -264,7 +264,13 @@ pub fn misfit(
         manifest.global_step,
         found.len()
     );
-    let problem =
-        Diagnostic::error(Code::E3002, message).help("use the job that wrote it, or another model_dir");
+    let optimizer_alone = found.iter().all(|difference| difference.ends_with("   optimizer"));
+    let help = if optimizer_alone {
+        "keep the optimizer; or begin in another model_dir with the values of this one: train.warm_start = { from = \"THIS \
+         MODEL_DIR\" }"
+    } else {
+        "use the job that wrote it, or another model_dir: train.warm_start takes from this one what fits"
+    };
+    let problem = Diagnostic::error(Code::E3002, message).help(help);
     Some(found.into_iter().fold(problem, Diagnostic::note))
 }

@@ -1,6 +1,7 @@
 //! Scoring and predicting with the parameters of a checkpoint.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use trainyard_checkpoint::{Checkpoint, misfit};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -42,7 +43,7 @@ pub struct Predicted {
 }
 
 /// Predicts each record of an input, in order, and hands what it says of the record to `sink`: of a record that cannot be
-/// read, too. No label is read.
+/// read, too. It ends where the sink breaks it off. No label is read.
 ///
 /// # Errors
 /// The checkpoint does not fit the model, the input cannot be read, or the sink refuses.
@@ -51,7 +52,7 @@ pub fn predict(
     checkpoint: &Checkpoint,
     input: Options,
     kept: Vec<String>,
-    mut sink: impl FnMut(Predicted) -> Result<(), Diagnostic>,
+    mut sink: impl FnMut(Predicted) -> Result<ControlFlow<()>, Diagnostic>,
 ) -> Result<(), Diagnostic> {
     let parameters = open(model, checkpoint)?;
     let mut scan = Scan::open(input, model.serving_schema().clone(), kept)?;
@@ -70,7 +71,9 @@ pub fn predict(
                 Some(bad) => Err(bad),
                 None => Ok(predictions.next().ok_or_else(|| short(batch.rows))?),
             };
-            sink(Predicted { kept, outcome })?;
+            if sink(Predicted { kept, outcome })?.is_break() {
+                return Ok(());
+            }
         }
     }
     Ok(())

@@ -4,12 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use trainyard_storage::Storage;
-
 use crate::cells::{Bad, clear};
 use crate::dead_letter::DeadLetter;
-use crate::parser::Parser;
-use crate::record::{Place, Record};
+use crate::record::Place;
 use crate::shuffle::Shuffle;
 use crate::source::{Source, open_file};
 use crate::{BadRow, BadRows, Batch, Error, Options, Position, Schema, Sharding};
@@ -200,53 +197,4 @@ pub(crate) fn bad_row(options: &Options, schema: &Schema, place: Place, (column,
         column: column.map(|position| schema.fields[position].name.clone()),
         reason,
     }
-}
-
-/// Reads the first `rows` records of every file and returns everything that is wrong with them. Of features of TFRecord
-/// that is, too, when none of those records holds one.
-pub fn check(options: &Options, schema: &Schema, rows: usize) -> Vec<Error> {
-    let (mut problems, mut good, mut examples) = (Vec::new(), 0, None);
-    let storage = Storage::default();
-    for (file, path) in options.files.iter().enumerate() {
-        let (mut reader, mut parser) = match open_file(options, &storage, schema, file, examples.take()) {
-            Ok(opened) => opened,
-            Err(error) => {
-                problems.push(error);
-                continue;
-            }
-        };
-        let (mut batch, mut read) = (Batch::default(), 0);
-        while read < rows {
-            match reader.next(path, true) {
-                Ok(true) => {
-                    read += 1;
-                    let record: Record<'_> = reader.record(0);
-                    clear(&mut batch, schema, 1, Position::default());
-                    match parser.append(record, schema, &mut batch) {
-                        Ok(()) => good += 1,
-                        Err(bad) => {
-                            problems.push(Error::Row(Box::new(bad_row(options, schema, record.place, bad))))
-                        }
-                    }
-                }
-                Ok(false) => break,
-                Err(error) => {
-                    problems.push(error);
-                    break;
-                }
-            }
-        }
-        if read == 0 {
-            problems.push(Error::Empty { files: vec![path.clone()] });
-        }
-        examples = matches!(parser, Parser::Example(_)).then_some(parser);
-    }
-    if let (Some(Parser::Example(parser)), Some(file), true) = (&examples, options.files.last(), good > 0) {
-        problems.extend(parser.unseen().map(|column| Error::Column {
-            column: column.to_owned(),
-            file: file.clone(),
-            known: parser.names().collect(),
-        }));
-    }
-    problems
 }

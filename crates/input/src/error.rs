@@ -41,6 +41,45 @@ impl std::fmt::Display for BadRow {
     }
 }
 
+impl BadRow {
+    /// Says what to do about it.
+    pub fn help(&self) -> String {
+        if let Some(cause) = self.cause() {
+            return cause;
+        }
+        "fix the row; `trainyard check` says how many of the first are like it. Where they are few, input.bad_rows = \"skip\" \
+         leaves them out"
+            .to_owned()
+    }
+
+    /// Says what to do where the job is wrong, and not the row.
+    pub fn cause(&self) -> Option<String> {
+        let text = matches!(self.format, Format::Csv | Format::Tsv);
+        let named = |column: &String| self.reason.starts_with(&format!("{column:?} is not"));
+        if text && self.line == 1 && self.column.as_ref().is_some_and(named) {
+            let cause = "the file begins with a header line, and input.columns says that it has none: leave out input.columns";
+            return Some(format!("{cause}; a feature's `name` gives it another name than its column"));
+        }
+        let given = self.reason.rsplit_once(", given ").map(|(_, given)| given);
+        let several = given.and_then(|given| given.parse::<u64>().ok()).filter(|given| *given > 1);
+        match several {
+            Some(given) if self.reason.contains("1 value,") => Some(format!(
+                "the column holds lists: give the feature `shape = [{given}]`, or a `separator` where they are of any length"
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// Says of columns that they are, as a sentence begins.
+fn are(columns: &[String]) -> String {
+    let names: Vec<String> = columns.iter().map(|column| format!("`{column}`")).collect();
+    match &*names {
+        [name] => format!("column {name} is"),
+        names => format!("columns {} are", names.join(", ")),
+    }
+}
+
 /// A failed input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -119,11 +158,11 @@ pub enum Error {
         /// Bytes allowed.
         most: u64,
     },
-    /// A wanted column is not in the input.
-    #[error("column `{column}` is not in {}", file.display())]
+    /// Wanted columns are not in the input.
+    #[error("{} not in {}", are(columns), file.display())]
     Column {
-        /// The column.
-        column: String,
+        /// The columns.
+        columns: Vec<String>,
         /// The file.
         file: PathBuf,
         /// Columns that are.
@@ -180,12 +219,20 @@ impl From<Error> for Diagnostic {
                     false => "change the feature's kind or `integers`, or write the column as that type",
                 })
             }
-            Error::Column { column, known, .. } => {
+            Error::Column { columns, known, .. } => {
+                let near = |column: &String| suggest(column, known.iter().map(String::as_str));
+                let suggested = match &*columns {
+                    [column] => near(column).map(|near| format!("did you mean `{near}`?")),
+                    several => {
+                        let pairs = several.iter().filter_map(|column| Some(format!("`{}` for `{column}`", near(column)?)));
+                        let pairs: Vec<String> = pairs.collect();
+                        (!pairs.is_empty()).then(|| format!("did you mean {}?", pairs.join(", ")))
+                    }
+                };
                 let problem = Self::error(Code::E4003, text).note(format!("columns: {}", known.join(", ")));
-                match suggest(&column, known.iter().map(String::as_str)) {
-                    Some(near) => problem.help(format!("did you mean `{near}`?")),
-                    None => problem.help("correct the job's column, or name the columns with input.columns"),
-                }
+                problem.help(suggested.unwrap_or_else(|| {
+                    "correct the job's column, or name the columns with input.columns".to_owned()
+                }))
             }
             Error::Setting { name, .. } => Self::error(Code::E1002, text).help(format!("correct {name}")),
             Error::Changed { .. } => Self::error(Code::E4002, text)
@@ -196,9 +243,7 @@ impl From<Error> for Diagnostic {
                 Self::error(Code::E1002, text).help("set a smaller batch_size, or fewer batches in a data shard")
             }
             Error::Empty { .. } => Self::error(Code::E4001, text).help("check that the files are not empty or a header alone"),
-            Error::Row(_) => {
-                Self::error(Code::E4004, text).help("fix the row, or set input.bad_rows = \"skip\" to leave such rows out")
-            }
+            Error::Row(row) => Self::error(Code::E4004, text).help(row.help()),
             Error::Batch { .. } => Self::error(Code::E1002, text).help("set a smaller batch_size"),
             Error::Rows { first, .. } => first
                 .iter()

@@ -16,6 +16,7 @@ use trainyard_storage::{File, Storage};
 
 use crate::parquet_column::{ColumnCursor, ParquetColumn, columns, project};
 use crate::record::{Place, failed};
+use crate::source::missing_of;
 use crate::{Error, Schema};
 
 /// Rows that are decoded together.
@@ -164,8 +165,12 @@ impl ParquetRows {
             Some(schema) => project(&all, schema).map_err(|(column, misfit)| match misfit {
                 Some((found, wanted)) => Error::ColumnType { column, file: path.to_owned(), found, wanted },
                 None => {
-                    let known = all.iter().map(|column| column.name.clone()).collect();
-                    Error::Column { column, file: path.to_owned(), known }
+                    let known: Vec<String> = all.iter().map(|column| column.name.clone()).collect();
+                    Error::Column {
+                        columns: missing_of(schema, column, &known),
+                        file: path.to_owned(),
+                        known,
+                    }
                 }
             })?,
         };

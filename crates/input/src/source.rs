@@ -186,7 +186,11 @@ pub(crate) fn open_parser(
     let columns = columns.or(options.columns.as_deref()).unwrap_or_default();
     let file = || options.files.get(number).cloned().unwrap_or_default();
     let missing = &options.missing;
-    let absent = |column| Error::Column { column, file: file(), known: columns.to_vec() };
+    let absent = |column| Error::Column {
+        columns: missing_of(schema, column, columns),
+        file: file(),
+        known: columns.to_vec(),
+    };
     Ok(match options.format {
         Format::Csv | Format::Tsv => {
             let parser = TextParser::new(schema, columns, options.format, options.trim, missing);
@@ -197,7 +201,8 @@ pub(crate) fn open_parser(
         Format::LibSvm(base) => {
             Parser::LibSvm(LibSvmParser::new(schema, base, missing).map_err(|misfit| match misfit {
                 libsvm::Misfit::Unknown(column) => {
-                    Error::Column { column, file: file(), known: libsvm::COLUMNS.map(str::to_owned).to_vec() }
+                    let known = libsvm::COLUMNS.map(str::to_owned).to_vec();
+                    Error::Column { columns: missing_of(schema, column, &known), file: file(), known }
                 }
                 libsvm::Misfit::Kind { column, wanted } => Error::ColumnType {
                     column,
@@ -208,6 +213,17 @@ pub(crate) fn open_parser(
             })?)
         }
     })
+}
+
+/// Returns all wanted columns that are not known, of which one has been found.
+pub(crate) fn missing_of(schema: &Schema, found: String, known: &[String]) -> Vec<String> {
+    let mut missing = vec![found];
+    for field in schema.fields.iter().filter(|field| !known.contains(&field.name)) {
+        if !missing.contains(&field.name) {
+            missing.push(field.name.clone());
+        }
+    }
+    missing
 }
 
 /// Reads the header.

@@ -41,7 +41,10 @@ fn expand(names: &[String], beside: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
         let found = folders.iter().map(|folder| matches(&folder.join(name))).find(|found| !found.is_empty());
         match found {
             Some(found) => out.extend(found),
-            None => return Err(missing(name, &folders)),
+            None => {
+                let there = folders.iter().map(|folder| folder.join(name)).find(|path| path.exists());
+                return Err(there.map_or_else(|| missing(name, &folders), |path| no_file(name, &path)));
+            }
         }
     }
     Ok(out)
@@ -72,6 +75,17 @@ fn matches(pattern: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Says of something that is there why it cannot be read as an input.
+fn no_file(name: &str, path: &Path) -> Diagnostic {
+    if path.is_dir() {
+        let pattern = Path::new(name).join("*");
+        return Diagnostic::error(Code::E4002, format!("input `{name}` is a folder"))
+            .help(format!("name the files in it, for example `{}`", pattern.display()));
+    }
+    Diagnostic::error(Code::E4002, format!("input `{name}` is no regular file"))
+        .help("an input is read from its beginning more than once: write it to a file, and name that")
+}
+
 fn missing(name: &str, folders: &[PathBuf]) -> Diagnostic {
     let pattern = name.contains(['*', '?', '[']);
     let message = match pattern {
@@ -97,5 +111,22 @@ fn missing(name: &str, folders: &[PathBuf]) -> Diagnostic {
         Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
         None => diagnostic
             .help("correct input.train.files or input.eval.files, or run from the folder that holds them"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_and_is_no_file_is_called_what_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let name = folder.path().to_string_lossy().into_owned();
+        let told = |name: &str| expand_files(&[name.to_owned()]).expect_err("no file").render();
+        let text = told(&name);
+        assert!(text.contains("is a folder") && text.contains(&format!("`{name}/*`")), "{text}");
+        let text = told("/dev/null");
+        assert!(text.contains("no regular file") && text.contains("write it to a file"), "{text}");
+        assert!(told(&format!("{name}/none")).contains("does not exist"));
     }
 }

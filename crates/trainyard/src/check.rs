@@ -4,8 +4,9 @@ use serde_json::json;
 use trainyard_checkpoint::list;
 use trainyard_cluster_spec::{ClusterSpec, Role, TfConfig};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_input::{Alike, BadRow, Checked};
 use trainyard_model::{AnyModel, Build, Part, Shard, input_options};
-use trainyard_run_config::Job;
+use trainyard_run_config::{Job, LabelConfig};
 use trainyard_storage::is_remote;
 
 use crate::command::{Check, Format};
@@ -95,16 +96,58 @@ fn check_inputs(
         match input_options(job, part, Shard::WHOLE, None) {
             Ok(options) => {
                 let found = trainyard_input::check(&options, model.schema(), ROWS);
-                if found.is_empty() {
+                if found.errors.is_empty() && found.bad.is_empty() {
                     lines.push((
                         name.to_owned(),
                         format!("{} file(s), the first {ROWS} rows of each are good", options.files.len()),
                     ));
                 }
-                problems.extend(found.into_iter().take(20).map(Diagnostic::from));
+                problems.extend(told(&job.input.label, found).take(20));
             }
             Err(problem) => problems.push(problem),
         }
+    }
+}
+
+/// Returns what is wrong with records, each kind of mistake once and with what to do about it.
+fn told(label: &LabelConfig, found: Checked) -> impl Iterator<Item = Diagnostic> {
+    let Checked { read, errors, bad } = found;
+    let of_files = errors.into_iter().map(|(error, files)| {
+        let problem = Diagnostic::from(error);
+        if files > 1 {
+            problem.note(format!("the same is wrong with {} more files", files - 1))
+        } else {
+            problem
+        }
+    });
+    let of_records = bad.into_iter().map(move |Alike { first, count }| {
+        let problem = Diagnostic::error(Code::E4004, first.to_string());
+        let problem = match count {
+            1 => problem,
+            count if count == read => problem.note(format!("all {read} records looked at are like it")),
+            count => problem.note(format!("{count} of {read} records looked at are like it")),
+        };
+        problem.help(cure(label, &first, count == read))
+    });
+    of_files.chain(of_records)
+}
+
+/// Returns what to do about bad records; `all` of those looked at are. What all records have is no mistake of theirs.
+fn cure(label: &LabelConfig, first: &BadRow, all: bool) -> String {
+    let is_label = first.column.as_ref() == Some(&label.column);
+    let is_text = first.reason.ends_with("is not a number");
+    if is_label && is_text && label.positive.is_none() && label.vocabulary.is_none() {
+        return "the label is a text: name the positive class with input.label.positive, or all classes in their order with \
+                input.label.vocabulary"
+            .to_owned();
+    }
+    match first.cause() {
+        Some(cause) => cause,
+        None if all => {
+            "correct the job: the kind, the shape or the column of the feature, or the input's delimiter"
+                .to_owned()
+        }
+        None => first.help(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a person or a program reads on standard output, and lines of records in files.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 
 use trainyard_chief::Report;
@@ -30,6 +30,8 @@ pub(crate) fn read_files(job: &mut Job, files: &[String]) {
 pub(crate) struct Sink {
     out: Box<dyn Write>,
     target: String,
+    /// Whether nobody reads any more, as behind `head`.
+    closed: bool,
 }
 
 impl Sink {
@@ -45,23 +47,40 @@ impl Sink {
             }
             None => Box::new(BufWriter::new(std::io::stdout().lock())),
         };
-        Ok(Self { out, target })
+        Ok(Self { out, target, closed: false })
     }
 
-    /// Writes a line, or part of it.
+    /// Writes a line, or part of it. Where nobody reads any more, it is lost: see [`Sink::is_closed`].
     ///
     /// # Errors
-    /// The target is closed or full.
+    /// The target is full.
     pub(crate) fn write(&mut self, text: &str) -> Result<(), Diagnostic> {
-        self.out.write_all(text.as_bytes()).map_err(|error| failed(&self.target, &error))
+        let written = self.out.write_all(text.as_bytes());
+        self.note(written)
+    }
+
+    /// Whether nobody reads any more: there is nothing left to do.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// Writes what is still held back.
     ///
     /// # Errors
-    /// The target is closed or full.
+    /// The target is full.
     pub(crate) fn finish(mut self) -> Result<(), Diagnostic> {
-        self.out.flush().map_err(|error| failed(&self.target, &error))
+        let written = self.out.flush();
+        self.note(written)
+    }
+
+    fn note(&mut self, written: std::io::Result<()>) -> Result<(), Diagnostic> {
+        match written {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                self.closed = true;
+                Ok(())
+            }
+            written => written.map_err(|error| failed(&self.target, &error)),
+        }
     }
 }
 
@@ -69,15 +88,16 @@ fn failed(target: &str, error: &std::io::Error) -> Diagnostic {
     Diagnostic::error(Code::E9002, format!("{target} cannot be written: {error}"))
 }
 
-/// Writes to standard output.
+/// Writes to standard output. That nobody reads it any more is no mistake.
 ///
 /// # Errors
-/// It is closed or full.
+/// It is full.
 pub(crate) fn print(text: &str) -> Result<(), Diagnostic> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| {
-        Diagnostic::error(Code::E9002, format!("standard output cannot be written: {error}"))
-    })
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(failed("standard output", &error)),
+        _ => Ok(()),
+    }
 }
 
 /// Says in one line how far a run has come, for example `trained to step 6000 in 3.5 s (1714 steps/s, ...)`.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::ops::ControlFlow;
 
 use serde_json::{Map, Value, json};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -37,10 +38,16 @@ pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagn
         let kept = arguments.keep.clone();
         trainyard_evaluator::predict(&*model, &checkpoint, input, kept, |predicted| {
             seen.add(&predicted);
-            out.write(&lines.line(&predicted)?)
+            out.write(&lines.line(&predicted)?)?;
+            Ok(if out.is_closed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         out.write(&lines.end())?;
+        let closed = out.is_closed();
         out.finish()?;
+        if closed {
+            // Whoever read has had enough: what is left was not looked at.
+            return Ok(());
+        }
         let _ = writeln!(std::io::stderr(), "{}", seen.line());
         seen.verdict(&job)
     };

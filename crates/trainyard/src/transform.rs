@@ -21,6 +21,9 @@ pub(crate) fn transform(arguments: &Transform, build: Build) -> Result<(), Vec<D
             for row in model.graph_rows(&batch?)? {
                 out.write(&format!("{}\n", Value::Object(row)))?;
             }
+            if out.is_closed() {
+                break;
+            }
         }
         out.finish()
     };

@@ -215,8 +215,8 @@ fn spaces_quotes_marks_and_line_ends_are_read() {
 #[test]
 fn check_reports_all_problems_of_the_first_rows() {
     let (_folder, options, schema) = table(BAD);
-    assert_eq!(check(&options, &schema, 100).len(), 4);
-    assert_eq!(check(&options, &schema, 1), []);
+    let bad = |rows| check(&options, &schema, rows).bad.iter().map(|alike| alike.count).sum::<u64>();
+    assert_eq!((bad(100), bad(1)), (4, 0));
 }
 
 #[test]

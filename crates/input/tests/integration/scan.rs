@@ -58,5 +58,5 @@ fn a_kept_column_that_no_file_has_is_named_before_anything_is_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = Options::new(files(&folder), Format::Csv);
     let error = Scan::open(options, schema(), vec!["kk".to_owned()]).expect_err("there is none");
-    assert!(matches!(&error, Error::Column { column, .. } if column == "kk"), "{error}");
+    assert!(matches!(&error, Error::Column { columns, .. } if *columns == ["kk"]), "{error}");
 }

@@ -154,7 +154,7 @@ fn check_tells_features_that_no_record_holds() {
     let (_folder, options) =
         file("t.tfrecord", &frame(&example(&[("number", feature(Kind::Ints(&[1]), true))])));
     let found = check(&options, &schema(&[("number", FieldKind::INT), ("numbre", FieldKind::BYTES)]), 10);
-    let [error] = found.as_slice() else { panic!("{found:?}") };
+    let [(error, 1)] = found.errors.as_slice() else { panic!("{found:?}") };
     let text = Diagnostic::from(error.clone()).render();
     assert!(text.contains("column `numbre` is not in") && text.contains("did you mean `number`?"), "{text}");
 }
