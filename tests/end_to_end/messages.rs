@@ -264,3 +264,28 @@ fn a_changed_optimizer_is_told_how_to_begin_with_the_values_that_were_trained() 
         assert!(changed.output.contains(part), "no `{part}` in\n{}", changed.output);
     }
 }
+
+trial!(a_job_that_is_over_is_looked_at_by_its_job_file_and_by_its_folder);
+fn a_job_that_is_over_is_looked_at_by_its_job_file_and_by_its_folder() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 40, "[train]\nmax_steps = 5\n");
+    let [job, model_dir] = [job, folder.path().join("model")].map(|path| path.to_string_lossy().into_owned());
+    let run = |arguments: &[&str]| Program::start("trainyard", arguments, &[]).wait(LIMIT);
+    let said = |arguments: &[&str], code: i32, parts: &[&str]| {
+        let ended = run(arguments);
+        assert_eq!(ended.code, code, "{arguments:?}: {}", ended.output);
+        for part in parts {
+            assert!(ended.output.contains(part), "no `{part}` in\n{}", ended.output);
+        }
+    };
+    said(&["check", &job], 0, &["holds no checkpoint: training begins anew"]);
+    said(&["status", &job], 69, &["error[E2003]", "no `trainyard up` has run"]);
+    said(&["train", &job], 0, &["trained to step 5"]);
+    for target in [&job, &model_dir] {
+        said(&["status", target], 0, &["DONE  step 5", "the latest of step 5"]);
+        said(&["status", target, "--format", "json"], 0, &["\"phase\":\"done\"", "\"run\":null"]);
+        said(&["inspect", target], 0, &["job Done at step 5", "variables of step 5"]);
+    }
+    said(&["check", &job], 0, &["the job is done: it goes on with a larger train.max_steps"]);
+    said(&["check", &job, "--set", "model.dnn_optimizer.kind=adam"], 65, &["E3002", "checkpoint slots"]);
+}

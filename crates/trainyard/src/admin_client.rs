@@ -84,6 +84,17 @@ fn is_cluster(path: &Path) -> bool {
 
 /// Returns the cluster file of the `up` that runs a job.
 fn cluster_of(job: &Path, model_dir: Option<&Path>, set: &[String]) -> Result<PathBuf, Vec<Diagnostic>> {
+    let inside = job.join(CLUSTER_OF_UP);
+    if job.is_dir() && inside.is_file() {
+        return Ok(inside);
+    }
+    if job.is_dir() {
+        let message = format!("no `trainyard up` has run in {}", job.display());
+        return Err(vec![
+            Diagnostic::error(Code::E2003, message)
+                .help("give the cluster file, or the host:port of the chief's admin port"),
+        ]);
+    }
     let mut loaded = Job::load(job, set)?;
     if let Some(folder) = model_dir {
         loaded.model_dir = folder.to_owned();

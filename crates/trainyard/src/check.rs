@@ -1,7 +1,7 @@
 //! `trainyard check`: everything that can be known before anything starts.
 
 use serde_json::json;
-use trainyard_checkpoint::list;
+use trainyard_checkpoint::{Checkpoint, JobPhase, JobState, list, misfit};
 use trainyard_cluster_spec::{ClusterSpec, Role, TfConfig};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Alike, BadRow, Checked};
@@ -50,6 +50,7 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
             Ok(model) => {
                 check_inputs(job, &*model, &mut lines, &mut problems);
                 check_space(job, &*model, &mut lines, &mut problems);
+                check_model_dir(job, &*model, &mut lines, &mut problems);
                 problems.extend(trainyard_evaluator::check_exporters(job, &*model).err());
             }
             Err(error) => problems.push(error.into()),
@@ -180,13 +181,6 @@ fn check_space(
         format!("{} variables, a checkpoint is {most}{bytes} bytes", model.variables().len()),
     ));
     if is_remote(&job.model_dir) {
-        match list(&job.model_dir) {
-            Ok(found) => {
-                let what = format!("{} can be listed, {} checkpoints", job.model_dir.display(), found.len());
-                lines.push(("model_dir".to_owned(), what));
-            }
-            Err(error) => problems.push(error.into()),
-        }
         return;
     }
     let existing = job.model_dir.ancestors().find(|folder| folder.is_dir());
@@ -206,6 +200,39 @@ fn check_space(
         } else {
             lines.push(("space".to_owned(), format!("{free} bytes are free in {}", folder.display())));
         }
+    }
+}
+
+/// What is in the model folder must be of this model. Says how the job stands there.
+fn check_model_dir(
+    job: &Job,
+    model: &AnyModel,
+    lines: &mut Vec<(String, String)>,
+    problems: &mut Vec<Diagnostic>,
+) {
+    let folder = &job.model_dir;
+    let mut look = || -> Result<String, Diagnostic> {
+        let checkpoints = list(folder)?;
+        let Some(latest) = checkpoints.last() else {
+            return Ok(format!("{} holds no checkpoint: training begins anew", folder.display()));
+        };
+        let checkpoint = Checkpoint::open(&latest.path)?;
+        problems.extend(misfit(checkpoint.manifest(), model.variables(), &model.optimizers()));
+        let (count, step) = (checkpoints.len(), latest.step);
+        let stands = match JobState::read(folder)? {
+            Some(state) if state.phase == JobPhase::Done => {
+                "the job is done: it goes on with a larger train.max_steps or input.train.epochs".to_owned()
+            }
+            Some(state) if state.phase == JobPhase::Failed => {
+                format!("the job goes on from there; it had failed: {}", state.reason)
+            }
+            _ => "training goes on from there".to_owned(),
+        };
+        Ok(format!("{} holds {count} checkpoint(s), the latest of step {step}: {stands}", folder.display()))
+    };
+    match look() {
+        Ok(found) => lines.push(("model_dir".to_owned(), found)),
+        Err(problem) => problems.push(problem),
     }
 }
 

@@ -181,7 +181,7 @@ pub(crate) struct Scale {
 /// The run that is meant.
 #[derive(Debug, Args)]
 pub(crate) struct Observe {
-    /// A cluster file with the chief's admin port, the job file of a running `trainyard up`, or host:port of that port.
+    /// A cluster file with the chief's admin port, the job file or model folder of a `trainyard up`, or host:port of that port.
     #[arg(value_name = "CLUSTER|JOB")]
     pub(crate) target: String,
     /// The model folder that `up` was given, with a job file.
@@ -415,8 +415,8 @@ pub(crate) struct Transform {
 
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
-    /// A model folder, or one checkpoint in it.
-    #[arg(value_name = "MODEL_DIR")]
+    /// A model folder, one checkpoint in it, or a job file.
+    #[arg(value_name = "MODEL_DIR|JOB.toml")]
     pub(crate) path: PathBuf,
     /// Form of the result.
     #[arg(long, value_enum, default_value = "text")]

@@ -1,15 +1,18 @@
 //! `trainyard inspect`: what a model folder holds.
 
+use std::path::{Path, PathBuf};
+
 use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, JobState, is_committed, list};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_run_config::Job;
 
 use crate::command::{Format, Inspect};
 use crate::output::print;
 
 /// Shows the checkpoints of a folder, and the variables of the newest.
 pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
-    let path = &arguments.path;
+    let path = &model_dir(&arguments.path)?;
     let found = match is_committed(path)? {
         true => vec![path.clone()],
         false => list(path)?.into_iter().map(|found| found.path).collect(),
@@ -68,4 +71,13 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
         ));
     }
     print(&text)
+}
+
+/// Returns the model folder of a job file; any other path as it is.
+fn model_dir(path: &Path) -> Result<PathBuf, Diagnostic> {
+    if !path.is_file() {
+        return Ok(path.to_owned());
+    }
+    // The first mistake of a job file is enough to be told here.
+    Job::load(path, &[]).map(|job| job.model_dir).map_err(|mut problems| problems.remove(0))
 }

@@ -2,6 +2,7 @@
 
 mod render;
 mod screen;
+mod stored;
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -14,15 +15,23 @@ use crate::command::{Format, Observe, Status};
 use crate::output::print;
 use render::{Seen, lines};
 use screen::Screen;
+use stored::{model_dir, stored};
 
 /// Time between two looks of `top`.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Prints how a run goes, once.
 pub(crate) fn status(arguments: &Status) -> Result<(), Vec<Diagnostic>> {
-    let client = find(&arguments.run)?;
     let one = |problem| vec![problem];
-    let seen = runtime().map_err(one)?.block_on(look(&client)).map_err(one)?;
+    let runtime = runtime().map_err(one)?;
+    let seen = find(&arguments.run).and_then(|client| runtime.block_on(look(&client)).map_err(one));
+    let seen = match (seen, model_dir(&arguments.run)) {
+        (Ok(seen), _) => seen,
+        (Err(problems), Some(folder)) => {
+            return print(&stored(&folder, arguments.format, problems)?).map_err(one);
+        }
+        (Err(problems), None) => return Err(problems),
+    };
     match arguments.format {
         Format::Json => {
             let Seen { run, evaluations, .. } = seen;

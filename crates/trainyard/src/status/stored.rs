@@ -1,0 +1,64 @@
+//! How a job stands whose chief does not answer: what its model folder says.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use trainyard_checkpoint::{JobPhase, JobState, list, read};
+use trainyard_diagnostic::Diagnostic;
+use trainyard_run_config::Job;
+
+use crate::command::{Format, Observe};
+
+/// Returns the model folder of the job that is meant, where a job file or the folder itself is given.
+pub(super) fn model_dir(arguments: &Observe) -> Option<PathBuf> {
+    let target = Path::new(&arguments.target);
+    if target.is_dir() {
+        return Some(target.to_owned());
+    }
+    let job = Job::load(target, &arguments.set).ok()?;
+    Some(arguments.model_dir.clone().unwrap_or(job.model_dir))
+}
+
+/// Returns how the job stands that is over; of one that should run, `unanswered` and what the folder says of it.
+///
+/// # Errors
+/// The job is not over, or the folder cannot be read.
+pub(super) fn stored(
+    folder: &Path,
+    format: Format,
+    unanswered: Vec<Diagnostic>,
+) -> Result<String, Vec<Diagnostic>> {
+    let one = |error: trainyard_checkpoint::Error| vec![Diagnostic::from(error)];
+    let Some(state) = JobState::read(folder).map_err(one)? else { return Err(unanswered) };
+    if state.phase == JobPhase::Running {
+        let said = format!(
+            "{} says that the job runs. `trainyard train` runs it in one process, which has no admin port",
+            folder.display()
+        );
+        return Err(unanswered.into_iter().map(|problem| problem.note(said.clone())).collect());
+    }
+    let checkpoints = list(folder).map_err(one)?;
+    let evaluation: Option<Value> = read(&folder.join("eval/result.json"))
+        .map_err(one)?
+        .and_then(|text| serde_json::from_slice(&text).ok());
+    if let Format::Json = format {
+        let checkpoints: Vec<&PathBuf> = checkpoints.iter().map(|found| &found.path).collect();
+        let found =
+            json!({"run": null, "job_state": state, "checkpoints": checkpoints, "evaluation": evaluation});
+        return Ok(format!("{found}\n"));
+    }
+    let phase = format!("{:?}", state.phase).to_uppercase();
+    let mut text = format!("{phase}  step {}  {}\n", state.global_step, state.reason);
+    match checkpoints.last() {
+        Some(latest) => {
+            text += &format!("{} checkpoint(s), the latest of step {}\n", checkpoints.len(), latest.step);
+        }
+        None => text += "no checkpoint\n",
+    }
+    if let Some(evaluation) = evaluation {
+        let scores = evaluation["metrics"].as_object().into_iter().flatten();
+        let scores: Vec<String> = scores.map(|(name, value)| format!("{name} {value}")).collect();
+        text += &format!("evaluated at step {}: {}\n", evaluation["global_step"], scores.join(", "));
+    }
+    Ok(text)
+}
