@@ -421,6 +421,11 @@ impl Lead {
             self.coordinator.end(JobState::Done);
             self.finish_servers(run, "done", false).await;
             info!(step = run.global_step, "the job is done");
+        } else if self.coordinator.with(|roster, _| roster.active()) > 0 {
+            info!(
+                step = run.global_step,
+                "this chief stops; the others train on behind its checkpoint, until it or another takes the job over"
+            );
         } else {
             info!(step = run.global_step, "the job is stopped; it goes on from its checkpoint");
         }

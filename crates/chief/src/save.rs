@@ -79,8 +79,11 @@ impl Saver<'_> {
                     "checkpoint saved"
                 );
             }
-            Err(_) => {
-                self.telemetry.checkpoint_failures.increment(1);
+            Err(problem) => {
+                // A server that is away is told as one, and is no failure of the disk.
+                if problem.code != Code::E2003 {
+                    self.telemetry.checkpoint_failures.increment(1);
+                }
                 abandon(&folder);
             }
         }
@@ -216,6 +219,10 @@ fn failed(error: &Error) -> Diagnostic {
     if error.reason() == Some(Reason::StaleEpoch) {
         return Diagnostic::error(Code::E2009, error.to_string())
             .help("another chief has taken over: this one ends");
+    }
+    if error.may_pass() {
+        return Diagnostic::error(Code::E2003, format!("the checkpoint waits for a server: {error}"))
+            .help("see that the server runs and can be reached; the checkpoint is tried again, and training goes on");
     }
     Diagnostic::error(Code::E3003, error.to_string()).help("check the disk of model_dir; training goes on")
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::{BatchId, Contribution, Identity, Opened, Rejection, Ticket};
 use trainyard_protocol::payload::Encoding;
@@ -481,7 +481,12 @@ pub async fn retry<T, F: Future<Output = Result<T, Error>>>(
         };
         match outcome {
             Err(error) if error.may_pass() => attempt.again(started, &error).await?,
-            outcome => return outcome,
+            outcome => {
+                if let Some(over) = attempt.waiting.over(started.elapsed()).filter(|_| outcome.is_ok()) {
+                    info!("{over}");
+                }
+                return outcome;
+            }
         }
     }
 }

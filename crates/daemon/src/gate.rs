@@ -71,6 +71,13 @@ impl Caller {
     }
 }
 
+/// Who has connected, and from where.
+#[derive(Debug, Clone)]
+pub(crate) struct Met {
+    pub(crate) peer: Peer,
+    pub(crate) address: Arc<str>,
+}
+
 /// Passes on what a caller may ask for.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
@@ -88,7 +95,7 @@ impl Gate {
     /// # Errors
     /// Why it is refused.
     fn caller<B>(&self, request: &Request<B>) -> Result<Caller, Status> {
-        let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Unknown);
+        let peer = request.extensions().get::<Met>().map_or(Peer::Unknown, |met| met.peer);
         if !self.security.asks_who() || matches!(peer, Peer::SameHost) {
             return Ok(Caller::default());
         }
@@ -150,7 +157,13 @@ where
                 counter!("trainyard_calls_refused_total").increment(1);
                 if let Some(unsaid) = self.gate.refusals.may() {
                     let told = trainyard_diagnostic::escape(status.message());
-                    warn!(unsaid, "call refused: {}", told.chars().take(SHOWN_CHARS_MAX).collect::<String>());
+                    let from = request.extensions().get::<Met>().map_or("unknown", |met| &met.address);
+                    warn!(
+                        peer = from,
+                        unsaid,
+                        "call refused: {}",
+                        told.chars().take(SHOWN_CHARS_MAX).collect::<String>()
+                    );
                 }
                 Either::Right(ready(Ok(status.into_http())))
             }

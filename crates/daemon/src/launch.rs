@@ -3,9 +3,10 @@
 use std::future::Future;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use futures_util::future::LocalBoxFuture;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -34,7 +35,7 @@ where
     F: FnOnce(Context, CancellationToken) -> Outcome,
     Outcome: Future<Output = Result<(), Diagnostic>>,
 {
-    let command = match Command::try_parse() {
+    let command = match parse(role) {
         Ok(command) => command,
         Err(error) => {
             drop(error.print());
@@ -48,6 +49,17 @@ where
     let outcome = Context::from_arguments(Some(role), arguments)
         .and_then(|context| supervise(context, run).map_err(|problem| vec![problem]));
     finish(outcome, arguments.log_format)
+}
+
+/// Reads the arguments of a daemon, which is called by its role.
+fn parse(role: Role) -> Result<Command, clap::Error> {
+    let name = match role {
+        Role::Chief => "trainyard-chief",
+        Role::Worker => "trainyard-worker",
+        Role::Ps => "trainyard-ps",
+        Role::Evaluator => "trainyard-evaluator",
+    };
+    Command::command().name(name).try_get_matches().and_then(|found| Command::from_arg_matches(&found))
 }
 
 /// Prints what went wrong, and returns the exit code.
@@ -125,7 +137,7 @@ async fn around(
             admin::Shared::new(telemetry.clone(), context.readiness.clone(), context.page.clone(), task);
         served = Some(tokio::spawn(admin::serve(listener, shown, hosts, ended.clone())));
     }
-    let upkeep = tokio::spawn(telemetry.upkeep());
+    let upkeep = tokio::spawn(telemetry.upkeep(Arc::clone(&context.security)));
     let signals = tokio::spawn(forward_signals(signals, stop.clone()));
     let readiness = context.readiness.clone();
     let (pulse, question) = service_manager::watchdog();

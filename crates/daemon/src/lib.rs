@@ -6,6 +6,7 @@
 mod admin;
 mod arguments;
 mod context;
+mod disk;
 mod gate;
 mod hosts;
 mod launch;
@@ -24,6 +25,7 @@ mod telemetry;
 
 pub use arguments::{Arguments, LogFormat};
 pub use context::Context;
+pub use disk::free_bytes;
 pub use gate::Caller;
 pub use launch::{finish, launch, report, supervise};
 pub use listener::{Listener, SocketFile, listen};

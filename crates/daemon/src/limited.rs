@@ -18,7 +18,7 @@ use tonic::transport::server::Connected;
 use trainyard_runtime::Connection;
 use trainyard_security::Security;
 
-use crate::gate::Peer;
+use crate::gate::{Met, Peer};
 use crate::listener::{Listener, Stream, is_local, speaks};
 use crate::newcomers::Newcomers;
 use crate::seldom::Seldom;
@@ -41,7 +41,7 @@ pub(crate) struct Limited {
     stream: Agreed,
     /// What has been read of it, for whoever serves it to read again.
     preface: &'static [u8],
-    peer: Peer,
+    met: Met,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -84,7 +84,8 @@ pub(crate) fn accept(
                 };
                 match permits.try_acquire_owned() {
                     Ok(permit) => {
-                        let connection = Limited { stream, preface: PREFACE, peer, _permit: permit };
+                        let met = Met { peer, address: address.to_string().into() };
+                        let connection = Limited { stream, preface: PREFACE, met, _permit: permit };
                         drop(sender.send(Ok(connection)).await);
                     }
                     Err(_) => refuse(io::Error::other(format!("{most} are open, which is the most"))),
@@ -159,10 +160,10 @@ async fn agree(security: &Security, stream: Stream) -> io::Result<(Agreed, Peer)
 }
 
 impl Connected for Limited {
-    type ConnectInfo = Peer;
+    type ConnectInfo = Met;
 
-    fn connect_info(&self) -> Peer {
-        self.peer
+    fn connect_info(&self) -> Met {
+        self.met.clone()
     }
 }
 

@@ -1,9 +1,11 @@
 //! Telemetry as Prometheus reads it.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use trainyard_security::Security;
 
 /// Buckets of durations, in seconds: 100 µs to 60 s.
 const SECONDS: [f64; 18] = [
@@ -31,6 +33,15 @@ impl Telemetry {
         describe_gauge!("process_resident_memory_bytes", "Memory of the process in use, in bytes.");
         describe_counter!("process_cpu_seconds_total", "Processor time used, in whole seconds.");
         describe_gauge!("process_open_fds", "Open file descriptors.");
+        describe_gauge!("process_start_time_seconds", "When the process was started, in seconds since 1970.");
+        describe_gauge!("trainyard_build_info", "Always 1; the labels say which program runs.");
+        describe_gauge!(
+            "trainyard_certificate_end_seconds",
+            "When the certificate of this task ends, in seconds since 1970."
+        );
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        gauge!("process_start_time_seconds").set(now.as_secs_f64());
+        gauge!("trainyard_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         describe_counter!(
             "trainyard_calls_refused_total",
             "Calls that the caller's certificate or token does not allow."
@@ -51,11 +62,16 @@ impl Telemetry {
         self.handle.as_ref().map(PrometheusHandle::render).unwrap_or_default()
     }
 
-    /// Sweeps the recorder for as long as it is polled.
-    pub async fn upkeep(self) {
+    /// Sweeps the recorder for as long as it is polled, and records when this task's certificate ends.
+    pub async fn upkeep(self, security: Arc<Security>) {
         let mut ticks = tokio::time::interval(UPKEEP);
         loop {
             ticks.tick().await;
+            if let Some(Ok(end)) =
+                security.certificate_end().map(|end| end.duration_since(SystemTime::UNIX_EPOCH))
+            {
+                gauge!("trainyard_certificate_end_seconds").set(end.as_secs_f64());
+            }
             if let Some(handle) = &self.handle {
                 handle.run_upkeep();
             }

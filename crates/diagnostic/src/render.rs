@@ -44,6 +44,27 @@ impl Diagnostic {
         out
     }
 
+    /// Returns the message as one line, for a log. The source that it may show is named and not quoted.
+    pub fn log_line(&self) -> String {
+        let mut out = format!("{}: {}", self.code.name, one_line(&self.message));
+        match &self.place {
+            Some(Place::Source { file, line, .. }) => {
+                let _ = write!(out, " ({}:{line})", one_line(&file.display().to_string()));
+            }
+            Some(Place::Named(name)) => {
+                let _ = write!(out, " (from {})", one_line(name));
+            }
+            None => {}
+        }
+        for note in &self.notes {
+            let _ = write!(out, "; {}", one_line(note));
+        }
+        if let Some(help) = &self.help {
+            let _ = write!(out, ". Help: {}", one_line(help));
+        }
+        out
+    }
+
     /// Returns the message as one JSON object.
     pub fn to_json(&self) -> serde_json::Value {
         json!({
@@ -109,6 +130,13 @@ fn cut(text: &str, column: usize) -> (String, usize) {
 #[cfg(test)]
 mod tests {
     use crate::*;
+
+    #[test]
+    fn a_message_in_a_log_is_one_line_that_says_everything() {
+        let problem = Diagnostic::error(Code::E3003, "cannot write\nit").note("one").note("two");
+        let line = problem.help("free space").log_line();
+        assert_eq!(line, "E3003: cannot write\\nit; one; two. Help: free space");
+    }
 
     #[test]
     fn source_errors_show_the_line_and_a_caret() {

@@ -64,6 +64,13 @@ impl Waiting {
         let known: Vec<String> = [last, tries, seconds].into_iter().filter(|part| !part.is_empty()).collect();
         Action::Notice(format!("waiting: {who} for {subject} ({})", known.join(", ")))
     }
+
+    /// Says that the wait is over, `waited` after the start, where it was told of.
+    pub fn over(&self, waited: Duration) -> Option<String> {
+        let Self { who, subject, .. } = self;
+        let told = self.next_notice > FIRST_NOTICE;
+        told.then(|| format!("{subject} answers {who} again after {:.1} s", waited.as_secs_f32()))
+    }
 }
 
 /// A peer's words may be long, and a line break in them must not begin a log line of its own.
@@ -98,6 +105,10 @@ mod tests {
             }
         }
         assert_eq!(notices, [2, 12, 22, 32, 42, 52]);
+        let over = waiting.over(Duration::from_secs(53)).expect("it was told of");
+        assert_eq!(over, "ps:1 at 10.0.0.5:2222 answers worker:1 again after 53.0 s");
+        let silent = Waiting::new("worker:1", "ps:1", Duration::from_secs(60));
+        assert_eq!(silent.over(Duration::from_secs(1)), None);
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn best_so_far(config: &ExporterConfig, folder: &Path) -> Result<Option<Best>, D
         Diagnostic::warning(Code::E3001, format!("{} is damaged and was set aside", state.display()));
     let problem =
         problem.note(what).note(format!("{next}; nothing was deleted: it is now {}", aside.display()));
-    warn!("{}", problem.render());
+    warn!("{}", problem.log_line());
     Ok(best)
 }
 

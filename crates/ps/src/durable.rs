@@ -173,7 +173,7 @@ fn tell(problem: &Problem, aside: &std::path::Path) {
             let told = Diagnostic::error(Code::E3008, message)
                 .note(format!("it lies in {}", aside.display()))
                 .note("the chief restores every parameter server from the latest checkpoint; steps since are repeated");
-            error!("{}", told.render());
+            error!("{}", told.log_line());
         }
         _ => warn!(log = %aside.display(), "a log was put aside: {problem}"),
     }

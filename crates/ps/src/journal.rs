@@ -1,9 +1,11 @@
 //! The journal of a server's store: its changes in a log.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trainyard_checkpoint::{Checkpoint, ShardRecord, list};
+use trainyard_daemon::free_bytes;
 use trainyard_parameter_store::{Change, Journal, Standing, Take};
 use trainyard_protocol::v1;
 use trainyard_write_ahead_log::{Entry, Error, Log, Origin};
@@ -40,7 +42,12 @@ pub(crate) struct LogJournal {
     reading: Arc<tokio::sync::RwLock<()>>,
     /// The request that the store is being prepared with.
     staged: Mutex<v1::PrepareRequest>,
+    /// Bytes that the disk of the log had room for at the last look; `u64::MAX` before that.
+    free: AtomicU64,
 }
+
+/// A log so short that its end makes no room.
+const SMALL_LOG_BYTES: u64 = 16 << 20;
 
 /// Nothing that holds one of these locks panics half-way through a change.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -62,6 +69,7 @@ impl LogJournal {
             course: Arc::new(Mutex::new(course)),
             reading: Arc::default(),
             staged: Mutex::default(),
+            free: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -146,6 +154,25 @@ impl LogJournal {
     /// Returns the bytes of the log.
     pub(crate) fn bytes(&self) -> u64 {
         self.log.bytes()
+    }
+
+    /// Looks how much room the disk of the log has.
+    pub(crate) fn look_at_disk(&self) {
+        if let Some(free) = free_bytes(self.log.folder()) {
+            self.free.store(free, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the bytes that the disk of the log had room for at the last look; nothing before that.
+    pub(crate) fn free(&self) -> Option<u64> {
+        Some(self.free.load(Ordering::Relaxed)).filter(|free| *free < u64::MAX)
+    }
+
+    /// Returns whether a checkpoint should be written soon, behind which the log begins anew: it is longer than `bytes_max`, or
+    /// takes more of the disk than is left there.
+    pub(crate) fn wants_checkpoint(&self, bytes_max: u64) -> bool {
+        let bytes = self.bytes();
+        bytes > bytes_max || (bytes > SMALL_LOG_BYTES && bytes > self.free.load(Ordering::Relaxed))
     }
 
     /// Removes the log: the job is over.

@@ -100,7 +100,7 @@ impl Sender {
         let channel = match channel_over(&self.replica.context().network, peer, &address) {
             Ok(channel) => channel,
             Err(problem) => {
-                warn!("{}", problem.render());
+                warn!("{}", problem.log_line());
                 return;
             }
         };

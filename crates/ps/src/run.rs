@@ -224,6 +224,8 @@ async fn watch(
 
 /// Removes what is no longer needed of the log, once a checkpoint holds it.
 pub(crate) async fn retire(journal: &Arc<LogJournal>, context: &Context) {
+    let looks = Arc::clone(journal);
+    let _ = blocking(move || looks.look_at_disk()).await;
     if !journal.waits_for_checkpoint() {
         return;
     }

@@ -323,6 +323,9 @@ impl Service {
         let journal = self.journal.borrow().clone().flatten();
         let store = self.shard.store().status();
         self.telemetry.record(&store);
+        if let Some(journal) = &journal {
+            self.telemetry.record_log(journal.bytes(), self.log_bytes_max, journal.free());
+        }
         let state = match store.state {
             State::Empty => v1::PsState::Empty,
             State::Preparing => v1::PsState::Preparing,
@@ -347,7 +350,7 @@ impl Service {
             parts_read: Vec::new(),
             memory: store.memory,
             settings: journal.as_ref().map_or(0, |journal| journal.settings()),
-            wants_checkpoint: journal.is_some_and(|journal| journal.bytes() > self.log_bytes_max),
+            wants_checkpoint: journal.is_some_and(|journal| journal.wants_checkpoint(self.log_bytes_max)),
             rejections: store.rejections.iter().map(rejections_to_wire).collect(),
             progress: (store.state == State::Preparing).then_some(v1::Progress {
                 done_bytes: store.progress.done_bytes,

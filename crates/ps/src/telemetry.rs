@@ -63,6 +63,12 @@ impl Telemetry {
         describe_histogram!("trainyard_ps_save_seconds", "Time to write a shard of a checkpoint.");
         describe_gauge!("trainyard_global_step", "Steps applied; on ps:0.");
         describe_gauge!("trainyard_ps_value_bytes", "Bytes of values and slots held.");
+        describe_gauge!("trainyard_ps_log_bytes", "Bytes of the log of updates.");
+        describe_gauge!(
+            "trainyard_ps_log_bytes_max",
+            "Bytes of the log at which a checkpoint is asked for, behind which it begins anew."
+        );
+        describe_gauge!("trainyard_ps_log_free_bytes", "Bytes that the disk of the log has room for.");
         describe_gauge!(
             "trainyard_ps_memory_bytes",
             "Bytes held in memory, by kind: `variables`, `dynamic_tables`, `set_aside` and `checkpoint_copies` for a checkpoint under way, `step_parts` of a synchronous step, `messages` that have not been answered."
@@ -99,6 +105,15 @@ impl Telemetry {
     /// Counts a push whose values were refused.
     pub(crate) fn rejected(&self, fault: Fault) {
         counter!("trainyard_ps_rejected_total", "reason" => fault.name()).increment(1);
+    }
+
+    /// Records how long the log is, and how much room its disk has.
+    pub(crate) fn record_log(&self, bytes: u64, bytes_max: u64, free: Option<u64>) {
+        gauge!("trainyard_ps_log_bytes").set(bytes as f64);
+        gauge!("trainyard_ps_log_bytes_max").set(bytes_max as f64);
+        if let Some(free) = free {
+            gauge!("trainyard_ps_log_free_bytes").set(free as f64);
+        }
     }
 
     /// Records how the store stands.

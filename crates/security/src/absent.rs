@@ -27,6 +27,10 @@ impl Credentials {
         Err(Diagnostic::error(Code::E7001, message).help(not_built_help(FEATURE)))
     }
 
+    pub(crate) fn end(&self) -> SystemTime {
+        match *self {}
+    }
+
     pub(crate) async fn accept(&self, _stream: impl Stream + 'static) -> io::Result<Secured> {
         match *self {}
     }

@@ -32,6 +32,8 @@ const PROTOCOL: &[u8] = b"h2";
 pub(crate) struct Configs {
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) server: Arc<ServerConfig>,
+    /// When the task's certificate ends.
+    pub(crate) end: SystemTime,
 }
 
 /// The credentials in a folder, read again when its files change.
@@ -60,6 +62,11 @@ impl Credentials {
         let configs = read(folder, task)?;
         let state = Mutex::new(State { configs, stamps, looked: Instant::now() });
         Ok(Self { folder: folder.to_owned(), task, state })
+    }
+
+    /// When the certificate ends that is used now.
+    pub(crate) fn end(&self) -> SystemTime {
+        self.configs().end
     }
 
     /// Returns what the files say; as before where they have become unreadable.
@@ -152,9 +159,11 @@ fn read(folder: &Path, task: Task) -> Result<Configs, Diagnostic> {
     check_private(&key_file)?;
     let key = || PrivateKeyDer::from_pem_file(&key_file).map_err(|error| unusable(&key_file, error));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    configs(provider, Arc::new(roots), chain, (key()?, key()?)).map_err(|what| {
+    let made = configs(provider, Arc::new(roots), chain, (key()?, key()?));
+    let (client, server) = made.map_err(|what| {
         unusable(&key_file, what).note(format!("with the certificate {}", chain_file.display()))
-    })
+    })?;
+    Ok(Configs { client, server, end: own.not_after })
 }
 
 fn configs(
@@ -162,7 +171,7 @@ fn configs(
     roots: Arc<RootCertStore>,
     chain: Vec<CertificateDer<'static>>,
     keys: (PrivateKeyDer<'static>, PrivateKeyDer<'static>),
-) -> Result<Configs, String> {
+) -> Result<(Arc<ClientConfig>, Arc<ServerConfig>), String> {
     let versions = &[&rustls::version::TLS13];
     let text = |error: rustls::Error| error.to_string();
     let servers = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
@@ -184,7 +193,7 @@ fn configs(
         .map_err(text)?;
     client.alpn_protocols = vec![PROTOCOL.to_vec()];
     server.alpn_protocols = vec![PROTOCOL.to_vec()];
-    Ok(Configs { client: Arc::new(client), server: Arc::new(server) })
+    Ok((Arc::new(client), Arc::new(server)))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tokio::net::TcpStream;
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
@@ -55,6 +56,11 @@ impl Security {
             (None, Some(_)) => Protection::Tokens,
             (None, None) => Protection::Nothing,
         }
+    }
+
+    /// When the certificate of this task ends, where it has one.
+    pub fn certificate_end(&self) -> Option<SystemTime> {
+        self.credentials.as_ref().map(Credentials::end)
     }
 
     /// Whether connections are encrypted.

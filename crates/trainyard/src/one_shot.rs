@@ -27,7 +27,7 @@ pub(crate) fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnosti
         }
     };
     match step {
-        None => latest_good(&job.model_dir, &mut |warning| tracing::warn!("{}", warning.render()))?
+        None => latest_good(&job.model_dir, &mut |warning| tracing::warn!("{}", warning.log_line()))?
             .ok_or_else(|| none(format!("no checkpoint in {folder}"))),
         Some(step) => {
             let found = list(&job.model_dir)?.into_iter().find(|found| found.step == step);

@@ -96,7 +96,7 @@ async fn alone(
     ending.cancel();
     for other in others {
         if let Ok(Ok(Err(problem))) = tokio::time::timeout(FAREWELL, other).await {
-            tracing::warn!("{}", problem.render());
+            tracing::warn!("{}", problem.log_line());
         }
     }
     bar.finish_and_clear();

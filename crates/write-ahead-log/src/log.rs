@@ -5,6 +5,7 @@
 //! record written. A thread of its own flushes.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -64,6 +65,7 @@ struct Shared {
 pub struct Log {
     shared: Arc<Shared>,
     flusher: Option<JoinHandle<()>>,
+    folder: PathBuf,
 }
 
 impl Log {
@@ -93,6 +95,7 @@ impl Log {
         durability: Durability,
         go_on: Option<&SegmentFile>,
     ) -> Result<Self, Error> {
+        let path = folder.path().to_owned();
         let writer = Writer::new(folder, go_on)?;
         let number = writer.last();
         let (bytes, begin) = (writer.bytes(), writer.open.as_ref().map_or(0, |open| open.end));
@@ -109,7 +112,12 @@ impl Log {
             asked: Mutex::new(()),
             stops: AtomicBool::new(false),
         });
-        Ok(Self { shared, flusher: None })
+        Ok(Self { shared, flusher: None, folder: path })
+    }
+
+    /// Returns the folder that it is in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Takes a record in, behind those before it. It is not safe before [`Log::settle`] has said so.

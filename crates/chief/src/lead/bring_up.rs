@@ -239,7 +239,7 @@ fn versions_of(manifest: &Manifest, lead: &Lead) -> Vec<u64> {
 async fn prepare(lead: &mut Lead, run: &mut Run) -> Result<(), Diagnostic> {
     loop {
         let of = lead.job.model_dir.clone();
-        let looked = blocking(move || latest(&of, &mut |warning| warn!("{}", warning.render())));
+        let looked = blocking(move || latest(&of, &mut |warning| warn!("{}", warning.log_line())));
         let checkpoint = looked.await.map_err(|panic| {
             Diagnostic::error(Code::E9001, format!("the checkpoints could not be looked at: {panic}"))
         })??;
@@ -327,7 +327,7 @@ async fn is_as_written(
             (Err(damage), _) => {
                 let path = checkpoint.path();
                 let model_dir = path.parent().unwrap_or(path);
-                set_aside(model_dir, path, damage, &mut |warning| warn!("{}", warning.render()))?;
+                set_aside(model_dir, path, damage, &mut |warning| warn!("{}", warning.log_line()))?;
                 Ok(false)
             }
         }

@@ -102,7 +102,7 @@ impl Lead {
             }
             if told_at.is_none_or(|at| at.elapsed() >= SAVE_AGAIN) {
                 told_at = Some(Instant::now());
-                error!("{}", problem.render());
+                error!("{}", problem.log_line());
                 warn!(
                     "the last checkpoint is tried again until it is written; the servers keep what they hold"
                 );

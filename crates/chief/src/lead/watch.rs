@@ -90,7 +90,7 @@ pub(super) async fn watch(
             if failure.code != Code::E5002 {
                 return Seen::Failed(failure);
             }
-            error!("{}", failure.render());
+            error!("{}", failure.log_line());
         }
         let all = servers_at.elapsed() >= SERVERS || known.contains(&None) || lead.is_at_last_step(run);
         if all {
@@ -100,7 +100,10 @@ pub(super) async fn watch(
         for ps in 0..if all { lead.shards.len() } else { 1 } {
             match status(lead, ps).await {
                 Ok(status) => {
-                    silence[ps] = None;
+                    let over = silence[ps].take().and_then(|(since, waiting)| waiting.over(since.elapsed()));
+                    if let Some(over) = over {
+                        info!("{over}");
+                    }
                     draining |= status.store.state == State::Draining;
                     wanted |= status.wants_checkpoint;
                     let before = known[ps];
@@ -128,7 +131,7 @@ pub(super) async fn watch(
         if due && save_again.is_none_or(|at| Instant::now() >= at) {
             save_again = None;
             if let Err(problem) = lead.save(run).await {
-                error!("{}", problem.render());
+                error!("{}", problem.log_line());
                 save_again = Some(Instant::now() + SAVE_AGAIN);
             }
         }
@@ -433,7 +436,7 @@ impl Lead {
                     return None;
                 }
                 if let Err(problem) = self.save(run).await {
-                    error!("{}", problem.render());
+                    error!("{}", problem.log_line());
                 }
                 let seconds = self.connect_deadline.as_secs();
                 let message = format!("nobody has trained for {seconds} s, and there is data left");

@@ -193,7 +193,7 @@ impl Supervisor {
                     self.children.insert(task, child);
                 }
                 Err(problem) => {
-                    warn!("{}", problem.render());
+                    warn!("{}", problem.log_line());
                     let code = i32::from(problem.code.exit);
                     self.exits.insert(task, code);
                     scaling.ended(task, code, true);

@@ -1,0 +1,21 @@
+//! How much room a disk has.
+
+use std::path::Path;
+
+/// Returns the bytes that may still be written to the disk of a folder. Nothing where that cannot be told.
+pub fn free_bytes(folder: &Path) -> Option<u64> {
+    let space = rustix::fs::statvfs(folder).ok()?;
+    Some(space.f_bavail.saturating_mul(space.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_there_has_room_and_one_that_is_not_says_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(free_bytes(folder.path()).is_some_and(|bytes| bytes > 0));
+        assert_eq!(free_bytes(&folder.path().join("none")), None);
+    }
+}
