@@ -162,8 +162,11 @@ async fn watch(
         if let Some(failure) = service.failure() {
             return Err(failure);
         }
-        if let Some(journal) = journal.filter(|_| retired.elapsed() >= RETIRE) {
-            retire(journal, context).await;
+        if retired.elapsed() >= RETIRE {
+            if let Some(journal) = journal {
+                retire(journal, context).await;
+            }
+            service.observe();
             retired = Instant::now();
         }
         let status = shard.store().status();

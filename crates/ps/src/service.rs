@@ -319,13 +319,23 @@ impl Service {
         self.answer(checked.map_err(|error| Error::refused(&self.task.to_string(), &error)))
     }
 
+    /// Records how the server stands, where nobody asks it.
+    pub(crate) fn observe(&self) {
+        let journal = self.journal.borrow().clone().flatten();
+        self.record(&self.shard.store().status(), journal.as_ref());
+    }
+
+    fn record(&self, store: &trainyard_parameter_store::Status, journal: Option<&Arc<LogJournal>>) {
+        self.telemetry.record(store, self.task.index == 0);
+        if let Some(journal) = journal {
+            self.telemetry.record_log(journal.bytes(), self.log_bytes_max, journal.free());
+        }
+    }
+
     fn standing(&self) -> v1::StatusReply {
         let journal = self.journal.borrow().clone().flatten();
         let store = self.shard.store().status();
-        self.telemetry.record(&store);
-        if let Some(journal) = &journal {
-            self.telemetry.record_log(journal.bytes(), self.log_bytes_max, journal.free());
-        }
+        self.record(&store, journal.as_ref());
         let state = match store.state {
             State::Empty => v1::PsState::Empty,
             State::Preparing => v1::PsState::Preparing,

@@ -116,9 +116,11 @@ impl Telemetry {
         }
     }
 
-    /// Records how the store stands.
-    pub(crate) fn record(&self, status: &Status) {
-        gauge!("trainyard_global_step").set(status.global_step as f64);
+    /// Records how the store stands. `counts_steps`: it is the one of a job that counts them.
+    pub(crate) fn record(&self, status: &Status, counts_steps: bool) {
+        if counts_steps {
+            gauge!("trainyard_global_step").set(status.global_step as f64);
+        }
         gauge!("trainyard_ps_value_bytes").set(status.value_bytes as f64);
         gauge!("trainyard_cluster_epoch").set(status.epoch as f64);
         for (kind, bytes) in status.held.kinds() {

@@ -170,10 +170,9 @@ fn model(model_dir: &Path) -> Result<String, Diagnostic> {
         .to_str()
         .filter(|text| !text.contains(|letter: char| letter.is_control() || "\"\\%".contains(letter)));
     let text = text.ok_or_else(|| refuse("a path without quotes, `\\`, `%` and control characters"))?;
-    // Without the folder, systemd would say that it cannot find the program.
-    Ok(format!(
-        "[Unit]\nRequiresMountsFor=\"{text}\"\nAssertPathIsDirectory={text}\n\n[Service]\nReadWritePaths=\"{text}\"\n"
-    ))
+    // A start that needs a folder which is not there fails (226), and is repeated as `Restart=` says. A mount that is required or
+    // an assertion would end it for good: a folder of the network that is mounted late would keep the task down.
+    Ok(format!("[Unit]\nAfter=local-fs.target remote-fs.target\n\n[Service]\nReadWritePaths=\"{text}\"\n"))
 }
 
 /// Fails where there is something in the folder: what an earlier cluster file asked for must not stay.

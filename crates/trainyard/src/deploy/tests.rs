@@ -36,7 +36,7 @@ fn each_host_starts_the_tasks_whose_addresses_are_its_own() {
     let standby = &of_b[Path::new("etc/systemd/system/trainyard-chief.service.d/50-standby.conf")];
     assert_eq!(*standby, Entry::Text("[Service]\nEnvironment=TRAINYARD_INDEX=1\n".to_owned()));
     let model = &of_b[Path::new("etc/systemd/system/trainyard-worker@.service.d/50-model.conf")];
-    let expected = "[Unit]\nRequiresMountsFor=\"/srv/m\"\nAssertPathIsDirectory=/srv/m\n\n[Service]\nReadWritePaths=\"/srv/m\"\n";
+    let expected = "[Unit]\nAfter=local-fs.target remote-fs.target\n\n[Service]\nReadWritePaths=\"/srv/m\"\n";
     assert_eq!(*model, Entry::Text(expected.to_owned()));
     let of_a = entries(&hosts["a"], None).unwrap();
     assert_eq!(of_a.len(), 2, "neither a standby nor a model folder: {of_a:?}");
