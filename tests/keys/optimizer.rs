@@ -31,6 +31,7 @@ const OPTIMIZERS: [Rule; 12] = [
             ("epsilon", "0.1"),
             ("amsgrad", "true"),
             ("lazy", "true"),
+            ("weight_decay", "0.5"),
         ],
     ),
     (
@@ -63,7 +64,7 @@ const OPTIMIZERS: [Rule; 12] = [
 const BY_RATE: &str = "learning_rate = 0.1, decay_steps = 3, decay_rate = 0.5";
 const OF_RATE: &[(&str, &str)] = &[RATE, ("decay_steps", "4"), ("decay_rate", "0.8"), ("staircase", "true")];
 
-const SCHEDULES: [Rule; 8] = [
+const SCHEDULES: [Rule; 9] = [
     ("exponential_decay", BY_RATE, OF_RATE),
     ("natural_exp_decay", BY_RATE, OF_RATE),
     ("inverse_time_decay", BY_RATE, OF_RATE),
@@ -87,6 +88,7 @@ const SCHEDULES: [Rule; 8] = [
         "learning_rate = 0.1, decay_steps = 20",
         &[RATE, ("decay_steps", "10"), ("num_periods", "1.5"), ("alpha", "0.3"), ("beta", "0.1")],
     ),
+    ("warmup", "warmup_steps = 3, learning_rate = 0.1", &[("warmup_steps", "5"), RATE]),
     (
         "piecewise_constant",
         "boundaries = [3.0], values = [0.1, 0.05]",

@@ -1,13 +1,14 @@
-//! Adam (Kingma and Ba 2015), and AMSGrad (Reddi, Kale and Kumar 2018).
+//! Adam (Kingma and Ba 2015), AMSGrad (Reddi, Kale and Kumar 2018), and AdamW (Loshchilov and Hutter 2019).
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{fraction, positive};
+use crate::error::{fraction, not_negative, positive};
 use crate::rule::Rule;
 use crate::{Error, LearningRate, Slot};
 
 /// `m += (1-β1)(g-m); s += (1-β2)(g²-s); v -= α m / (√s + ε)` with `α = lr √(1-β2ᵗ) / (1-β1ᵗ)`
-/// (`tf.compat.v1.train.AdamOptimizer`, `ApplyAdam`). With `amsgrad` the divisor is the largest `s` so far.
+/// (`tf.compat.v1.train.AdamOptimizer`, `ApplyAdam`). With `amsgrad` the divisor is the largest `s` so far. With
+/// `weight_decay` w, `v` is multiplied by `1 - lr w` first, as in `tf.keras.optimizers.AdamW` and `torch.optim.AdamW`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Adam {
     /// Above 0; 0.001 by default.
@@ -29,6 +30,13 @@ pub struct Adam {
     /// whole table and moves all of it.
     #[serde(default)]
     pub lazy: bool,
+    /// Share of each value that the learning rate takes away at each step, at least 0; 0 by default.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub weight_decay: f32,
+}
+
+fn is_zero(value: &f32) -> bool {
+    *value == 0.0
 }
 
 fn default_beta1() -> f32 {
@@ -53,6 +61,11 @@ impl Adam {
         let (one, two) = (1.0 - f64::from(self.beta1).powf(t), 1.0 - f64::from(self.beta2).powf(t));
         (f64::from(self.learning_rate.at(step)) * two.sqrt() / one) as f32
     }
+
+    /// Returns the share of a value that weight decay leaves at step `t`, from 1.
+    fn kept(&self, step: u64) -> f32 {
+        1.0 - self.learning_rate.at(step) * self.weight_decay
+    }
 }
 
 impl Rule<3> for Adam {
@@ -60,7 +73,8 @@ impl Rule<3> for Adam {
         self.learning_rate.validate()?;
         fraction("beta1", self.beta1)?;
         fraction("beta2", self.beta2)?;
-        positive("epsilon", self.epsilon)
+        positive("epsilon", self.epsilon)?;
+        not_negative("weight_decay", self.weight_decay)
     }
 
     fn slots(&self) -> [Slot; 3] {
@@ -68,7 +82,7 @@ impl Rule<3> for Adam {
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 3], &[f32]) {
-        let (rate, epsilon) = (self.corrected_rate(step), self.epsilon);
+        let (rate, epsilon, kept) = (self.corrected_rate(step), self.epsilon, self.kept(step));
         let (one, two) = (1.0 - self.beta1, 1.0 - self.beta2);
         #[inline(always)]
         move |values, [m, v, most], gradient| {
@@ -77,7 +91,7 @@ impl Rule<3> for Adam {
                 *m += one * (g - *m);
                 *s += two * (g * g - *s);
                 *most = most.max(*s);
-                *value -= rate * *m / (most.sqrt() + epsilon);
+                *value = kept * *value - rate * *m / (most.sqrt() + epsilon);
             }
         }
     }
@@ -93,15 +107,49 @@ impl Rule<2> for Plain<'_> {
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 2], &[f32]) {
-        let (rate, epsilon) = (self.0.corrected_rate(step), self.0.epsilon);
+        let (rate, epsilon, kept) = (self.0.corrected_rate(step), self.0.epsilon, self.0.kept(step));
         let (one, two) = (1.0 - self.0.beta1, 1.0 - self.0.beta2);
         #[inline(always)]
         move |values, [m, v], gradient| {
             for (((value, m), s), g) in values.iter_mut().zip(m).zip(v).zip(gradient) {
                 *m += one * (g - *m);
                 *s += two * (g * g - *s);
-                *value -= rate * *m / (s.sqrt() + epsilon);
+                *value = kept * *value - rate * *m / (s.sqrt() + epsilon);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::OptimizerConfig;
+
+    /// Two steps with the gradients 1 and -0.5, of a value that is 2.
+    fn stepped(text: &str) -> f32 {
+        let config: OptimizerConfig = serde_json::from_str(text).expect("a rule");
+        let mut value = [2.0_f32];
+        let mut slots: Vec<Vec<f32>> = config.slots().iter().map(|slot| vec![slot.initial; 1]).collect();
+        for (step, gradient) in [(1, 1.0), (2, -0.5)] {
+            let mut slots: Vec<&mut [f32]> = slots.iter_mut().map(Vec::as_mut_slice).collect();
+            config.apply_dense(step, &mut value, &mut slots, &[gradient]);
+        }
+        value[0]
+    }
+
+    #[test]
+    fn weight_decay_takes_its_share_of_the_value_before_each_step() {
+        let plain = r#"{"kind": "adam", "learning_rate": 0.1}"#;
+        // By the formula, in double precision.
+        let decayed = r#"{"kind": "adam", "learning_rate": 0.1, "weight_decay": 0.5}"#;
+        let (first, second) =
+            (0.1, 0.1 * ((0.9 * 0.1 - 0.05) / 0.19) / ((0.999 * 0.001 + 0.000_25_f64) / 0.001_999).sqrt());
+        let expected = (2.0 * 0.95 - first) * 0.95 - second;
+        assert!((f64::from(stepped(decayed)) - expected).abs() < 1e-6, "{} {expected}", stepped(decayed));
+        let expected = 2.0 - first - second;
+        assert!((f64::from(stepped(plain)) - expected).abs() < 1e-6, "{} {expected}", stepped(plain));
+        assert_eq!(stepped(r#"{"kind": "adam", "learning_rate": 0.1, "weight_decay": 0.0}"#), stepped(plain));
+        let negative: OptimizerConfig =
+            serde_json::from_str(r#"{"kind": "adam", "weight_decay": -1.0}"#).expect("it is read");
+        assert!(negative.validate().is_err());
     }
 }

@@ -56,12 +56,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_rate_rises_to_that_of_the_schedule_which_follows_from_its_beginning() {
+        let text = r#"{"kind": "warmup", "warmup_steps": 4, "learning_rate":
+            {"kind": "polynomial_decay", "learning_rate": 0.5, "decay_steps": 10, "end_learning_rate": 0.0}}"#;
+        let rate: LearningRate = serde_json::from_str(text).expect("a rate");
+        let rates: Vec<f32> = (1..=7).map(|step| rate.at(step)).collect();
+        assert_eq!(rates, [0.0, 0.125, 0.25, 0.375, 0.5, 0.45, 0.4]);
+        assert_eq!(rate.at(14 + 1), 0.0, "it ends ten steps behind the rise");
+    }
+
+    #[test]
     fn a_rate_times_a_number_is_as_many_times_as_high_at_every_step() {
         for text in [
             "0.5",
             r#"{"kind": "exponential_decay", "learning_rate": 0.5, "decay_steps": 10, "decay_rate": 0.5}"#,
             r#"{"kind": "polynomial_decay", "learning_rate": 0.5, "decay_steps": 10, "end_learning_rate": 0.25}"#,
             r#"{"kind": "cosine_decay", "learning_rate": 0.5, "decay_steps": 10, "alpha": 0.125}"#,
+            r#"{"kind": "warmup", "warmup_steps": 4, "learning_rate": 0.5}"#,
             r#"{"kind": "piecewise_constant", "boundaries": [5], "values": [0.5, 0.25]}"#,
         ] {
             let rate: LearningRate = serde_json::from_str(text).expect("a rate");

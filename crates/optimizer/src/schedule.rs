@@ -4,8 +4,8 @@ use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
 use crate::error::{positive, require};
+use crate::{Error, LearningRate};
 
 /// A learning rate as a function of the global step `s`, under TensorFlow's names and defaults. `r` is the rate to
 /// start from; `p = s / decay_steps`, rounded down with `staircase`.
@@ -106,6 +106,14 @@ pub enum Schedule {
         #[serde(default = "thousandth")]
         beta: f64,
     },
+    /// `r s / warmup_steps` below `warmup_steps`, where `r` is the rate that follows at its beginning; behind them the rate that
+    /// follows, at `s - warmup_steps` (the warm-up of `tf.keras.optimizers.schedules.CosineDecay`, before any rate).
+    Warmup {
+        /// Above 0.
+        warmup_steps: f64,
+        /// What follows: a number or a schedule.
+        learning_rate: Box<LearningRate>,
+    },
     /// `values[i]` for the first `boundaries[i]` that is not below `s`, the last value behind them all.
     PiecewiseConstant {
         /// Ascending.
@@ -149,6 +157,7 @@ impl Schedule {
                 *learning_rate *= factor;
                 *end_learning_rate *= f64::from(factor);
             }
+            Self::Warmup { learning_rate, .. } => **learning_rate = learning_rate.times(factor),
             Self::PiecewiseConstant { values, .. } => {
                 values.iter_mut().for_each(|value| *value *= f64::from(factor));
             }
@@ -189,6 +198,13 @@ impl Schedule {
                 let wave = cosine(2.0 * num_periods * done);
                 f64::from(learning_rate) * ((alpha + 1.0 - done) * wave + beta)
             }
+            Self::Warmup { warmup_steps, learning_rate } if s < *warmup_steps => {
+                f64::from(learning_rate.at(1)) * s / warmup_steps
+            }
+            Self::Warmup { warmup_steps, learning_rate } => {
+                // Schedules see the step before the one that is counted.
+                f64::from(learning_rate.at((s - warmup_steps) as u64 + 1))
+            }
             Self::PiecewiseConstant { boundaries, values } => {
                 let place = boundaries.partition_point(|boundary| *boundary < s);
                 values.get(place).copied().unwrap_or_default()
@@ -216,6 +232,10 @@ impl Schedule {
                 positive("learning_rate", *learning_rate)?;
                 positive("first_decay_steps", *first_decay_steps as f32)?;
                 require(*t_mul >= 1.0, "t_mul", ">= 1", *t_mul as f32)
+            }
+            Self::Warmup { warmup_steps, learning_rate } => {
+                positive("warmup_steps", *warmup_steps as f32)?;
+                learning_rate.validate()
             }
             Self::PiecewiseConstant { boundaries, values } => {
                 let ascends = boundaries.windows(2).all(|pair| pair[0] < pair[1]);

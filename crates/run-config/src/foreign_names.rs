@@ -148,6 +148,7 @@ pub const FOREIGN_NAMES: &[ForeignName] = &[
     value("AdagradDAOptimizer", "model.dnn_optimizer.kind", "adagrad_da"),
     value("AdadeltaOptimizer", "model.dnn_optimizer.kind", "adadelta"),
     value("AdamOptimizer", "model.dnn_optimizer.kind", "adam"),
+    value("AdamW", "model.dnn_optimizer.kind", "adam"),
     value("RMSPropOptimizer", "model.dnn_optimizer.kind", "rmsprop"),
     value("FtrlOptimizer", "model.linear_optimizer.kind", "ftrl"),
 ];

@@ -143,6 +143,7 @@ impl HeadMetrics {
                     false => self.auc.precision_recall_by(Summation::Trapezoidal),
                 };
                 put("auc_precision_recall", area);
+                put("f1_score", self.half.f1());
                 put("label/mean", label);
                 put("precision", self.half.precision());
                 put("prediction/mean", self.prediction.value());
@@ -157,6 +158,7 @@ impl HeadMetrics {
         }
         for ((accuracy, confusion), threshold) in self.thresholds.iter().zip(&head.thresholds) {
             put(&format!("accuracy/positive_threshold_{threshold}"), accuracy.value());
+            put(&format!("f1_score/positive_threshold_{threshold}"), confusion.f1());
             put(&format!("precision/positive_threshold_{threshold}"), confusion.precision());
             put(&format!("recall/positive_threshold_{threshold}"), confusion.recall());
         }

@@ -36,6 +36,13 @@ impl Confusion {
     pub fn recall(&self) -> f64 {
         divide(self.true_positives, self.true_positives + self.false_negatives)
     }
+
+    /// Returns the harmonic mean of precision and recall (`tf.keras.metrics.F1Score`); 0 if there is no positive and none was
+    /// said to be.
+    pub fn f1(&self) -> f64 {
+        let wrong = self.false_positives + self.false_negatives;
+        divide(2.0 * self.true_positives, 2.0 * self.true_positives + wrong)
+    }
 }
 
 fn divide(part: f64, whole: f64) -> f64 {

@@ -58,6 +58,7 @@ const RULES: [Rule; 12] = [
             EPSILON,
             ("amsgrad", Range::Flag),
             ("lazy", Range::Flag),
+            ("weight_decay", Range::NotNegative),
         ],
     ),
     ("rmsprop", &[RATE, DECAY, MOMENTUM, EPSILON, ("centered", Range::Flag)]),
@@ -83,7 +84,7 @@ const STEPS: (&str, Range) = ("decay_steps", Range::Positive);
 const BY_RATE: &[(&str, Range)] =
     &[START, STEPS, ("decay_rate", Range::Positive), ("staircase", Range::Flag)];
 
-const SCHEDULES: [Rule; 8] = [
+const SCHEDULES: [Rule; 9] = [
     ("exponential_decay", BY_RATE),
     ("natural_exp_decay", BY_RATE),
     ("inverse_time_decay", BY_RATE),
@@ -112,6 +113,7 @@ const SCHEDULES: [Rule; 8] = [
         "linear_cosine_decay",
         &[START, STEPS, ("num_periods", Range::Any), ("alpha", Range::Any), ("beta", Range::Any)],
     ),
+    ("warmup", &[("warmup_steps", Range::Positive), RATE]),
     ("piecewise_constant", &[("boundaries", Range::Ascending), ("values", Range::Rates)]),
 ];
 
@@ -122,8 +124,15 @@ const CLIPPINGS: [Rule; 3] = [
 ];
 
 /// Keys that a schedule cannot do without, of those that its kind has.
-const SCHEDULE_NEEDS: &[&str] =
-    &["learning_rate", "decay_steps", "decay_rate", "first_decay_steps", "boundaries", "values"];
+const SCHEDULE_NEEDS: &[&str] = &[
+    "learning_rate",
+    "warmup_steps",
+    "decay_steps",
+    "decay_rate",
+    "first_decay_steps",
+    "boundaries",
+    "values",
+];
 
 /// Reads an optimizer; without a kind it is the default one.
 pub(super) fn read(section: Section<'_>, default: &str) -> Option<OptimizerSection> {

@@ -321,7 +321,7 @@ fn each_optimizer_and_each_schedule_has_the_keys_of_its_row_and_no_others() {
         let lines = format!("kind = \"adagrad\"\nlearning_rate = {{ kind = \"{kind}\" }}");
         (JOB.replace("kind = \"adagrad\"", &lines), "model.dnn_optimizer.learning_rate")
     });
-    assert_eq!(kinds, 12 + 8, "optimizers and schedules");
+    assert_eq!(kinds, 12 + 9, "optimizers and schedules");
 }
 
 /// A default as a value of TOML, where the page states one that always holds; with what it is for the evaluation's input.
