@@ -34,7 +34,12 @@ fn by_kind(path: &str) -> Option<&'static str> {
         "train.clip_gradients" => Some("train.clip_gradients"),
         "strategy.partitioner" => Some("strategy.partitioner"),
         _ if path.ends_with("optimizer") => Some("optimizer"),
-        _ if path.ends_with("optimizer.learning_rate") => Some("schedule"),
+        // Behind a warm-up comes another schedule.
+        _ if path.ends_with("optimizer.learning_rate")
+            || path.ends_with("optimizer.learning_rate.learning_rate") =>
+        {
+            Some("schedule")
+        }
         _ => None,
     }
 }

@@ -25,6 +25,8 @@ enum Range {
     Flag,
     /// `> 0`, or a schedule.
     Rate,
+    /// The same of what comes behind a warm-up.
+    RateBehind,
     /// Ascending numbers.
     Ascending,
     /// Numbers `>= 0`.
@@ -113,9 +115,11 @@ const SCHEDULES: [Rule; 9] = [
         "linear_cosine_decay",
         &[START, STEPS, ("num_periods", Range::Any), ("alpha", Range::Any), ("beta", Range::Any)],
     ),
-    ("warmup", &[("warmup_steps", Range::Positive), RATE]),
     ("piecewise_constant", &[("boundaries", Range::Ascending), ("values", Range::Rates)]),
+    WARMUP,
 ];
+/// What comes before another schedule: it stands at the end of them, for it cannot follow itself.
+const WARMUP: Rule = ("warmup", &[("warmup_steps", Range::Positive), ("learning_rate", Range::RateBehind)]);
 
 const CLIPPINGS: [Rule; 3] = [
     ("value", &[("clip", Range::Positive)]),
@@ -186,16 +190,19 @@ fn read_kind(
 fn parameter(section: &Section<'_>, name: &'static str, range: Range) -> Option<Json> {
     match range {
         Range::Flag => section.flag(name).map(Json::from),
-        Range::Rate if matches!(section.node(name).map(|node| &node.value), Some(Value::Table(_))) => {
+        Range::Rate | Range::RateBehind
+            if matches!(section.node(name).map(|node| &node.value), Some(Value::Table(_))) =>
+        {
             let inner = section.section(name)?;
+            let known = if range == Range::Rate { &SCHEDULES[..] } else { &SCHEDULES[..SCHEDULES.len() - 1] };
             if inner.node("kind").is_none() {
                 inner.missing("kind", "\"exponential_decay\"");
-                SCHEDULES
+                known
                     .iter()
                     .for_each(|(_, keys)| inner.know(&keys.iter().map(|(key, _)| *key).collect::<Vec<_>>()));
                 return None;
             }
-            let schedule = read_kind(inner, "schedule", &SCHEDULES, "", SCHEDULE_NEEDS)?;
+            let schedule = read_kind(inner, "schedule", known, "", SCHEDULE_NEEDS)?;
             let counts = |key: &str| schedule.values.get(key).and_then(Json::as_array).map(Vec::len);
             if let (Some(boundaries), Some(values)) = (counts("boundaries"), counts("values"))
                 && values != boundaries + 1
@@ -227,7 +234,7 @@ fn number(section: &Section<'_>, name: &'static str, range: Range) -> Option<Jso
     let value = single(section, name)?;
     let given = section.number(name)?;
     let (holds, rule) = match range {
-        Range::Positive | Range::Rate => (value > 0.0, "> 0"),
+        Range::Positive | Range::Rate | Range::RateBehind => (value > 0.0, "> 0"),
         Range::NotNegative => (value >= 0.0, ">= 0"),
         Range::One => (value >= 1.0, ">= 1"),
         Range::NotPositive => (value <= 0.0, "<= 0"),

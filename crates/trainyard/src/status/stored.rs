@@ -29,13 +29,18 @@ pub(super) fn stored(
     unanswered: Vec<Diagnostic>,
 ) -> Result<String, Vec<Diagnostic>> {
     let one = |error: trainyard_checkpoint::Error| vec![Diagnostic::from(error)];
-    let Some(state) = JobState::read(folder).map_err(one)? else { return Err(unanswered) };
+    let noted = |said: String| unanswered.iter().map(|problem| problem.clone().note(said.clone())).collect();
+    let state = match JobState::read(folder) {
+        Ok(Some(state)) => state,
+        Ok(None) => return Err(unanswered),
+        Err(error) => return Err(noted(format!("nor can the model folder be asked: {error}"))),
+    };
     if state.phase == JobPhase::Running {
         let said = format!(
             "{} says that the job runs. `trainyard train` runs it in one process, which has no admin port",
             folder.display()
         );
-        return Err(unanswered.into_iter().map(|problem| problem.note(said.clone())).collect());
+        return Err(noted(said));
     }
     let checkpoints = list(folder).map_err(one)?;
     let evaluation: Option<Value> = read(&folder.join("eval/result.json"))
