@@ -281,3 +281,23 @@ fn values_of_16_bits_on_the_wire_train_as_well() {
         assert!(step == 400 && auc > 0.9, "{payload}: step {step}, auc {auc}");
     }
 }
+
+trial!(a_task_that_trains_alone_has_checkpoints_of_the_very_steps_that_it_asks_for);
+fn a_task_that_trains_alone_has_checkpoints_of_the_very_steps_that_it_asks_for() {
+    for depth in [0, 1] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let job = write_job(folder.path(), 400, "[train]\nmax_steps = 330\n").to_string_lossy().into_owned();
+        let set = [
+            "run.save_checkpoints_steps=100".to_owned(),
+            "run.keep_checkpoint_max=10".to_owned(),
+            format!("strategy.pipeline_depth={depth}"),
+        ];
+        let mut arguments = vec!["train", &job];
+        set.iter().for_each(|setting| arguments.extend(["--set", setting]));
+        let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+        let found = trainyard_checkpoint::list(&folder.path().join("model")).expect("it is listed");
+        let steps: Vec<u64> = found.iter().map(|found| found.step).collect();
+        assert_eq!(steps, [0, 100, 200, 300, 330], "depth {depth}");
+    }
+}

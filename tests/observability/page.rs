@@ -75,6 +75,13 @@ fn the_page_and_the_commands_show_a_running_cluster() {
 
     running.stop();
     let ended = Program::start("trainyard", &["status", &job], &[]).wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    assert!(
+        ended.output.starts_with("STOPPED  step "),
+        "nobody answers, the folder says it: {}",
+        ended.output
+    );
+    let ended = Program::start("trainyard", &["top", &job], &[]).wait(LIMIT);
     assert_eq!(ended.code, 69, "{}", ended.output);
     assert!(ended.output.contains("no chief answers at its admin port"), "{}", ended.output);
 }

@@ -65,6 +65,7 @@ fn a_job_in_a_bucket_ends_as_one_at_home_and_goes_on_from_there() {
     has("jobs/one/events.out.tfevents.");
     has("jobs/one/eval/events.out.tfevents.");
     has("jobs/one/eval/metrics.jsonl");
+    assert!(!keys.iter().any(|key| key.ends_with("evaluator.json")), "nobody evaluates any more: {keys:?}");
     has("jobs/one/export/best/");
     let results = |text: &[u8]| String::from_utf8_lossy(text).lines().count();
     let at_home = std::fs::read(format!("{here}/eval/metrics.jsonl")).expect("the results");

@@ -7,7 +7,11 @@ use serde::{Deserialize, Serialize};
 use trainyard_storage::is_remote;
 
 use crate::Error;
+use crate::bucket::Bucket;
 use crate::place::{self, encode, write_atomically};
+
+/// The file, below the model folder.
+const MARK: &str = "eval/evaluator.json";
 
 /// An evaluator that runs. One that was killed leaves its mark behind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,20 +43,20 @@ impl EvaluatorMark {
         Ok(place::read(&path(model_dir))?.is_some())
     }
 
-    /// Says that it has ended. In a bucket the mark stays.
+    /// Says that it has ended.
     ///
     /// # Errors
     /// The file cannot be removed.
     pub fn remove(model_dir: &Path) -> Result<(), Error> {
-        if is_remote(model_dir) {
-            return Ok(());
+        match Bucket::of(model_dir)? {
+            Some(bucket) => bucket.remove(MARK),
+            None => place::remove(&path(model_dir)),
         }
-        place::remove(&path(model_dir))
     }
 }
 
 fn path(model_dir: &Path) -> PathBuf {
-    model_dir.join("eval/evaluator.json")
+    model_dir.join(MARK)
 }
 
 #[cfg(test)]

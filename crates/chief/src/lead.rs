@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
+use tokio::sync::watch::Sender;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -26,7 +27,7 @@ use trainyard_parameter_store::Identity;
 use trainyard_run_config::{Agreement, Job};
 use trainyard_runtime::{apart, blocking};
 use trainyard_storage::is_remote;
-use trainyard_trainer::{JobState, Mirror, OnStanding, OnStep, Outcome};
+use trainyard_trainer::{Hold, JobState, Looked, Mirror, OnStanding, OnStep, Outcome};
 
 use evaluated::Evaluated;
 
@@ -105,6 +106,8 @@ pub struct Lead {
     pub(crate) observation: Observation,
     /// What is written for TensorBoard, while the job is led.
     pub(crate) events: Option<Arc<Events>>,
+    /// The global step that was seen, and the one of which a checkpoint was written or was not due.
+    pub(crate) looked: Sender<Looked>,
 }
 
 /// What a lead keeps between its phases.
@@ -209,6 +212,7 @@ async fn from_beginning_to_end(
         if trainer.is_none() && outcome.is_none() && lead.job.strategy.chief_trains {
             let mut config = lead.trainer(lead.task, lead.mirror.clone());
             config.progress = lead.told_of_steps();
+            config.hold = lead.hold();
             trainer = Some(lead.spawn_trainer(config, training.clone()));
         }
         match watch::watch(&mut lead, &mut run, &mut trainer, &mut outcome, &stop).await {
@@ -336,7 +340,15 @@ impl Lead {
             standing: Arc::clone(&self.standing),
             progress: Arc::clone(&self.progress),
             mirror,
+            hold: None,
         }
+    }
+
+    /// Returns the wait of the chief's own loop for checkpoints that steps ask for, where nobody else trains.
+    fn hold(&self) -> Option<Hold> {
+        let every =
+            self.job.run.save_checkpoints_steps.filter(|_| self.tasks == 1 && self.mirror.is_none())?;
+        Some(Hold { every, looked: self.looked.subscribe() })
     }
 
     /// Returns what is told of every step of the chief's own loop.

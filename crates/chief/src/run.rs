@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
@@ -129,6 +130,7 @@ impl Lead {
             pulse: context.pulse.clone(),
             observation,
             events: None,
+            looked: watch::Sender::default(),
             job,
         })
     }

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -89,6 +90,43 @@ pub struct Config {
     pub progress: OnStep,
     /// Where the task holds parameters itself: them, and where it meets those who do too.
     pub mirror: Option<Mirror>,
+    /// Where the task is the only one that trains, beside the chief: it waits for the checkpoints that steps ask for.
+    pub hold: Option<Hold>,
+}
+
+/// How far the chief has come with a job, as steps count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// The global step that it has seen.
+    pub seen: u64,
+    /// The latest at which it has written a checkpoint, or had none to write, or could not.
+    pub saved: u64,
+}
+
+/// A wait for the checkpoint of each step whose number is a multiple, so that it holds that very step.
+#[derive(Debug, Clone)]
+pub struct Hold {
+    /// Steps between two checkpoints.
+    pub every: u64,
+    /// How far the chief has come.
+    pub looked: watch::Receiver<Looked>,
+}
+
+/// Longest wait for a step that is under way to be applied and seen. One that is refused never is.
+const APPLIED_WITHIN: Duration = Duration::from_millis(500);
+
+impl Hold {
+    /// Waits until the chief has written the checkpoint of a step, if it is to have one. The step may be under way still.
+    pub(crate) async fn wait(&mut self, step: u64) {
+        if !step.is_multiple_of(self.every) {
+            return;
+        }
+        let seen = tokio::time::timeout(APPLIED_WITHIN, self.looked.wait_for(|looked| looked.seen >= step));
+        if seen.await.is_ok_and(|seen| seen.is_ok()) {
+            // Where the chief is gone, so is this task soon.
+            let _ = self.looked.wait_for(|looked| looked.saved >= step).await;
+        }
+    }
 }
 
 /// What a task has that holds parameters itself.

@@ -15,7 +15,7 @@ use crate::outcome::{Outcome, into_diagnostic};
 use crate::pipeline::{Ahead, Computed, Pipeline};
 use crate::session::Session;
 use crate::tally::Tally;
-use crate::{Config, LeaveReason, Threads};
+use crate::{Config, Hold, LeaveReason, Threads};
 
 /// Time between questions for a ticket while all are in others' hands.
 const TICKET_POLL: Duration = Duration::from_millis(5);
@@ -68,10 +68,16 @@ pub(crate) async fn train(
         pipeline: Pipeline::new(config.job.strategy.pipeline_depth),
         end: None,
         behind_last_step: false,
+        hold: config.hold.clone(),
+        under_way: 0,
+        pushed: None,
     };
     let mut computed = None;
     loop {
         steps.look_around(stop)?;
+        if computed.is_some() {
+            steps.wait_for_checkpoint(stop).await;
+        }
         steps.read_ahead(model, computed.take(), stop).await?;
         let Some(ahead) = steps.pipeline.pop() else {
             match steps.end.take() {
@@ -138,6 +144,12 @@ struct Steps<'a> {
     end: Option<LeaveReason>,
     /// Whether the last step has been applied: what is left are batches that some servers have applied and others have not.
     behind_last_step: bool,
+    hold: Option<Hold>,
+    /// Steps that were pushed and are not answered.
+    under_way: u64,
+    /// The global step once all that was pushed has been applied, as far as nobody else trains. An answer may know of steps
+    /// behind its own: it tells where nothing else is under way.
+    pushed: Option<u64>,
 }
 
 impl Steps<'_> {
@@ -203,12 +215,25 @@ impl Steps<'_> {
         Ok(())
     }
 
+    /// Waits, before another step is pushed, for the checkpoint of the one before it, if that is to have one.
+    async fn wait_for_checkpoint(&mut self, stop: &CancellationToken) {
+        let (Some(hold), Some(pushed)) = (&mut self.hold, self.pushed) else { return };
+        tokio::select! {
+            () = hold.wait(pushed) => {}
+            () = stop.cancelled() => {}
+        }
+    }
+
     /// Sends a computed step, a pull, or both.
     fn send(&mut self, computed: Option<Computed>, pull: Option<(Prepared, Step, Held)>) {
         let (push, pushed) = match computed {
             Some(Computed { push, sent }) => (Some(push), Some(sent)),
             None => (None, None),
         };
+        if push.is_some() {
+            self.under_way += 1;
+            self.pushed = self.pushed.map(|step| step + 1);
+        }
         let (batch, pull) = match pull {
             Some((batch, step, held)) => (Some(batch), Some((step, held))),
             None => (None, None),
@@ -224,7 +249,16 @@ impl Steps<'_> {
         if let (Some((pushed, gradients)), Some(sent)) = (returned.pushed, ahead.about.pushed) {
             self.pipeline.keep_gradients(gradients);
             self.feed.applied(sent.position);
+            self.under_way = self.under_way.saturating_sub(1);
+            if self.under_way == 0 {
+                self.pushed = Some(pushed.global_step);
+            } else if pushed.duplicate || pushed.rejected.is_some() || sent.rejected.is_some() {
+                self.pushed = self.pushed.map(|step| step.saturating_sub(1));
+            }
             self.tally.count(&pushed, sent);
+        }
+        if let Some(pulled) = returned.pulled.as_ref().filter(|_| self.under_way == 0) {
+            self.pushed.get_or_insert(pulled.global_step);
         }
         Ok(ahead.about.batch.zip(returned.pulled))
     }

@@ -228,7 +228,8 @@ fn check_model_dir(
             }
             _ => "training goes on from there".to_owned(),
         };
-        Ok(format!("{} holds {count} checkpoint(s), the latest of step {step}: {stands}", folder.display()))
+        let checkpoints = if count == 1 { "checkpoint" } else { "checkpoints" };
+        Ok(format!("{} holds {count} {checkpoints}, the latest of step {step}: {stands}", folder.display()))
     };
     match look() {
         Ok(found) => lines.push(("model_dir".to_owned(), found)),

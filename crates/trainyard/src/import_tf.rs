@@ -16,7 +16,7 @@ use trainyard_variable::VariableSpec;
 use crate::command::{Format, ImportTf};
 use crate::output::print;
 
-use order::InputOrder;
+use order::{InputOrder, scope};
 
 /// Where a variable of the job, or one of its slots, is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,7 +166,7 @@ fn show(
             Found::OtherShape(name, shape) => format!("{name} HAS SHAPE {shape:?}"),
             Found::Nothing if row.slot.is_some() => "starts anew".to_owned(),
             Found::Nothing => match near(bundle, &row.variable) {
-                Some(near) => format!("NOT THERE; did you mean --rename {}={near}?", row.variable),
+                Some(near) => format!("NOT THERE; did you mean {}?", cure(&row.variable, &near)),
                 None => "NOT THERE".to_owned(),
             },
         };
@@ -174,6 +174,22 @@ fn show(
         let _ = writeln!(text, "{:width$}  {shape:12}  {found}", title(row));
     }
     print(&(text + &told(order)))
+}
+
+/// How a variable is found that has another name in the checkpoint: the feature's name, where that differs, or a rename.
+fn cure(ours: &str, theirs: &str) -> String {
+    // `linear/linear_model/A/weights` and `.../A_embedding/embedding_weights` name their column.
+    let column = |variable: &'_ str| -> Option<String> {
+        let of_column = variable.ends_with("/weights") || variable.ends_with("/embedding_weights");
+        let part = scope(variable).filter(|_| of_column)?;
+        Some(part.strip_suffix("_embedding").unwrap_or(part).to_owned())
+    };
+    match (column(ours), column(theirs)) {
+        (Some(feature), Some(other)) if feature != other => {
+            format!("name = \"{other}\" for the feature `{feature}`, or --rename {ours}={theirs}")
+        }
+        _ => format!("--rename {ours}={theirs}"),
+    }
 }
 
 /// The order of the first kernel's input, for people: TensorFlow's columns must have had the same one.
@@ -192,4 +208,23 @@ fn told(order: &InputOrder<'_>) -> String {
 
 fn near(bundle: &Bundle, name: &str) -> Option<String> {
     suggest(name, bundle.tensors().map(|tensor| tensor.name.as_str())).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cure;
+
+    #[test]
+    fn a_column_of_another_name_is_told_to_be_named_and_any_other_variable_to_be_renamed() {
+        let told =
+            cure("linear/linear_model/education-num/weights", "linear/linear_model/education_num/weights");
+        assert!(
+            told.starts_with("name = \"education_num\" for the feature `education-num`, or --rename"),
+            "{told}"
+        );
+        let told = cure("a/user_embedding/embedding_weights", "b/user_id_embedding/embedding_weights");
+        assert!(told.starts_with("name = \"user_id\" for the feature `user`"), "{told}");
+        let told = cure("dnn/logits/kernel", "head/logits/kernel");
+        assert_eq!(told, "--rename dnn/logits/kernel=head/logits/kernel");
+    }
 }

@@ -83,6 +83,7 @@ async fn work(context: Context, build: Build, stop: CancellationToken) -> Result
         standing: Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting)),
         progress: Arc::new(|_| {}),
         mirror,
+        hold: None,
     };
     // On a thread of its own: its arithmetic must not hold up connections and heartbeats.
     let (pulse, training) =

@@ -127,6 +127,7 @@ pub(super) async fn watch(
         if !lead.coordinator.with(|roster, _| roster.trains(lead.task)) {
             lead.tell_step(run);
         }
+        lead.looked.send_modify(|looked| looked.seen = run.global_step);
         let due = draining || wanted || lead.save_is_due(run);
         if due && save_again.is_none_or(|at| Instant::now() >= at) {
             save_again = None;
@@ -135,6 +136,8 @@ pub(super) async fn watch(
                 save_again = Some(Instant::now() + SAVE_AGAIN);
             }
         }
+        // What could not be written, or is not to be tried yet, holds nobody up.
+        lead.looked.send_modify(|looked| looked.saved = run.global_step);
         if let Some(seen) = lead.look_at_tasks(run, &mut told).await {
             return seen;
         }

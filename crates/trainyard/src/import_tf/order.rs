@@ -82,7 +82,7 @@ fn column<'a>(feature: &'a FeatureConfig, rename: &[(String, String)]) -> Option
 }
 
 /// The part of a variable's name before its last.
-fn scope(variable: &str) -> Option<&str> {
+pub(super) fn scope(variable: &str) -> Option<&str> {
     let (front, _) = variable.rsplit_once('/')?;
     front.rsplit('/').next()
 }

@@ -56,7 +56,9 @@ pub(super) fn stored(
     let mut text = format!("{phase}  step {}  {}\n", state.global_step, state.reason);
     match checkpoints.last() {
         Some(latest) => {
-            text += &format!("{} checkpoint(s), the latest of step {}\n", checkpoints.len(), latest.step);
+            let (count, step) = (checkpoints.len(), latest.step);
+            let checkpoints = if count == 1 { "checkpoint" } else { "checkpoints" };
+            text += &format!("{count} {checkpoints}, the latest of step {step}\n");
         }
         None => text += "no checkpoint\n",
     }
