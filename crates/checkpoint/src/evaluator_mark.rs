@@ -1,4 +1,4 @@
-//! The mark of an evaluator that runs, beside the evaluations: the chief, which it never calls, sees by it that there is one.
+//! What an evaluator leaves beside its evaluations. The chief, which it never calls, sees by it that there is one.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,31 @@ use crate::Error;
 use crate::bucket::Bucket;
 use crate::place::{self, encode, write_atomically};
 
-/// The file, below the model folder.
+/// The file that says that an evaluator runs, below the model folder.
 const MARK: &str = "eval/evaluator.json";
+
+/// The file with the latest evaluation, below the model folder.
+const RESULT: &str = "eval/result.json";
+
+/// The checkpoint that was evaluated last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Evaluated {
+    /// Its cluster epoch.
+    pub cluster_epoch: u64,
+    /// Its global step.
+    pub global_step: u64,
+}
+
+impl Evaluated {
+    /// Reads which checkpoint was evaluated last. A file that holds something else tells of none.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read.
+    pub fn read(model_dir: &Path) -> Result<Option<Self>, Error> {
+        let text = place::read(&model_dir.join(RESULT))?;
+        Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
+    }
+}
 
 /// An evaluator that runs. One that was killed leaves its mark behind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +58,7 @@ impl EvaluatorMark {
         write_atomically(&path, &encode(self, &path)?)
     }
 
-    /// Whether an evaluator runs, or has evaluated before.
+    /// Whether an evaluator runs.
     ///
     /// # Errors
     /// That cannot be told.
@@ -62,6 +85,19 @@ fn path(model_dir: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_latest_evaluation_is_told_and_a_damaged_one_tells_of_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let read = || Evaluated::read(folder.path()).expect("it is told");
+        assert_eq!(read(), None);
+        std::fs::create_dir(folder.path().join("eval")).expect("there is room");
+        let write = |text: &str| std::fs::write(folder.path().join(RESULT), text).expect("there is room");
+        write(r#"{"cluster_epoch": 2, "global_step": 301, "metrics": {"auc": 0.9}}"#);
+        assert_eq!(read(), Some(Evaluated { cluster_epoch: 2, global_step: 301 }));
+        write("{\"cluster_epoch\": 2, ");
+        assert_eq!(read(), None);
+    }
 
     #[test]
     fn a_mark_is_there_until_it_is_removed() {

@@ -32,7 +32,7 @@ mod writer;
 pub use claim::{Leader, claim_epoch, claim_epoch_as, cluster_id};
 pub use damage::{latest, latest_good, set_aside};
 pub use error::Error;
-pub use evaluator_mark::EvaluatorMark;
+pub use evaluator_mark::{Evaluated, EvaluatorMark};
 pub use job_record::JobRecord;
 pub use job_state::{JobPhase, JobState};
 pub use manifest::{

@@ -1,5 +1,6 @@
 //! The wiring of a chief.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
 use tracing::warn;
-use trainyard_checkpoint::{EvaluatorMark, RunLock, Runner, cluster_id};
+use trainyard_checkpoint::{Evaluated, EvaluatorMark, RunLock, Runner, cluster_id};
 use trainyard_cluster_client::{RemoteShard, Shard};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
@@ -22,7 +23,7 @@ use trainyard_runtime::blocking;
 use trainyard_trainer::{Mirror, OnStanding, OnStep, check_cluster, plan, scale_learning_rates};
 
 use crate::clock::Clock;
-use crate::lead::host;
+use crate::lead::{Ending, host};
 use crate::observation::Observation;
 use crate::page::RunPage;
 use crate::service::Service;
@@ -181,23 +182,54 @@ pub fn run(
 /// Time in which an evaluator comes that is started with the others.
 const EVALUATOR_COMES: Duration = Duration::from_secs(30);
 
+/// Time that the chief of a job that was over sooner gives an evaluator to be seen.
+const EVALUATOR_IS_SEEN: Duration = Duration::from_secs(2);
+
+/// Time between two looks for an evaluator.
+const EVALUATOR_POLL: Duration = Duration::from_millis(100);
+
 /// Says early that nobody evaluates, where nobody has come to.
 async fn miss_evaluator(job: Arc<Job>) {
     tokio::time::sleep(EVALUATOR_COMES).await;
-    tell_of_no_evaluator(&job).await;
+    if !has_evaluator(&job.model_dir, None).await {
+        warn_of_no_evaluator(&job);
+    }
+}
+
+/// Says at the end, after `led` and `last_step`, that nobody evaluates.
+async fn miss_evaluator_at_end(job: &Job, led: Duration, last_step: u64) {
+    let patience = if led < EVALUATOR_COMES { EVALUATOR_IS_SEEN } else { Duration::ZERO };
+    let since = Instant::now();
+    while !has_evaluator(&job.model_dir, Some(last_step)).await {
+        if since.elapsed() >= patience {
+            warn_of_no_evaluator(job);
+            return;
+        }
+        tokio::time::sleep(EVALUATOR_POLL).await;
+    }
+}
+
+/// Whether an evaluator runs, or has ended because it has evaluated `last_step`. Where that cannot be told, nobody is warned.
+async fn has_evaluator(model_dir: &Path, last_step: Option<u64>) -> bool {
+    let model_dir = model_dir.to_owned();
+    let look = move || -> Result<bool, trainyard_checkpoint::Error> {
+        // The mark first: an evaluator writes its last result before it takes its mark away.
+        if EvaluatorMark::is_there(&model_dir)? {
+            return Ok(true);
+        }
+        let Some(last_step) = last_step else { return Ok(false) };
+        Ok(Evaluated::read(&model_dir)?.is_some_and(|evaluated| evaluated.global_step == last_step))
+    };
+    !matches!(blocking(look).await, Ok(Ok(false)))
 }
 
 /// Warns of a job that is to be evaluated by nobody.
-async fn tell_of_no_evaluator(job: &Arc<Job>) {
-    let own = Arc::clone(job);
-    let there = blocking(move || EvaluatorMark::is_there(&own.model_dir)).await;
-    if let Ok(Ok(false)) = there {
-        let exports = if job.exporters.is_empty() { "" } else { ", and nothing is exported" };
-        warn!(
-            "no evaluator is there: the job has [input.eval], and its checkpoints are not evaluated{exports}. Start \
-             `trainyard-evaluator` with the same job file, or `trainyard evaluate` now and then"
-        );
-    }
+fn warn_of_no_evaluator(job: &Job) {
+    let exports = if job.exporters.is_empty() { "" } else { ", and nothing is exported" };
+    warn!(
+        "no evaluator is there: the job has [input.eval], and its checkpoints are not evaluated{exports}. Start \
+         `trainyard-evaluator` with the same job file, or `trainyard evaluate` now and then"
+    );
 }
 
 async fn turn_and_lead(context: Context, build: Build, stop: CancellationToken) -> Result<(), Diagnostic> {
@@ -245,10 +277,15 @@ async fn turn_and_lead(context: Context, build: Build, stop: CancellationToken) 
     });
     let job = Arc::clone(&context.job);
     let missed = job.input.eval.is_some().then(|| AbortOnDropHandle::new(tokio::spawn(miss_evaluator(job))));
+    let began = Instant::now();
     let outcome = lead(leading, stop).await;
     drop(missed);
-    if outcome.is_ok() && context.job.input.eval.is_some() {
-        tell_of_no_evaluator(&context.job).await;
+    // A job that evaluations have ended has an evaluator.
+    if let Ok((Ending::Done, report)) = &outcome
+        && context.job.input.eval.is_some()
+        && report.ended_early.is_none()
+    {
+        miss_evaluator_at_end(&context.job, began.elapsed(), report.global_step).await;
     }
     // Tasks that still ask are told that the job is over, before the door closes.
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -258,5 +295,24 @@ async fn turn_and_lead(context: Context, build: Build, stop: CancellationToken) 
     match &context.report {
         Some(path) => report.write(path),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_evaluator_is_there_while_it_runs_and_where_it_has_evaluated_the_last_step() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let model_dir = folder.path();
+        assert!(!has_evaluator(model_dir, Some(301)).await, "none was started");
+        EvaluatorMark { process_id: 7, started_unix_secs: 9 }.write(model_dir).expect("there is room");
+        assert!(has_evaluator(model_dir, None).await, "one runs");
+        let result = r#"{"cluster_epoch": 1, "global_step": 301}"#;
+        std::fs::write(model_dir.join("eval/result.json"), result).expect("there is room");
+        EvaluatorMark::remove(model_dir).expect("removed");
+        assert!(has_evaluator(model_dir, Some(301)).await, "it has ended before the chief looked");
+        assert!(!has_evaluator(model_dir, Some(400)).await, "it was stopped before the end");
     }
 }

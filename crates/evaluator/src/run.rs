@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    Checkpoint, EvaluatorMark, Found, JobPhase, JobRecord, JobState, is_committed, list, pin, read,
+    Checkpoint, Evaluated, EvaluatorMark, Found, JobPhase, JobRecord, JobState, is_committed, list, pin, read,
     write_atomically,
 };
 use trainyard_daemon::{CancellationToken, Context, Heart, Pulse};
@@ -132,7 +132,8 @@ async fn watch_checkpoints(
     let (started, mut last_start, mut told) = (Instant::now(), None::<Instant>, Instant::now());
     let (mut report, mut marked) = (Report::default(), false);
     let grace = if is_remote(&config.job.model_dir) { GRACE_REMOTE } else { GRACE };
-    let mut seen: Option<(u64, u64)> = newest_result(&config.job.model_dir)?;
+    let mut seen = Evaluated::read(&config.job.model_dir)?
+        .map(|evaluated| (evaluated.cluster_epoch, evaluated.global_step));
     (config.standing)("waiting", true, vec!["a checkpoint".to_owned()]);
     // A job that had failed when this process was started is to be started again: its end was told before.
     let failed_before = JobState::read(&config.job.model_dir)?
@@ -221,18 +222,6 @@ fn other_job(job: &Job) -> Result<Option<Diagnostic>, Diagnostic> {
         let message = format!("the evaluator was given another job than the chief: {difference}");
         Diagnostic::error(Code::E2007, message).help("give every task the same job file and --set")
     }))
-}
-
-/// Epoch and step of the latest evaluation, from an earlier run of the evaluator.
-fn newest_result(model_dir: &Path) -> Result<Option<(u64, u64)>, Diagnostic> {
-    let path = model_dir.join("eval/result.json");
-    let Some(text) = read(&path)? else { return Ok(None) };
-    let result: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
-    let seen = result["cluster_epoch"].as_u64().zip(result["global_step"].as_u64());
-    if seen.is_none() {
-        warn!(path = %path.display(), "it holds no result: the newest checkpoint is evaluated once more");
-    }
-    Ok(seen)
 }
 
 async fn evaluate_blocking(
