@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 use trainyard_tests::{Program, TestCluster, write_job};
 
@@ -26,6 +27,12 @@ fn a_cluster_trains_to_exactly_max_steps_and_every_task_ends() {
     // Workers first, servers last: the order of the start does not matter.
     let workers = [cluster.start("worker", 0, &[]), cluster.start("worker", 1, &[])];
     let evaluator = cluster.start("evaluator", 0, &[]);
+    let mark = cluster.model_dir().join("eval/evaluator.json");
+    let started = Instant::now();
+    while !mark.exists() {
+        assert!(started.elapsed() < LIMIT, "the evaluator leaves no mark");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let chief = cluster.start("chief", 0, &[]);
     let servers = [cluster.start("ps", 1, &[]), cluster.start("ps", 0, &[])];
     for program in workers.into_iter().chain([chief, evaluator]).chain(servers) {

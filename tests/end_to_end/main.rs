@@ -8,6 +8,7 @@ mod dynamic;
 mod early_stopping;
 mod elastic;
 mod endurance;
+mod evaluations;
 mod failpoints;
 mod faults;
 mod first_hour;

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use trainyard::{Access, Initializer, VariableSpec};
 use trainyard_checkpoint::{
-    Checkpoint, InMemory, JobPhase, JobState, Manifest, PositionRecord, ShardState, SliceView, begin,
+    Checkpoint, InMemory, JobPhase, JobState, Keep, Manifest, PositionRecord, ShardState, SliceView, begin,
     claim_epoch, commit, latest_good, retain, sweep, write_shard,
 };
 
@@ -90,7 +90,7 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
     }
     manifest.num_ps = SERVERS;
     commit(model_dir, &folder, &manifest)?;
-    retain(model_dir, KEEP, 10_000.0, None)?;
+    retain(model_dir, Keep::newest(KEEP))?;
     let (phase, reason) = (JobPhase::Running, "training".to_owned());
     JobState { phase, global_step: step, reason, cluster_epoch: epoch, epochs: None, early_stopping: None }
         .write(model_dir)

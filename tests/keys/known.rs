@@ -16,6 +16,10 @@ model_dir = "model"
 [input]
 label = { column = "y" }
 train = { files = ["rows.csv"] }
+eval = { files = ["rows.csv"] }
+[[evaluation]]
+name = "more"
+files = ["rows.csv"]
 [[feature]]
 column = "x"
 kind = "numeric"

@@ -141,6 +141,18 @@ fn of_heads() -> Vec<Row> {
         row("model.thresholds").by(EVALUATE).to("[0.3, 0.6]").sees(metric_names),
         over(row("model.classes_for_class_based_metrics"), &labels).by(EVALUATE).to("[1]").sees(metric_names),
         row("model.loss_reduction").by(EVALUATE).to("\"sum\"").sees(metrics),
+        row("model.loss").to("\"focal\""),
+        row("model.loss").to("\"hinge\""),
+        row("model.loss").over(&[("model.loss", "\"hinge\"")]).to("\"cross_entropy\""),
+        row("model.focal_gamma").over(&[("model.loss", "\"focal\"")]).to("0.5"),
+        row("model.focal_alpha").over(&[("model.loss", "\"focal\"")]).to("0.25"),
+        row("model.class_weights").to("[1.0, 3.0]"),
+        row("model.top_k")
+            .by(EVALUATE)
+            .over(&[("eval.group_auc_column", "\"user\"")])
+            .to("[2]")
+            .sees(metric_names),
+        row("model.calibration_buckets").by(EVALUATE).to("4").sees(metric_names),
     ]
 }
 

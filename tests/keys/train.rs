@@ -62,6 +62,7 @@ fn exports(ran: &Ran) -> String {
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = of_training();
     rows.extend(of_early_stopping());
+    rows.extend(of_further_evaluations());
     rows.extend(of_evaluation());
     rows.extend(of_exporters());
     rows
@@ -175,7 +176,50 @@ fn of_evaluation() -> Vec<Row> {
             .to("true")
             .sees(|ran| files(ran).contains(&"model/eval_train/result.json".to_owned()).to_string())
             .gives("false", "true"),
+        row("eval.every_checkpoint")
+            .by(EVALUATE)
+            .over(&[
+                ("eval.start_delay_secs", "-"),
+                ("eval.throttle_secs", "-"),
+                ("run.save_checkpoints_steps", "5"),
+                ("run.keep_checkpoint_max", "1"),
+                ("train.max_steps", "20"),
+                ("input.train.epochs", "-"),
+            ])
+            .to("true")
+            .sees(|ran| {
+                let steps = evaluated(ran, "eval").into_iter().map(|step| step.to_string());
+                steps.collect::<Vec<_>>().join(" ")
+            })
+            .gives("20", "5 10 15 20"),
         row("eval.group_auc_column").by(EVALUATE).to("\"user\"").sees(metric_names),
+    ]
+}
+
+/// Steps that were evaluated.
+fn evaluated(ran: &Ran, folder: &str) -> Vec<u64> {
+    let path = ran.folder.join("model").join(folder).join("metrics.jsonl");
+    let results = std::fs::read_to_string(path).unwrap_or_default();
+    let result = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+    results.lines().filter_map(|line| result(line)["global_step"].as_u64()).collect()
+}
+
+fn of_further_evaluations() -> Vec<Row> {
+    let more = |key: &str, text: &str| {
+        let evaluation = format!("[{{ name = \"more\", files = [\"{{data}}/rows.csv\"], {text} }}]");
+        row(format!("evaluation.{key}")).by(EVALUATE).over(&[("evaluation", &evaluation)]).sees(metrics)
+    };
+    let change = |row: Row, value: &str| {
+        let path = row.key.replace("evaluation.", "evaluation.0.");
+        row.set(path, value)
+    };
+    vec![
+        change(more("name", ""), "\"other\"").sees(metric_names),
+        change(more("files", ""), "[\"{data}/rest.csv\"]"),
+        change(more("steps", "batch_size = 16"), "1"),
+        change(more("batch_size", "steps = 1"), "16"),
+        change(more("shuffle_rows", "steps = 1, batch_size = 16"), "64"),
+        change(more("epochs", "batch_size = 16, steps = 30"), "3"),
     ]
 }
 

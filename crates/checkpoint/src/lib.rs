@@ -26,6 +26,7 @@ mod retention;
 mod run_lock;
 mod seal;
 mod table;
+mod tensor_files;
 mod warm_start;
 mod writer;
 
@@ -41,13 +42,14 @@ pub use manifest::{
 pub use model_dir::{
     Found, is_committed, known_cluster_id, list, note_prepared, prepared_epoch, step_folder,
 };
-pub use origin::Origin;
+pub use origin::{Origin, OriginLots};
 pub use parts_read::PartRead;
 pub use place::{absolute, encode, names, read, remove, send, write_atomically};
 pub use reader::Checkpoint;
-pub use retention::{Pin, pin, remove_after, retain, sweep, sweep_before};
+pub use retention::{Keep, Pin, pin, remove_after, retain, sweep, sweep_before};
 pub use run_lock::{RunLock, Runner};
 pub use table::{Lots, OnLot, TableSource, TableView};
+pub use tensor_files::TensorFiles;
 pub use warm_start::WarmStart;
 pub use writer::{
     HeldView, InMemory, OnRows, ShardState, SliceSource, SliceView, abandon, begin, commit, read_back,

@@ -1,40 +1,53 @@
-//! A checkpoint of another run, ours or TensorFlow's, as a source of first values.
+//! Values that a model was trained to: a checkpoint, ours or TensorFlow's, an export, or files of other programs.
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_storage::is_remote;
 use trainyard_tensor_bundle::Bundle;
-use trainyard_variable::FirstRows;
+use trainyard_variable::{DynamicRows, FirstRows};
 
-use crate::{Checkpoint, Lots, is_committed, latest_good};
+use crate::{Checkpoint, Error, TensorFiles, is_committed, latest_good};
+
+/// Rows of a dynamic table, some at a time.
+pub type OriginLots<'a> = Box<dyn Iterator<Item = Result<DynamicRows, Error>> + 'a>;
 
 /// Where values come from.
 #[derive(Debug)]
 pub enum Origin {
     /// A checkpoint of ours.
-    Own(Checkpoint),
+    Own(Arc<Checkpoint>),
     /// TensorFlow's.
     TensorFlow(Bundle),
+    /// An export, or files of other programs.
+    Tensors(TensorFiles),
 }
 
 impl Origin {
-    /// Opens a checkpoint: a folder `model.ckpt-<step>` or a model folder of ours, whose latest good checkpoint counts;
-    /// or the prefix, index file or folder of a TensorFlow checkpoint.
+    /// Opens a checkpoint: a folder `model.ckpt-<step>` or a model folder of ours, whose latest good checkpoint counts; the
+    /// prefix, index file or folder of a TensorFlow checkpoint; or what [`TensorFiles::open`] takes.
     ///
     /// # Errors
     /// None of these is there, or it is damaged.
     pub fn open(path: &Path) -> Result<Self, Diagnostic> {
         if is_committed(path)? {
-            return Ok(Self::Own(Checkpoint::open(path)?));
+            return Ok(Self::Own(Arc::new(Checkpoint::open(path)?)));
+        }
+        if path.extension().is_some()
+            && let Some(files) = TensorFiles::open(path)?
+        {
+            return Ok(Self::Tensors(files));
         }
         if is_remote(path) {
-            let checkpoint = latest_good(path, &mut |_| {})?;
-            return checkpoint.map(Self::Own).ok_or_else(|| {
-                let message = format!("no checkpoint at {}", path.display());
+            if let Some(checkpoint) = latest_good(path, &mut |_| {})? {
+                return Ok(Self::Own(Arc::new(checkpoint)));
+            }
+            return TensorFiles::open(path)?.map(Self::Tensors).ok_or_else(|| {
+                let message = format!("no checkpoint and no export at {}", path.display());
                 Diagnostic::error(Code::E3004, message)
-                    .help("give a model_dir or a checkpoint in it; copy a TensorFlow checkpoint to this machine first")
+                    .help("give a model_dir, a checkpoint in it, or an export; copy a TensorFlow checkpoint to this machine first")
             });
         }
         let index = path.with_file_name(format!(
@@ -44,15 +57,28 @@ impl Origin {
         if !path.exists() && !index.exists() {
             let message = format!("no checkpoint at {}", path.display());
             return Err(Diagnostic::error(Code::E3004, message).help(
-                "give a folder model.ckpt-<step>, a model_dir, or the prefix of a TensorFlow checkpoint",
+                "give a folder model.ckpt-<step>, a model_dir, an export, a .safetensors or .npy file, or the prefix of a \
+                 TensorFlow checkpoint",
             ));
         }
-        if path.is_dir()
-            && let Some(checkpoint) = latest_good(path, &mut |_| {})?
-        {
-            return Ok(Self::Own(checkpoint));
+        if path.is_dir() {
+            if let Some(checkpoint) = latest_good(path, &mut |_| {})? {
+                return Ok(Self::Own(Arc::new(checkpoint)));
+            }
+            if let Some(files) = TensorFiles::open(path)? {
+                return Ok(Self::Tensors(files));
+            }
         }
         Ok(Self::TensorFlow(Bundle::open(path)?))
+    }
+
+    /// Returns the global step at which the values were taken, where it is known.
+    pub fn global_step(&self) -> Option<u64> {
+        match self {
+            Self::Own(checkpoint) => Some(checkpoint.manifest().global_step),
+            Self::TensorFlow(_) => None,
+            Self::Tensors(files) => files.global_step(),
+        }
     }
 
     /// Returns its variables, by name, with their shapes. Of TensorFlow's tensors, those of floating point.
@@ -67,6 +93,9 @@ impl Origin {
                 .filter(|tensor| tensor.dtype.is_float())
                 .map(|tensor| (tensor.name.clone(), tensor.shape.clone()))
                 .collect(),
+            Self::Tensors(files) => {
+                files.variables().map(|(name, shape)| (name.to_owned(), shape.to_vec())).collect()
+            }
         }
     }
 
@@ -78,6 +107,7 @@ impl Origin {
                 found.is_some_and(|spec| spec.dynamic().is_some())
             }
             Self::TensorFlow(_) => false,
+            Self::Tensors(files) => files.is_dynamic(variable),
         }
     }
 
@@ -85,9 +115,10 @@ impl Origin {
     ///
     /// # Errors
     /// There is no such table, or it is damaged.
-    pub fn lots<'a>(&'a self, variable: &'a str, ids: Range<u128>) -> Result<Lots<'a>, Diagnostic> {
+    pub fn lots<'a>(&'a self, variable: &'a str, ids: Range<u128>) -> Result<OriginLots<'a>, Diagnostic> {
         match self {
-            Self::Own(checkpoint) => Ok(checkpoint.lots(variable, &[], ids)?),
+            Self::Own(checkpoint) => Ok(Box::new(checkpoint.lots(variable, &[], ids)?)),
+            Self::Tensors(files) => Ok(Box::new(files.lots(variable, ids)?)),
             Self::TensorFlow(_) => {
                 let message = format!("a TensorFlow checkpoint holds no dynamic table `{variable}`");
                 Err(Diagnostic::error(Code::E3002, message)
@@ -96,14 +127,15 @@ impl Origin {
         }
     }
 
-    /// Returns which of `rows` of a variable it holds, ascending; the others have their first values. TensorFlow holds all.
+    /// Returns which of `rows` of a variable it holds, ascending; the others have their first values. All but checkpoints of
+    /// ours hold every row.
     ///
     /// # Errors
     /// It is absent, or damaged.
     pub fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, Diagnostic> {
         match self {
             Self::Own(checkpoint) => Ok(checkpoint.held(variable, rows)?),
-            Self::TensorFlow(_) => Ok(vec![rows]),
+            Self::TensorFlow(_) | Self::Tensors(_) => Ok(vec![rows]),
         }
     }
 
@@ -115,6 +147,7 @@ impl Origin {
         match self {
             Self::Own(checkpoint) => Ok(checkpoint.read_held(variable, None, rows, out)?),
             Self::TensorFlow(bundle) => Ok(bundle.read_f32_rows(variable, rows, out)?),
+            Self::Tensors(files) => Ok(files.read_rows(variable, rows, out)?),
         }
     }
 
@@ -123,6 +156,7 @@ impl Origin {
         match self {
             Self::Own(checkpoint) => checkpoint.first_rows(variable),
             Self::TensorFlow(_) => None,
+            Self::Tensors(files) => files.first_rows(variable),
         }
     }
 
@@ -134,6 +168,7 @@ impl Origin {
         match self {
             Self::Own(checkpoint) => Ok(checkpoint.read_rows(variable, None, rows, out)?),
             Self::TensorFlow(bundle) => Ok(bundle.read_f32_rows(variable, rows, out)?),
+            Self::Tensors(files) => Ok(files.read_rows(variable, rows, out)?),
         }
     }
 }

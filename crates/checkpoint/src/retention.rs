@@ -7,7 +7,7 @@ use trainyard_storage::is_remote;
 
 use crate::bucket::Bucket;
 use crate::model_dir::{DAMAGED, MANIFEST, UNREADABLE, attempts, list, state_name, write_state_file};
-use crate::{Checkpoint, Error, Found, place};
+use crate::{Checkpoint, Error, Evaluated, Found, place};
 
 /// Suffix of the files that say who reads a checkpoint.
 const PIN_SUFFIX: &str = ".pin";
@@ -56,36 +56,59 @@ fn pinned(checkpoint: &Path) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Removes the oldest checkpoints beyond `keep_max` (0 = keep all). Whoever wrote a file of the newest has read it back.
-///
-/// That of the step `best` is kept besides. One in `keep_every_n_hours` is kept for good; one that is pinned is kept for now; the newest always. It is looked
-/// whether all of its files are there.
+/// Which checkpoints of a model folder stay. The newest does always, and so does, for now, one that is being read.
+#[derive(Debug, Clone, Copy)]
+pub struct Keep {
+    /// Newest ones that stay; 0 = all stay.
+    pub max: usize,
+    /// One in so many hours stays for good; 10,000 and more = none does.
+    pub every_n_hours: f64,
+    /// Step of one that stays besides.
+    pub best: Option<u64>,
+    /// Whether those that have not been evaluated stay, until they have.
+    pub unevaluated: bool,
+}
+
+impl Keep {
+    /// Nothing stays but the newest ones.
+    pub fn newest(max: usize) -> Self {
+        Self { max, every_n_hours: 10_000.0, best: None, unevaluated: false }
+    }
+}
+
+/// Removes the oldest checkpoints that are not to stay, and returns their steps. Whoever wrote a file of the newest has read it
+/// back: it is looked whether all of its files are there.
 ///
 /// # Errors
 /// The newest is not whole, and then nothing is removed; or a folder cannot be read or removed.
-pub fn retain(
-    model_dir: &Path,
-    keep_max: usize,
-    keep_every_n_hours: f64,
-    best: Option<u64>,
-) -> Result<Vec<u64>, Error> {
+pub fn retain(model_dir: &Path, keep: Keep) -> Result<Vec<u64>, Error> {
     let mut found = list(model_dir)?;
     // One that cannot be read is damaged: it counts for nothing, and is set aside later, not removed.
     found.retain(|found| found.epoch != UNREADABLE || Checkpoint::open(&found.path).is_ok());
     let Some(newest) = found.last() else { return Ok(Vec::new()) };
-    if keep_max == 0 || found.len() <= keep_max {
+    if keep.max == 0 || found.len() <= keep.max {
         return Ok(Vec::new());
     }
+    // Nothing is newer than what was evaluated last, where that does not matter.
+    let evaluated = if keep.unevaluated {
+        let last = Evaluated::read(model_dir)?;
+        last.map_or((0, 0), |last| (last.cluster_epoch, last.global_step))
+    } else {
+        (u64::MAX, u64::MAX)
+    };
     Checkpoint::open(&newest.path)?;
     let (mut removed, mut preserved_until) = (Vec::new(), None::<u64>);
-    let candidates = &found[..found.len() - keep_max];
-    for candidate in candidates.iter().filter(|candidate| Some(candidate.step) != best) {
+    let candidates = &found[..found.len() - keep.max];
+    for candidate in candidates.iter().filter(|candidate| Some(candidate.step) != keep.best) {
         // As above: it is not removed.
         let Ok(opened) = Checkpoint::open(&candidate.path) else { continue };
         let created = opened.manifest().created_unix_secs;
         let due = preserved_until.is_none_or(|until| created >= until);
-        if due && keep_every_n_hours < 10_000.0 {
-            preserved_until = Some(created + (keep_every_n_hours * 3600.0) as u64);
+        if due && keep.every_n_hours < 10_000.0 {
+            preserved_until = Some(created + (keep.every_n_hours * 3600.0) as u64);
+            continue;
+        }
+        if (candidate.epoch, candidate.step) > evaluated {
             continue;
         }
         if pinned(&candidate.path)? {

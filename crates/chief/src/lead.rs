@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
     JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute, claim_epoch_as, sweep,
+    write_atomically,
 };
 use trainyard_cluster_client::{Error, Plan, Shard, retry};
 use trainyard_cluster_spec::{Servers, Task};
@@ -44,6 +45,9 @@ const FAREWELL: Duration = Duration::from_secs(3);
 const SERVER_BACK: Duration = Duration::from_secs(10);
 /// Time in which a chief that was told to stop sees whether the others were too.
 const GLANCE: Duration = Duration::from_millis(300);
+
+/// The job as it was run, beside the checkpoints.
+const JOB_AS_RUN: &str = "job.toml";
 
 /// How a job ended for its chief.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -555,6 +559,14 @@ impl Lead {
         let record = JobRecord { cluster_epoch: run.epoch, keys };
         if let Err(error) = record.write(&self.job.model_dir) {
             warn!(%error, "job.json cannot be written: an evaluator with another job will not be refused");
+        }
+        // Whoever comes later reads it, and no task does.
+        let written = self.job.as_run().and_then(|text| {
+            let path = self.job.model_dir.join(JOB_AS_RUN);
+            write_atomically(&path, text.as_bytes()).map_err(|error| error.to_string())
+        });
+        if let Err(error) = written {
+            warn!(%error, "{JOB_AS_RUN} cannot be written: the model folder does not say what was run");
         }
     }
 

@@ -182,30 +182,11 @@ pub fn run(
 /// Time in which an evaluator comes that is started with the others.
 const EVALUATOR_COMES: Duration = Duration::from_secs(30);
 
-/// Time that the chief of a job that was over sooner gives an evaluator to be seen.
-const EVALUATOR_IS_SEEN: Duration = Duration::from_secs(2);
-
-/// Time between two looks for an evaluator.
-const EVALUATOR_POLL: Duration = Duration::from_millis(100);
-
 /// Says early that nobody evaluates, where nobody has come to.
 async fn miss_evaluator(job: Arc<Job>) {
     tokio::time::sleep(EVALUATOR_COMES).await;
     if !has_evaluator(&job.model_dir, None).await {
         warn_of_no_evaluator(&job);
-    }
-}
-
-/// Says at the end, after `led` and `last_step`, that nobody evaluates.
-async fn miss_evaluator_at_end(job: &Job, led: Duration, last_step: u64) {
-    let patience = if led < EVALUATOR_COMES { EVALUATOR_IS_SEEN } else { Duration::ZERO };
-    let since = Instant::now();
-    while !has_evaluator(&job.model_dir, Some(last_step)).await {
-        if since.elapsed() >= patience {
-            warn_of_no_evaluator(job);
-            return;
-        }
-        tokio::time::sleep(EVALUATOR_POLL).await;
     }
 }
 
@@ -277,15 +258,15 @@ async fn turn_and_lead(context: Context, build: Build, stop: CancellationToken) 
     });
     let job = Arc::clone(&context.job);
     let missed = job.input.eval.is_some().then(|| AbortOnDropHandle::new(tokio::spawn(miss_evaluator(job))));
-    let began = Instant::now();
     let outcome = lead(leading, stop).await;
     drop(missed);
     // A job that evaluations have ended has an evaluator.
     if let Ok((Ending::Done, report)) = &outcome
         && context.job.input.eval.is_some()
         && report.ended_early.is_none()
+        && !has_evaluator(&context.job.model_dir, Some(report.global_step)).await
     {
-        miss_evaluator_at_end(&context.job, began.elapsed(), report.global_step).await;
+        warn_of_no_evaluator(&context.job);
     }
     // Tasks that still ask are told that the job is over, before the door closes.
     tokio::time::sleep(Duration::from_millis(200)).await;

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
-use trainyard_checkpoint::{Manifest, abandon, absolute, begin, commit, retain};
+use trainyard_checkpoint::{Keep, Manifest, abandon, absolute, begin, commit, retain};
 use trainyard_cluster_client::{Error, Plan, Saved, Shard};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Identity, State};
 use trainyard_protocol::Reason;
-use trainyard_run_config::RunConfig;
 use trainyard_runtime::blocking;
 
 use crate::telemetry::Telemetry;
@@ -45,9 +44,8 @@ pub(crate) struct Saver<'a> {
     pub(crate) shards: &'a [Shard],
     pub(crate) plan: &'a Plan,
     pub(crate) input: &'a str,
-    pub(crate) run: &'a RunConfig,
-    /// Step of a checkpoint that is kept, however old.
-    pub(crate) best: Option<u64>,
+    /// Which checkpoints stay.
+    pub(crate) keep: Keep,
     pub(crate) telemetry: &'a Telemetry,
 }
 
@@ -112,11 +110,10 @@ impl Saver<'_> {
         manifest.input = self.input.to_owned();
         let model_dir = self.model_dir.to_owned();
         let folder = folder.to_owned();
-        let keep = (self.run.keep_checkpoint_max, self.run.keep_checkpoint_every_n_hours);
-        let best = self.best;
+        let keep = self.keep;
         let work = move || -> Result<(Manifest, PathBuf), Diagnostic> {
             let path = commit(&model_dir, &folder, &manifest)?.path().to_owned();
-            match retain(&model_dir, keep.0, keep.1, best) {
+            match retain(&model_dir, keep) {
                 Ok(removed) if !removed.is_empty() => tracing::debug!(?removed, "old checkpoints removed"),
                 Ok(_) => {}
                 Err(error) => {

@@ -611,7 +611,9 @@ impl TensorSource for FirstSource<'_> {
     fn reads_at_once(&self) -> usize {
         match self.0 {
             Origin::Own(checkpoint) => reads_at_once(checkpoint),
-            Origin::TensorFlow(_) => std::thread::available_parallelism().map_or(1, usize::from),
+            Origin::TensorFlow(_) | Origin::Tensors(_) => {
+                std::thread::available_parallelism().map_or(1, usize::from)
+            }
         }
     }
 }

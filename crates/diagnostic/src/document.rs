@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde::{Serialize, Serializer};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -65,7 +66,7 @@ impl Table {
 }
 
 /// A parsed file.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Document {
     /// Top level.
     pub root: Table,
@@ -101,6 +102,14 @@ impl Document {
         Err(problems.collect())
     }
 
+    /// Returns the values as TOML, without comments.
+    ///
+    /// # Errors
+    /// TOML cannot say one of them.
+    pub fn to_toml(&self) -> Result<String, String> {
+        toml::to_string(&self.root).map_err(|error| error.to_string())
+    }
+
     /// Sets one value from `key.path=value`, as a flag would. The value is read as TOML, and as bare text where it is
     /// not. Elements of arrays are named by index: `feature.0.buckets=10`.
     ///
@@ -120,6 +129,25 @@ impl Document {
             let help = "a path is section.key, or section.index.key in an array: feature.0.buckets";
             Diagnostic::error(Code::E1000, message).at(place).help(help)
         })
+    }
+}
+
+impl Serialize for Table {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.entries.iter().map(|(name, _, node)| (name, &node.value)))
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Integer(number) => serializer.serialize_i64(*number),
+            Self::Float(number) => serializer.serialize_f64(*number),
+            Self::Flag(flag) => serializer.serialize_bool(*flag),
+            Self::List(items) => serializer.collect_seq(items.iter().map(|item| &item.value)),
+            Self::Table(table) => table.serialize(serializer),
+        }
     }
 }
 

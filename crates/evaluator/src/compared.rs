@@ -13,11 +13,13 @@ const CONDITIONAL: [&str; 2] = ["auc_exact", "auc_group"];
 /// An exporter compares a metric that the model does not report.
 pub fn check_exporters(job: &Job, model: &AnyModel) -> Result<(), Diagnostic> {
     let scores = model.scores(&model.metrics());
-    let known: Vec<&str> = scores.keys().map(String::as_str).collect();
+    let of = |name: &str| scores.keys().map(|metric| format!("{name}/{metric}")).collect::<Vec<String>>();
+    let further: Vec<String> = job.evaluations.iter().flat_map(|evaluation| of(&evaluation.name)).collect();
+    let known: Vec<&str> = scores.keys().chain(&further).map(String::as_str).collect();
     let compared = job.exporters.iter().filter(|exporter| exporter.kind == ExporterKind::Best);
     for exporter in compared {
         let (name, metric) = (&exporter.name, exporter.metric.as_str());
-        if known.contains(&metric) || CONDITIONAL.contains(&metric) {
+        if known.contains(&metric) || CONDITIONAL.contains(&metric.rsplit('/').next().unwrap_or(metric)) {
             continue;
         }
         let message =

@@ -1,27 +1,25 @@
-//! Scoring and predicting with the parameters of a checkpoint.
+//! Scoring and predicting with the parameters of a model.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use trainyard_checkpoint::{Checkpoint, misfit};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{BadRow, Batch, Cell, Dataset, Options, Scan, Scanned};
 use trainyard_model::{AnyModel, Prediction, Scores};
 
-use crate::CheckpointParameters;
+use crate::Parameters;
 
-/// Scores a checkpoint on an input, at most `steps` batches of it. `each` is called behind every batch.
+/// Scores parameters on an input, at most `steps` batches of it. `each` is called behind every batch.
 ///
 /// # Errors
-/// The checkpoint does not fit the model, or the input cannot be read.
-pub fn evaluate_checkpoint(
+/// The input cannot be read.
+pub fn evaluate(
     model: &AnyModel,
-    checkpoint: &Checkpoint,
+    parameters: &Parameters,
     input: Options,
     steps: Option<u64>,
     mut each: impl FnMut(),
 ) -> Result<Scores, Diagnostic> {
-    let parameters = open(model, checkpoint)?;
     let dataset = Dataset::open(input, model.schema().clone())?;
     let (mut metrics, mut scratch, mut values) = (model.metrics(), None, Vec::new());
     for batch in dataset.take(steps.map_or(usize::MAX, |steps| steps as usize)) {
@@ -46,15 +44,14 @@ pub struct Predicted {
 /// read, too. It ends where the sink breaks it off. No label is read.
 ///
 /// # Errors
-/// The checkpoint does not fit the model, the input cannot be read, or the sink refuses.
+/// The input cannot be read, or the sink refuses.
 pub fn predict(
     model: &AnyModel,
-    checkpoint: &Checkpoint,
+    parameters: &Parameters,
     input: Options,
     kept: Vec<String>,
     mut sink: impl FnMut(Predicted) -> Result<ControlFlow<()>, Diagnostic>,
 ) -> Result<(), Diagnostic> {
-    let parameters = open(model, checkpoint)?;
     let mut scan = Scan::open(input, model.serving_schema().clone(), kept)?;
     let (mut batch, mut records) = (Batch::default(), Vec::new());
     let (mut scratch, mut values) = (None, Vec::new());
@@ -85,11 +82,4 @@ fn short(rows: usize) -> Diagnostic {
         "the model's `predict` must give {rows} predictions for a batch of {rows} records, gave fewer"
     );
     Diagnostic::error(Code::E9001, message).help("correct Model::predict of the model")
-}
-
-fn open(model: &AnyModel, checkpoint: &Checkpoint) -> Result<CheckpointParameters, Diagnostic> {
-    match misfit(checkpoint.manifest(), model.variables(), &model.optimizers()) {
-        Some(problem) => Err(problem),
-        None => Ok(CheckpointParameters::read(checkpoint, model.variables())?),
-    }
 }

@@ -59,7 +59,7 @@ impl<'a> Exported<'a> {
             Some(_) => json!({
                 "name": name, "shape": shape, "ids": self.ids_name(),
                 "others": checkpoint.first_rows(name).map(|first| {
-                    json!({"initializer": first.initializer, "seed": first.seed})
+                    json!({"initializer": first.initializer, "seed": first.seed, "shape": first.shape})
                 }),
             }),
         }

@@ -19,10 +19,10 @@ use trainyard_cluster_spec::Role;
 use trainyard_model::PREMADE;
 
 pub use compared::check_exporters;
-pub use evaluation::{Predicted, evaluate_checkpoint, predict};
+pub use evaluation::{Predicted, evaluate, predict};
 pub use export::export;
-pub use parameters::CheckpointParameters;
-pub use run::{Config, Report, run};
+pub use parameters::Parameters;
+pub use run::{Config, Report, parts, run};
 
 /// Is the daemon `trainyard-evaluator`, for the premade estimators. Returns its exit code.
 pub fn main() -> ExitCode {

@@ -1,14 +1,18 @@
-//! The parameters of a checkpoint in memory, read as a training step reads a parameter server.
+//! The parameters of a model in memory, read as a training step reads a parameter server.
 
-use trainyard_checkpoint::{Checkpoint, Error};
+use std::collections::BTreeMap;
+
+use trainyard_checkpoint::{Origin, misfit};
+use trainyard_diagnostic::{Code, Diagnostic, suggest};
+use trainyard_model::AnyModel;
 use trainyard_variable::{Access, InitialRows, Read, Reads, Values, VariableSpec};
 
 /// Every id there is.
 pub(crate) const ALL_IDS: std::ops::Range<u128> = 0..1 << 64;
 
-/// Every variable of a checkpoint.
+/// Every variable of a model.
 #[derive(Debug)]
-pub struct CheckpointParameters {
+pub struct Parameters {
     variables: Vec<Variable>,
 }
 
@@ -20,7 +24,7 @@ struct Variable {
     held: Option<Held>,
 }
 
-/// What a variable adds to its values, of which the checkpoint does not hold all rows, and a dynamic table.
+/// What a variable adds to its values, of which not all rows are held, and a dynamic table.
 #[derive(Debug)]
 struct Held {
     /// Rows, or ids, that are held, ascending.
@@ -29,31 +33,50 @@ struct Held {
     first: InitialRows,
 }
 
-impl CheckpointParameters {
-    /// Reads the variables of a model.
+impl Parameters {
+    /// Reads the parameters of a model from a checkpoint, an export, or files of other programs.
     ///
     /// # Errors
-    /// The checkpoint lacks one, or a file cannot be read.
-    pub fn read(checkpoint: &Checkpoint, variables: &[VariableSpec]) -> Result<Self, Error> {
+    /// They are another model's, or cannot be read.
+    pub fn read(origin: &Origin, model: &AnyModel) -> Result<Self, Diagnostic> {
+        let variables = model.variables();
+        let problem = match origin {
+            Origin::Own(checkpoint) => misfit(checkpoint.manifest(), variables, &model.optimizers()),
+            Origin::TensorFlow(_) | Origin::Tensors(_) => differences(origin, variables),
+        };
+        match problem {
+            Some(problem) => Err(problem),
+            None => Self::read_all(origin, variables),
+        }
+    }
+
+    fn read_all(origin: &Origin, variables: &[VariableSpec]) -> Result<Self, Diagnostic> {
         let read = variables.iter().map(|spec| {
-            let width = spec.width();
-            let first = checkpoint.first_rows(&spec.name).map(InitialRows::of);
+            let (name, width) = (spec.name.as_str(), spec.width());
+            let first = origin.first_rows(name).map(InitialRows::of);
             let Some(first) = first.filter(|_| spec.access != Access::Whole) else {
-                return Ok(Variable { width, values: checkpoint.read(&spec.name)?, held: None });
+                let mut values = vec![0.0; spec.len()];
+                origin.read_rows(name, 0..spec.rows(), &mut values)?;
+                return Ok(Variable { width, values, held: None });
             };
-            let (rows, values) = if spec.dynamic().is_some() {
-                let table = checkpoint.read_dynamic(&spec.name, &[], ALL_IDS)?;
-                (table.ids, table.values)
+            let (mut rows, mut values) = (Vec::new(), Vec::new());
+            if spec.dynamic().is_some() {
+                let mut lots = origin.lots(name, ALL_IDS)?.collect::<Result<Vec<_>, _>>()?;
+                // Ids ascend in a lot, and no lot has ids between those of another.
+                lots.sort_by_key(|lot| lot.ids.first().copied());
+                for lot in &mut lots {
+                    rows.append(&mut lot.ids);
+                    values.append(&mut lot.values);
+                }
             } else {
-                let rows = checkpoint.held(&spec.name, 0..spec.rows())?.into_iter().flatten();
-                let rows: Vec<u64> = rows.map(|row| row as u64).collect();
-                let mut values = vec![0.0; rows.len() * width];
-                checkpoint.read_held(&spec.name, None, 0..spec.rows(), &mut values)?;
-                (rows, values)
-            };
+                let held = origin.held(name, 0..spec.rows())?.into_iter().flatten();
+                rows = held.map(|row| row as u64).collect();
+                values = vec![0.0; rows.len() * width];
+                origin.read_held(name, 0..spec.rows(), &mut values)?;
+            }
             Ok(Variable { width, values, held: Some(Held { rows, first }) })
         });
-        Ok(Self { variables: read.collect::<Result<_, Error>>()? })
+        Ok(Self { variables: read.collect::<Result<_, Diagnostic>>()? })
     }
 
     /// Copies what a step reads into `values`.
@@ -90,6 +113,44 @@ impl Variable {
     }
 }
 
+/// Says what of a model is not among these values, or has another shape there.
+fn differences(origin: &Origin, variables: &[VariableSpec]) -> Option<Diagnostic> {
+    let there: BTreeMap<String, Vec<usize>> = origin.variables().into_iter().collect();
+    let mut found = Vec::new();
+    for spec in variables {
+        let name = &spec.name;
+        match there.get(name) {
+            None => found.push(match suggest(name, there.keys().map(String::as_str)) {
+                Some(near) => format!("{name} is not there; `{near}` is"),
+                None => format!("{name} is not there"),
+            }),
+            Some(shape) if spec.dynamic().is_some() => {
+                if !origin.is_dynamic(name) || shape.get(1..) != spec.shape.get(1..) {
+                    let width = spec.width();
+                    found.push(format!(
+                        "{name}: rows of {width} by id, `{name}/ids`, are needed; it has {shape:?}"
+                    ));
+                } else if origin.first_rows(name).is_none() {
+                    found.push(format!(
+                        "{name}: it does not say what ids without a row read: model.json of the export does"
+                    ));
+                }
+            }
+            Some(shape) if *shape != spec.shape => {
+                found.push(format!("{name}: {:?} in the model, {shape:?} there", spec.shape));
+            }
+            Some(_) => {}
+        }
+    }
+    if found.is_empty() {
+        return None;
+    }
+    let message = format!("these values do not fit the model ({} differences)", found.len());
+    let problem = Diagnostic::error(Code::E3002, message)
+        .help("use the job that they belong to; train.warm_start takes what fits, under other names, too");
+    Some(found.into_iter().fold(problem, Diagnostic::note))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -124,7 +185,8 @@ mod tests {
         let manifest = Manifest { seed, shards, variables, ..Manifest::new("c".into(), 1, 1, 0) };
         let checkpoint = commit(folder.path(), &temporary, &manifest).expect("a checkpoint");
         let parameters =
-            CheckpointParameters::read(&checkpoint, std::slice::from_ref(&spec)).expect("parameters");
+            Parameters::read_all(&Origin::Own(Arc::new(checkpoint)), std::slice::from_ref(&spec))
+                .expect("parameters");
         let mut values = Values::new();
         parameters.gather(&vec![Read::Ids(Arc::from([3, 4, u64::MAX]))], &mut values);
         let mut first = [0.0; 2];

@@ -10,19 +10,20 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    Checkpoint, Evaluated, EvaluatorMark, Found, JobPhase, JobRecord, JobState, is_committed, list, pin, read,
-    write_atomically,
+    Checkpoint, Evaluated, EvaluatorMark, Found, JobPhase, JobRecord, JobState, Origin, is_committed, list,
+    pin, read, write_atomically,
 };
 use trainyard_daemon::{CancellationToken, Context, Heart, Pulse};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options};
-use trainyard_run_config::{Agreement, Job};
+use trainyard_run_config::{Agreement, EvaluationConfig, ExporterKind, Job};
 use trainyard_storage::is_remote;
 
 use crate::compared::check_exporters;
-use crate::evaluation::evaluate_checkpoint;
+use crate::evaluation::evaluate;
 use crate::events::Events;
 use crate::exporter;
+use crate::parameters::Parameters;
 use crate::telemetry::Telemetry;
 
 /// Silence between lines that say what is waited for.
@@ -101,11 +102,17 @@ pub fn run(
 
 async fn watch(config: Config, build: Build, stop: CancellationToken) -> Result<Report, Diagnostic> {
     let model_dir = config.job.model_dir.clone();
+    leave_mark(&model_dir);
     let watched = watch_checkpoints(config, build, stop).await;
     if let Err(error) = EvaluatorMark::remove(&model_dir) {
         warn!(%error, "the mark of this evaluator stays: a chief will take it for one that runs");
     }
     watched
+}
+
+/// Returns what is evaluated besides training data.
+pub fn parts(job: &Job) -> impl Iterator<Item = Part> {
+    std::iter::once(Part::Eval).chain((0..job.evaluations.len()).map(Part::Evaluation))
 }
 
 /// Says to the chief, which never hears of this evaluator, that there is one.
@@ -124,13 +131,17 @@ async fn watch_checkpoints(
     stop: CancellationToken,
 ) -> Result<Report, Diagnostic> {
     let model: Arc<AnyModel> = Arc::from(build(&config.job)?);
-    // Read once, to fail before waiting for hours where the input is not there.
-    input_options(&config.job, Part::Eval, Shard::WHOLE, None)?;
+    // Read once, to fail before waiting for hours where an input is not there.
+    for part in parts(&config.job) {
+        input_options(&config.job, part, Shard::WHOLE, None)?;
+    }
     check_exporters(&config.job, &*model)?;
     let telemetry = Telemetry::new();
     let events = Arc::new(Events::default());
     let (started, mut last_start, mut told) = (Instant::now(), None::<Instant>, Instant::now());
-    let (mut report, mut marked) = (Report::default(), false);
+    let mut report = Report::default();
+    let exports_final = config.job.exporters.iter().any(|exporter| exporter.kind == ExporterKind::Final);
+    let mut owes_final = false;
     let grace = if is_remote(&config.job.model_dir) { GRACE_REMOTE } else { GRACE };
     let mut seen = Evaluated::read(&config.job.model_dir)?
         .map(|evaluated| (evaluated.cluster_epoch, evaluated.global_step));
@@ -148,41 +159,48 @@ async fn watch_checkpoints(
             _ => false,
         });
         let checkpoints = list(model_dir)?;
-        // Before its first checkpoint a job may have no folder.
-        if !checkpoints.is_empty() && !std::mem::replace(&mut marked, true) {
-            leave_mark(model_dir);
-        }
-        let newest =
-            checkpoints.into_iter().next_back().filter(|found| seen != Some((found.epoch, found.step)));
+        let newest = checkpoints.last().cloned();
+        // The oldest that is newer than the last: the chief keeps it until then.
+        let mut newer = checkpoints.into_iter().filter(|found| seen < Some((found.epoch, found.step)));
         let early = started.elapsed() < config.start_delay
             || last_start.is_some_and(|start: Instant| start.elapsed() < config.throttle);
-        match newest {
-            // TensorFlow evaluates the untrained model too; nobody learns from it.
-            Some(found) if (over.is_some() || !early) && (found.step > 0 || over.is_some()) => {
-                if let Some(problem) = other_job(&config.job)? {
-                    // The record may be of an earlier run, which its chief is about to replace.
-                    if started.elapsed() >= grace {
-                        return Err(problem);
-                    }
-                    tokio::time::sleep(config.poll).await;
-                    continue;
+        let next = match &over {
+            None if config.job.eval.every_checkpoint => newer.find(is_trained),
+            None => newest.clone().filter(|found| !early && is_trained(found)),
+            Some(_) if config.job.eval.every_checkpoint => newer.next().or(newest.clone()),
+            Some(_) => newest.clone(),
+        };
+        // That of the end may have been evaluated before it was known to be.
+        let is_done =
+            |found: &Found| seen == Some((found.epoch, found.step)) && !(over.is_some() && owes_final);
+        if let Some(found) = next.filter(|found| !is_done(found)) {
+            if let Some(problem) = other_job(&config.job)? {
+                // The record may be of an earlier run, which its chief is about to replace.
+                if started.elapsed() >= grace {
+                    return Err(problem);
                 }
-                last_start = Some(Instant::now());
-                (config.standing)("evaluating", true, Vec::new());
-                let last = over.is_some();
-                match evaluate_blocking(&config, &model, &found, last, &telemetry, &events).await? {
-                    Some(scores) => {
-                        report.steps.push(found.step);
-                        report.scores = scores;
-                        seen = Some((found.epoch, found.step));
-                    }
-                    None => warn!(step = found.step, "the checkpoint went away while it was read"),
-                }
-                (config.standing)("waiting", true, vec!["a new checkpoint".to_owned()]);
-                told = Instant::now();
+                tokio::time::sleep(config.poll).await;
                 continue;
             }
-            _ => {}
+            last_start = Some(Instant::now());
+            (config.standing)("evaluating", true, Vec::new());
+            let last = over.is_some() && newest.as_ref() == Some(&found);
+            owes_final = !last && exports_final;
+            match evaluate_blocking(&config, &model, &found, last, &telemetry, &events).await? {
+                Some(scores) => {
+                    report.steps.push(found.step);
+                    report.scores = scores;
+                    seen = Some((found.epoch, found.step));
+                }
+                None => {
+                    warn!(step = found.step, "the checkpoint went away while it was read");
+                    // It is not looked for again, where it was damaged and set aside.
+                    tokio::time::sleep(config.poll).await;
+                }
+            }
+            (config.standing)("waiting", true, vec!["a new checkpoint".to_owned()]);
+            told = Instant::now();
+            continue;
         }
         // A marker of an earlier run of the job, which its chief is about to replace, ends nothing.
         if let Some(state) = over
@@ -236,7 +254,7 @@ async fn evaluate_blocking(
     let started = Instant::now();
     let heart = config.pulse.heart();
     let events = Arc::clone(events);
-    let work = move || evaluate(&job, &*model, &path, last, &events, &heart);
+    let work = move || evaluate_and_export(&job, &*model, &path, last, &events, &heart);
     let outcome = tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| Diagnostic::error(Code::E9001, format!("the evaluation has failed: {error}")))??;
@@ -248,8 +266,19 @@ async fn evaluate_blocking(
     Ok(outcome.map(|(scores, _)| scores))
 }
 
+/// Whether a checkpoint is of a model that was trained. TensorFlow evaluates the untrained one too; nobody learns from it.
+fn is_trained(found: &Found) -> bool {
+    found.step > 0
+}
+
+/// The name of this process at the checkpoints that it reads. In a container every process is the first: the keys of the
+/// standard library's hashes tell them apart.
+fn pin_owner() -> String {
+    format!("evaluator-{}-{:08x}", std::process::id(), RandomState::new().build_hasher().finish() as u32)
+}
+
 /// Evaluates one checkpoint, writes the results and exports. Nothing where it went away before it was pinned.
-fn evaluate(
+fn evaluate_and_export(
     job: &Job,
     model: &AnyModel,
     path: &Path,
@@ -257,39 +286,49 @@ fn evaluate(
     events: &Events,
     heart: &Heart,
 ) -> Result<Option<(Scores, usize)>, Diagnostic> {
-    // In a container every process is the first: the keys of the standard library's hashes tell them apart.
-    let owner =
-        format!("evaluator-{}-{:08x}", std::process::id(), RandomState::new().build_hasher().finish() as u32);
-    let _pin = match pin(path, &owner) {
+    let _pin = match pin(path, &pin_owner()) {
         Ok(pin) => pin,
         Err(_) if !is_committed(path)? => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     let checkpoint = match Checkpoint::open(path) {
-        Ok(checkpoint) => checkpoint,
+        Ok(checkpoint) => Arc::new(checkpoint),
         Err(_) if !is_committed(path)? => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let step = checkpoint.manifest().global_step;
-    let input =
-        input_options(job, Part::Eval, Shard::WHOLE, Some(job.local_dir().join("dead_letter/eval.jsonl")))?;
-    let scores = evaluate_checkpoint(model, &checkpoint, input, job.eval.steps, || heart.beat());
-    let scores = match scores.and_then(|scores| Ok(checkpoint.check_read().map(|_| scores)?)) {
-        Ok(scores) => scores,
+    let read = Parameters::read(&Origin::Own(Arc::clone(&checkpoint)), model);
+    let parameters = match read.and_then(|read| Ok(checkpoint.check_read().map(|_| read)?)) {
+        Ok(parameters) => parameters,
         // The chief removed the checkpoint before it saw this evaluator's pin.
         Err(_) if !is_committed(path)? => return Ok(None),
         Err(problem) => return Err(problem),
     };
-    let shown: Vec<String> = scores.iter().map(|(name, value)| format!("{name} = {value:.5}")).collect();
-    info!("evaluated global step {step}: {}", shown.join(", "));
+    let step = checkpoint.manifest().global_step;
+    let score = |part: Part, dead_letter: Option<&str>, steps: Option<u64>| {
+        let dead_letter = dead_letter.map(|name| job.local_dir().join("dead_letter").join(name));
+        let input = input_options(job, part, Shard::WHOLE, dead_letter)?;
+        evaluate(model, &parameters, input, steps, || heart.beat())
+    };
+    let shown = |scores: &Scores| {
+        let shown: Vec<String> = scores.iter().map(|(name, value)| format!("{name} = {value:.5}")).collect();
+        shown.join(", ")
+    };
+    let mut scores = score(Part::Eval, Some("eval.jsonl"), job.eval.steps)?;
+    info!("evaluated global step {step}: {}", shown(&scores));
     if job.eval.on_training_data {
-        let input = input_options(job, Part::TrainForEvaluation, Shard::WHOLE, None)?;
-        let training = evaluate_checkpoint(model, &checkpoint, input, job.eval.steps, || heart.beat())?;
-        let shown: Vec<String> =
-            training.iter().map(|(name, value)| format!("{name} = {value:.5}")).collect();
-        info!("on the training data, global step {step}: {}", shown.join(", "));
+        let training = score(Part::TrainForEvaluation, None, job.eval.steps)?;
+        info!("on the training data, global step {step}: {}", shown(&training));
         events.tell(job, "eval_train", &checkpoint, &training);
         write_result(&job.model_dir.join("eval_train"), &checkpoint, &training)?;
+    }
+    for (place, EvaluationConfig { name, steps, .. }) in job.evaluations.iter().enumerate() {
+        let folder = format!("eval_{name}");
+        let further = score(Part::Evaluation(place), Some(&format!("{folder}.jsonl")), *steps)?;
+        info!("{name}: evaluated global step {step}: {}", shown(&further));
+        events.tell(job, &folder, &checkpoint, &further);
+        write_result(&job.model_dir.join(folder), &checkpoint, &further)?;
+        // Exporters and early stopping may go by them.
+        scores.extend(further.into_iter().map(|(metric, value)| (format!("{name}/{metric}"), value)));
     }
     let now = unix_secs();
     let mut exports = 0;

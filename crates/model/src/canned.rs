@@ -8,7 +8,7 @@ use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::{Defaults, Family, Job, ModelConfig, OptimizerSection};
 use trainyard_tensor::join;
-use trainyard_variable::{Access, Gradients, MOVING_AVERAGE, Read, Reads, Values, VariableSpec};
+use trainyard_variable::{Access, FROZEN, Gradients, MOVING_AVERAGE, Read, Reads, Values, VariableSpec};
 
 use crate::cross_layer::{self, CrossLayers};
 use crate::factorization::Factorization;
@@ -110,6 +110,10 @@ impl Canned {
         };
         if model.batch_norm {
             optimizers.insert(MOVING_AVERAGE.to_owned(), OptimizerConfig::sgd(1.0));
+        }
+        if variables.iter().any(|variable| variable.optimizer_group == FROZEN) {
+            // Their gradients are zeros, and a learning rate of 0 keeps any value as it is.
+            optimizers.insert(FROZEN.to_owned(), OptimizerConfig::sgd(0.0));
         }
         table::check_rules(&variables, &optimizers)?;
         let kernels = |deep: &Deep| {

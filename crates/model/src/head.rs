@@ -5,12 +5,13 @@
 //! batches'.
 
 mod labels;
+mod loss;
 mod metrics;
 
 use std::collections::BTreeMap;
 
-use trainyard_run_config::{Defaults, HeadKind, LabelConfig, LossReduction, ModelConfig};
-use trainyard_tensor::{sigmoid, sigmoid_cross_entropy, softmax_in_place};
+use trainyard_run_config::{Defaults, HeadKind, LabelConfig, LossConfig, LossReduction, ModelConfig};
+use trainyard_tensor::{sigmoid, softmax_in_place};
 
 use crate::Prediction;
 pub use metrics::HeadMetrics;
@@ -30,6 +31,12 @@ pub struct Head {
     thresholds: Vec<f32>,
     /// Classes that are reported one by one.
     classes: Vec<usize>,
+    /// Numbers of the highest predictions that are reported.
+    top_k: Vec<usize>,
+    calibration_buckets: usize,
+    loss: LossConfig,
+    /// What an example of each class counts in training; empty where all count the same.
+    class_weights: Vec<f32>,
     reduction: LossReduction,
     /// Whether the area under the precision-recall curve is interpolated; TensorFlow 1 took trapezoids.
     interpolate: bool,
@@ -52,6 +59,10 @@ impl Head {
             label_column: label.column.clone(),
             thresholds: model.thresholds.clone(),
             classes: model.classes_for_class_based_metrics.clone(),
+            top_k: model.top_k.clone(),
+            calibration_buckets: model.calibration_buckets,
+            loss: model.loss,
+            class_weights: model.class_weights.clone(),
             reduction: model.loss_reduction,
             interpolate: model.defaults != Defaults::Tensorflow1,
         }
@@ -98,17 +109,27 @@ impl Head {
         let (width, share) = (self.label_width(), self.share(labels));
         let mut sum = 0.0;
         for (row, delta) in delta.chunks_exact_mut(self.units()).enumerate() {
-            let weight = weights.map_or(1.0, |weights| weights[row]);
-            sum += f64::from(weight * self.example(delta, &labels[row * width..][..width]));
+            let labels = &labels[row * width..][..width];
+            let weight = weights.map_or(1.0, |weights| weights[row]) * self.class_weight(labels[0]);
+            sum += f64::from(weight * self.example(delta, labels));
             delta.iter_mut().for_each(|value| *value *= weight * share);
         }
         sum * f64::from(share)
     }
 
+    /// Returns what an example of this label counts in training: between two classes, what lies between theirs.
+    fn class_weight(&self, label: f32) -> f32 {
+        match (self.class_weights.as_slice(), self.kind) {
+            ([], _) => 1.0,
+            ([negative, positive], HeadKind::Binary) => label * positive + (1.0 - label) * negative,
+            (weights, _) => weights.get(label as usize).copied().unwrap_or(1.0),
+        }
+    }
+
     /// Replaces an example's logits by their gradient, and returns its loss: a sum over the numbers of a label, a mean
     /// over the classes of a multi-label head.
     fn example(&self, logits: &mut [f32], labels: &[f32]) -> f32 {
-        let each = |logits: &mut [f32], loss: fn(f32, f32) -> (f32, f32)| {
+        fn each(logits: &mut [f32], labels: &[f32], loss: impl Fn(f32, f32) -> (f32, f32)) -> f32 {
             let mut sum = 0.0;
             for (logit, label) in logits.iter_mut().zip(labels) {
                 let (loss, gradient) = loss(*logit, *label);
@@ -116,28 +137,22 @@ impl Head {
                 *logit = gradient;
             }
             sum
-        };
-        let logistic = |logit: f32, label: f32| (sigmoid_cross_entropy(logit, label), sigmoid(logit) - label);
+        }
+        let of_class = |logit: f32, label: f32| loss::of_binary(self.loss, logit, label);
         match self.kind {
-            HeadKind::Binary | HeadKind::LogisticRegression => each(logits, logistic),
+            HeadKind::Binary | HeadKind::LogisticRegression => each(logits, labels, of_class),
             HeadKind::MultiLabel => {
-                let sum = each(logits, logistic);
+                let sum = each(logits, labels, of_class);
                 let count = labels.len() as f32;
                 logits.iter_mut().for_each(|gradient| *gradient /= count);
                 sum / count
             }
-            HeadKind::MultiClass => {
-                let label = labels[0] as usize;
-                let logit = logits[label];
-                let log_sum = softmax_in_place(logits);
-                logits[label] -= 1.0;
-                log_sum - logit
-            }
-            HeadKind::Regression => each(logits, |logit, label| {
+            HeadKind::MultiClass => loss::of_classes(self.loss, logits, labels[0] as usize),
+            HeadKind::Regression => each(logits, labels, |logit, label| {
                 let difference = logit - label;
                 (difference * difference, 2.0 * difference)
             }),
-            HeadKind::Poisson => each(logits, |logit, label| {
+            HeadKind::Poisson => each(logits, labels, |logit, label| {
                 (logit.exp() - label * logit + stirling(label), logit.exp() - label)
             }),
         }

@@ -14,6 +14,8 @@ pub enum Part {
     Train,
     /// `[input.eval]`.
     Eval,
+    /// The `[[evaluation]]` of this place in the job.
+    Evaluation(usize),
     /// `[input.train]`, read once and in order, to score it.
     TrainForEvaluation,
 }
@@ -59,6 +61,7 @@ pub fn input_options(
                 Diagnostic::error(trainyard_diagnostic::Code::E1005, "the job has no section [input.eval]");
             problem.help("add it, with files = [\"eval.csv\"]")
         })?,
+        Part::Evaluation(place) => &job.evaluations[place].input,
         Part::Train | Part::TrainForEvaluation => &job.input.train,
     };
     Ok(options(job, section, part, resolve_files(job, section)?, shard, dead_letter))

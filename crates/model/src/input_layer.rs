@@ -6,7 +6,7 @@ use std::ops::Range;
 use trainyard_feature_column::{FeatureColumns, Features};
 use trainyard_run_config::{Combiner, Deep};
 use trainyard_tensor::{for_rows, gather, join, scatter_add, threads};
-use trainyard_variable::{Gradients, Initializer, Reads, Values, VariableSpec};
+use trainyard_variable::{FROZEN, Gradients, Initializer, Reads, Values, VariableSpec};
 
 use crate::table::{self, access};
 
@@ -36,6 +36,7 @@ pub(crate) struct Lookup {
     pub(crate) dimension: usize,
     pub(crate) combiner: Combiner,
     pub(crate) max_norm: Option<f32>,
+    trainable: bool,
 }
 
 /// The layer: which pieces a row has, in ascending order of TensorFlow's column name.
@@ -43,7 +44,7 @@ pub(crate) struct Lookup {
 pub struct InputLayer {
     /// (first place in the row, piece).
     pub(crate) pieces: Vec<(usize, Piece)>,
-    /// In ascending order of their variables.
+    /// Those that training changes, in ascending order of their variables.
     tables: Vec<Table>,
     width: usize,
 }
@@ -77,6 +78,7 @@ impl InputLayer {
                     let table = shared.unwrap_or(&own);
                     let name = format!("{scope}/{table}/embedding_weights");
                     let dimension = embedding.dimension;
+                    let group = if embedding.trainable { optimizer_group } else { FROZEN };
                     let have = variables.iter().position(|variable| variable.name == name);
                     let variable = have.unwrap_or_else(|| {
                         variables.push(VariableSpec {
@@ -86,7 +88,7 @@ impl InputLayer {
                             initializer: Initializer::TruncatedNormal {
                                 stddev: 1.0 / (dimension as f32).sqrt(),
                             },
-                            optimizer_group: optimizer_group.to_owned(),
+                            optimizer_group: group.to_owned(),
                         });
                         variables.len() - 1
                     });
@@ -97,6 +99,7 @@ impl InputLayer {
                         dimension,
                         combiner: embedding.combiner,
                         max_norm: embedding.max_norm,
+                        trainable: embedding.trainable,
                     };
                     named.push((deep.column_name(&column.name), Piece::Embedding(lookup), dimension));
                 }
@@ -119,7 +122,9 @@ impl InputLayer {
         }
         let mut tables: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (place, (_, piece)) in pieces.iter().enumerate() {
-            if let Piece::Embedding(lookup) = piece {
+            if let Piece::Embedding(lookup) = piece
+                && lookup.trainable
+            {
                 tables.entry(lookup.variable).or_default().push(place);
             }
         }
@@ -135,9 +140,14 @@ impl InputLayer {
     /// Returns the columns of the output from the first to the last that a table gave, whose gradient
     /// [`InputLayer::backward`] reads; none where no piece has something to learn.
     pub fn learned(&self) -> Range<usize> {
-        let ends = self.embeddings().map(|(begin, dimension)| begin + dimension);
-        match (self.embeddings().next(), ends.last()) {
-            (Some((begin, _)), Some(end)) => begin..end,
+        let learned = || {
+            self.pieces.iter().filter_map(|(begin, piece)| match piece {
+                Piece::Embedding(lookup) if lookup.trainable => Some(*begin..begin + lookup.dimension),
+                _ => None,
+            })
+        };
+        match (learned().next(), learned().next_back()) {
+            (Some(first), Some(last)) => first.start..last.end,
             _ => 0..0,
         }
     }

@@ -9,7 +9,7 @@ use crate::Job;
 
 /// Keys that may differ, with all below them: where things lie on a host, what decides nothing but how a host does its part, and
 /// what one role alone reads.
-const MAY_DIFFER: [&str; 18] = [
+const MAY_DIFFER: [&str; 19] = [
     "path",
     // Whether it is the same folder is told by the cluster's identity in it.
     "model_dir",
@@ -31,6 +31,7 @@ const MAY_DIFFER: [&str; 18] = [
     "strategy.chief_trains",
     // The evaluator does.
     "eval",
+    "evaluation",
     "exporter",
 ];
 /// Keys, with all below them, by which a checkpoint is scored: an evaluator that was told others scores another model.
@@ -143,6 +144,7 @@ fn flatten(key: String, value: &Value, keys: &mut BTreeMap<String, String>) {
 fn file_key(name: &str) -> &str {
     match name {
         "features" => "feature",
+        "evaluations" => "evaluation",
         "exporters" => "exporter",
         other => other,
     }

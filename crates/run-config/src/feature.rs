@@ -67,6 +67,13 @@ pub struct Embedding {
     pub max_norm: Option<f32>,
     /// Name of a table that several features share (`shared_embeddings`); absent = a table of its own.
     pub table: Option<String>,
+    /// Whether training changes the vectors; true by default.
+    #[serde(skip_serializing_if = "is_true")]
+    pub trainable: bool,
+}
+
+fn is_true(flag: &bool) -> bool {
+    *flag
 }
 
 /// How the values of several ids become one.

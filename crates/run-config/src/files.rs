@@ -63,6 +63,14 @@ pub fn resolve_path(job: &Job, path: &str) -> PathBuf {
     if !exists(&here) && exists(&beside) { beside } else { here }
 }
 
+/// Returns the path that a name or pattern of a job stands for: in the working folder, or beside the job file if something is
+/// there and only there.
+pub(crate) fn find(name: &str, beside: &Path) -> PathBuf {
+    let (here, other) = (PathBuf::from(name), beside.join(name));
+    let there = |path: &Path| path.exists() || !matches(path).is_empty();
+    if !there(&here) && there(&other) { other } else { here }
+}
+
 fn matches(pattern: &Path) -> Vec<PathBuf> {
     if pattern.is_file() {
         return vec![pattern.to_owned()];

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use trainyard_diagnostic::Document;
 
 use crate::{FeatureConfig, ModelConfig, OptimizerSection};
 
@@ -28,12 +29,18 @@ pub struct Job {
     pub train: TrainSpec,
     /// When and how checkpoints are evaluated.
     pub eval: EvalSpec,
+    /// Further evaluations.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evaluations: Vec<EvaluationConfig>,
     /// What is exported after evaluations.
     pub exporters: Vec<ExporterConfig>,
     /// How training is distributed.
     pub strategy: StrategyConfig,
     /// What parameter servers keep beside their memory.
     pub parameter_servers: ParameterServersConfig,
+    /// What the file says, with what `--set` has changed.
+    #[serde(skip)]
+    pub(crate) document: Document,
 }
 
 /// What has to be over before a parameter server acknowledges a push.
@@ -299,8 +306,22 @@ pub struct EvalSpec {
     pub throttle_secs: u64,
     /// Whether training data is evaluated too, to show overfitting; false by default.
     pub on_training_data: bool,
+    /// Whether every checkpoint is evaluated, in order, instead of the newest now and then; false by default.
+    pub every_checkpoint: bool,
     /// Column whose values divide the examples for the group AUC; absent = no such metric.
     pub group_auc_column: Option<String>,
+}
+
+/// A further evaluation of the checkpoints that are evaluated (`name` of `tf.estimator.EvalSpec`).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EvaluationConfig {
+    /// Its results are in `eval_<name>`.
+    pub name: String,
+    /// What it reads.
+    #[serde(flatten)]
+    pub input: InputPart,
+    /// Batches; absent = to the end of the input.
+    pub steps: Option<u64>,
 }
 
 /// When an exporter writes.

@@ -4,6 +4,7 @@
 //! with its line, the rule it breaks and the nearest name that would have been right.
 
 mod agreement;
+mod as_run;
 mod durability;
 mod elastic;
 mod feature;

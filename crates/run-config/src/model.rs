@@ -144,6 +144,11 @@ impl HeadKind {
         ("logistic_regression", Self::LogisticRegression),
     ];
 
+    /// Returns the name in a job file.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
+
     /// Returns whether labels are classes.
     pub fn has_classes(self) -> bool {
         matches!(self, Self::Binary | Self::MultiClass | Self::MultiLabel)
@@ -158,6 +163,32 @@ pub enum LossReduction {
     Sum,
     /// Their weighted sum, divided by their number (TensorFlow 2's).
     SumOverBatchSize,
+}
+
+/// What a classifier minimizes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum LossConfig {
+    /// The logistic loss of each logit, or the cross entropy of the classes' softmax (the default).
+    #[default]
+    CrossEntropy,
+    /// The same, times `(1 - p)^gamma` for the probability `p` that the model gives to the truth, and times `alpha`: examples
+    /// that are right already count less (Lin et al. 2017; `tf.keras.losses.BinaryFocalCrossentropy`,
+    /// `CategoricalFocalCrossentropy`).
+    Focal {
+        /// At least 0; 2 by default. 0 is the cross entropy.
+        gamma: f32,
+        /// Weight of positives, in [0, 1]; negatives have `1 - alpha`. Absent = both count 1.
+        alpha: Option<f32>,
+    },
+    /// `max(0, 1 - y x)` of the logit `x` and `y`, which is 1 of positives and -1 of negatives (`tf.keras.losses.Hinge`).
+    Hinge,
+}
+
+impl LossConfig {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Whose values fill in what a job does not say.
@@ -217,6 +248,10 @@ impl Activation {
     ];
 }
 
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 /// The model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelConfig {
@@ -232,6 +267,18 @@ pub struct ModelConfig {
     pub thresholds: Vec<f32>,
     /// Classes of a multi-label head that are reported one by one.
     pub classes_for_class_based_metrics: Vec<usize>,
+    /// Numbers of predictions of which a head reports how many of the highest are right.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub top_k: Vec<usize>,
+    /// Buckets of predicted probabilities of which a binary head reports how often they came true; 0 = none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub calibration_buckets: usize,
+    /// What a classifier minimizes.
+    #[serde(skip_serializing_if = "LossConfig::is_default")]
+    pub loss: LossConfig,
+    /// What an example counts in training, by its class; empty = 1 each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub class_weights: Vec<f32>,
     /// How the losses of a batch become one.
     pub loss_reduction: LossReduction,
     /// Whose defaults fill in the rest.

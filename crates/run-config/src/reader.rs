@@ -4,7 +4,7 @@ use std::path::Path;
 
 use trainyard_diagnostic::{Code, Diagnostic, Document, Place, Problems, Section};
 
-use crate::{Job, foreign_names, section};
+use crate::{HeadKind, Job, foreign_names, section};
 
 impl Job {
     /// Reads a job file and sets `overrides` (`section.key=value`).
@@ -34,7 +34,7 @@ impl Job {
         }
         let place = Place::Named(path.display().to_string());
         let root = Section::new("", &document.root, Some(place), &problems);
-        let job = read(path, root);
+        let job = read(path, root).map(|job| Job { document: document.clone(), ..job });
         let found = problems.into_vec();
         match job {
             Some(job) if found.is_empty() => Ok(job),
@@ -71,6 +71,7 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     let features = section::feature::read_all(path, &root, model.as_ref().map(|model| model.kind));
     let train = section::train::read_train(root.section("train"));
     let eval = section::train::read_eval(root.section("eval"));
+    let evaluations = section::input::read_evaluations(&root);
     let exporters = section::train::read_exporters(&root);
     let strategy = section::strategy::read(root.section("strategy"));
     let parameter_servers = section::parameter_servers::read(root.section("parameter_servers"));
@@ -101,6 +102,26 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         root.problems()
             .push(Diagnostic::error(Code::E1005, message).help("add it, with files = [\"eval.csv\"]"));
     }
+    if let (Some(model), Some(eval)) = (&model, &eval)
+        && model.head == HeadKind::Binary
+        && !model.top_k.is_empty()
+        && eval.group_auc_column.is_none()
+    {
+        let message = "top_k of a binary head counts the highest of each group, and the job names no groups";
+        root.problems().push(
+            Diagnostic::error(Code::E1005, message)
+                .help("set eval.group_auc_column, for example to the user's column"),
+        );
+    }
+    if let (Some(input), Some(evaluations)) = (&input, &evaluations)
+        && input.eval.is_none()
+        && !evaluations.is_empty()
+    {
+        let message =
+            "[[evaluation]] comes on top of the evaluation of [input.eval], and the job has no such section";
+        root.problems()
+            .push(Diagnostic::error(Code::E1005, message).help("add it, with files = [\"eval.csv\"]"));
+    }
     root.finish();
     Some(Job {
         path: path.to_owned(),
@@ -112,8 +133,10 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         model: model?,
         train: train?,
         eval: eval?,
+        evaluations: evaluations?,
         exporters: exporters?,
         strategy: strategy?,
         parameter_servers: parameter_servers?,
+        document: Document::default(),
     })
 }

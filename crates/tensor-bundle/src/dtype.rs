@@ -81,12 +81,12 @@ impl fmt::Display for DType {
 }
 
 /// Returns the value of a bfloat16, exactly.
-pub(crate) fn bf16_to_f32(bits: u16) -> f32 {
+pub fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
 /// Returns the value of an IEEE 754 binary16, exactly.
-pub(crate) fn f16_to_f32(bits: u16) -> f32 {
+pub fn f16_to_f32(bits: u16) -> f32 {
     let sign = u32::from(bits & 0x8000) << 16;
     let exponent = u32::from(bits >> 10) & 0x1f;
     let fraction = u32::from(bits & 0x3ff);

@@ -38,6 +38,6 @@ mod table;
 mod tensor;
 
 pub use bundle::Bundle;
-pub use dtype::DType;
+pub use dtype::{DType, bf16_to_f32, f16_to_f32};
 pub use error::Error;
 pub use tensor::{Tensor, TensorInfo, Values};

@@ -91,15 +91,19 @@ fn check_inputs(
     lines: &mut Vec<(String, String)>,
     problems: &mut Vec<Diagnostic>,
 ) {
-    let parts = [(Part::Train, "training input"), (Part::Eval, "evaluation input")];
-    for (part, name) in parts.into_iter().filter(|(part, _)| *part == Part::Train || job.input.eval.is_some())
-    {
+    let mut parts = vec![(Part::Train, "training input".to_owned())];
+    if job.input.eval.is_some() {
+        parts.push((Part::Eval, "evaluation input".to_owned()));
+    }
+    let further = job.evaluations.iter().enumerate();
+    parts.extend(further.map(|(place, one)| (Part::Evaluation(place), format!("evaluation {}", one.name))));
+    for (part, name) in parts {
         match input_options(job, part, Shard::WHOLE, None) {
             Ok(options) => {
                 let found = trainyard_input::check(&options, model.schema(), ROWS);
                 if found.errors.is_empty() && found.bad.is_empty() {
                     lines.push((
-                        name.to_owned(),
+                        name,
                         format!("{} file(s), the first {ROWS} rows of each are good", options.files.len()),
                     ));
                 }

@@ -332,6 +332,15 @@ pub(crate) struct Stats {
     pub(crate) format: Format,
 }
 
+/// Where the values of the model are, where it is not the job's model_dir.
+#[derive(Debug, Args)]
+pub(crate) struct Source {
+    /// Values to use instead of a checkpoint of the job: an export, or a folder of exports, whose newest counts; another
+    /// model_dir, or a checkpoint in it; a .safetensors file; a TensorFlow checkpoint with the same names.
+    #[arg(long, value_name = "PATH", conflicts_with = "step")]
+    pub(crate) from: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct OneShot {
     #[command(flatten)]
@@ -339,6 +348,8 @@ pub(crate) struct OneShot {
     /// Global step of the checkpoint; the newest by default.
     #[arg(long, value_name = "N")]
     pub(crate) step: Option<u64>,
+    #[command(flatten)]
+    pub(crate) source: Source,
     /// Form of the result.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
@@ -359,6 +370,8 @@ pub(crate) struct Predict {
     /// Global step of the checkpoint; the newest by default.
     #[arg(long, value_name = "N")]
     pub(crate) step: Option<u64>,
+    #[command(flatten)]
+    pub(crate) source: Source,
     /// Files to predict, in the job's input format; the job's evaluation input by default. Labels are not read.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) input: Vec<String>,

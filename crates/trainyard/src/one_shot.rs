@@ -1,15 +1,17 @@
 //! `trainyard evaluate` and `export`: one checkpoint, once.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::json;
-use trainyard_checkpoint::{Checkpoint, latest_good, list};
+use trainyard_checkpoint::{Checkpoint, Origin, latest_good, list};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_evaluator::{evaluate_checkpoint, export as write_export};
+use trainyard_evaluator::{Parameters, evaluate as score, export as write_export};
 use trainyard_model::{Build, Part, Scores, Shard, input_options};
-use trainyard_run_config::{ExportForm, ExportFormat, Job};
+use trainyard_run_config::{EvaluationConfig, ExportForm, ExportFormat, Job};
 
-use crate::command::{Export, FileFormat, Format, OneShot};
+use crate::command::{Export, FileFormat, Format, OneShot, Source};
 use crate::output::{print, table};
 
 /// Returns the checkpoint of a step, or the newest good one.
@@ -39,18 +41,38 @@ pub(crate) fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnosti
     }
 }
 
-/// Scores a checkpoint on the job's evaluation input.
+/// Returns where the values are that a command was told to use.
+pub(crate) fn origin(job: &Job, step: Option<u64>, source: &Source) -> Result<Origin, Diagnostic> {
+    match &source.from {
+        Some(path) => Origin::open(path),
+        None => Ok(Origin::Own(Arc::new(find(job, step)?))),
+    }
+}
+
+/// Scores a checkpoint on the job's evaluation inputs.
 pub(crate) fn evaluate(arguments: &OneShot, build: Build) -> Result<(), Vec<Diagnostic>> {
     let job = arguments.job.load()?;
     let work = || {
         let model = build(&job)?;
-        let checkpoint = find(&job, arguments.step)?;
-        let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
-        let scores = evaluate_checkpoint(&*model, &checkpoint, input, job.eval.steps, || {})?;
-        let step = checkpoint.manifest().global_step;
+        let origin = origin(&job, arguments.step, &arguments.source)?;
+        let parameters = Parameters::read(&origin, &*model)?;
+        let score = |part: Part, steps: Option<u64>| {
+            let input = input_options(&job, part, Shard::WHOLE, None)?;
+            score(&*model, &parameters, input, steps, || {})
+        };
+        let mut scores = score(Part::Eval, job.eval.steps)?;
+        for (place, EvaluationConfig { name, steps, .. }) in job.evaluations.iter().enumerate() {
+            let further = score(Part::Evaluation(place), *steps)?;
+            scores.extend(further.into_iter().map(|(metric, value)| (format!("{name}/{metric}"), value)));
+        }
+        let at = match (origin.global_step(), &arguments.source.from) {
+            (Some(step), Some(from)) => format!("at step {step}, of {}", from.display()),
+            (Some(step), None) => format!("at step {step}"),
+            (None, from) => format!("of {}", from.as_deref().unwrap_or(Path::new("")).display()),
+        };
         print(&match arguments.format {
-            Format::Text => format!("evaluation at step {step}:\n{}", table(&scores)),
-            Format::Json => format!("{}\n", json!({"global_step": step, "metrics": scores})),
+            Format::Text => format!("evaluation {at}:\n{}", table(&scores)),
+            Format::Json => format!("{}\n", json!({"global_step": origin.global_step(), "metrics": scores})),
         })
     };
     work().map_err(|problem| vec![problem])

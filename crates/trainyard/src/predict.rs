@@ -6,13 +6,13 @@ use std::ops::ControlFlow;
 
 use serde_json::{Map, Value, json};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_evaluator::Predicted;
+use trainyard_evaluator::{Parameters, Predicted};
 use trainyard_input::{BadRow, Cell, Value as Kept};
 use trainyard_model::{Build, Part, Prediction, Shard, input_options};
 use trainyard_run_config::{BadRows, Job};
 
 use crate::command::{Lines, Predict};
-use crate::one_shot::find;
+use crate::one_shot::origin;
 use crate::output::{Sink, read_files};
 
 /// Key, or column, of what is wrong with a record that cannot be predicted.
@@ -30,13 +30,14 @@ pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagn
     read_files(&mut job, &arguments.input);
     let work = || {
         let model = build(&job)?;
-        let checkpoint = find(&job, arguments.step)?;
+        let origin = origin(&job, arguments.step, &arguments.source)?;
+        let parameters = Parameters::read(&origin, &*model)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
         let mut out = Sink::open(arguments.output.as_deref())?;
         let mut lines = Writer::new(arguments.format, arguments.keep.clone());
         let mut seen = Seen::default();
         let kept = arguments.keep.clone();
-        trainyard_evaluator::predict(&*model, &checkpoint, input, kept, |predicted| {
+        trainyard_evaluator::predict(&*model, &parameters, input, kept, |predicted| {
             seen.add(&predicted);
             out.write(&lines.line(&predicted)?)?;
             Ok(if out.is_closed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })

@@ -23,5 +23,5 @@ pub use keyed::{add_by_key, union_of_keys};
 pub use layout::{Layout, Slice};
 pub use partitioner::Partitioner;
 pub use placement::Placement;
-pub use spec::{Access, MOVING_AVERAGE, VariableSpec};
+pub use spec::{Access, FROZEN, MOVING_AVERAGE, VariableSpec};
 pub use transfer::{Gradients, Read, Reads, Values};

@@ -66,3 +66,6 @@ impl VariableSpec {
 
 /// Optimizer group of moving averages: no gradient moves them, and no bound on gradients holds for them.
 pub const MOVING_AVERAGE: &str = "moving_average";
+
+/// Optimizer group of variables that training does not change (`trainable=False`).
+pub const FROZEN: &str = "frozen";

@@ -196,7 +196,10 @@ fn the_best_checkpoint_stays_however_old_and_becomes_the_latest_when_those_after
         save(folder.path(), step, 1);
     }
     let steps = || list(folder.path()).expect("a list").iter().map(|found| found.step).collect::<Vec<_>>();
-    assert_eq!(retain(folder.path(), 2, 10_000.0, Some(2)).expect("retention"), [1, 3, 4]);
+    assert_eq!(
+        retain(folder.path(), Keep { best: Some(2), ..Keep::newest(2) }).expect("retention"),
+        [1, 3, 4]
+    );
     assert_eq!(steps(), [2, 5, 6]);
     assert_eq!(remove_after(folder.path(), 4).expect("it is not there"), None);
     assert_eq!(steps(), [2, 5, 6]);
@@ -208,23 +211,38 @@ fn the_best_checkpoint_stays_however_old_and_becomes_the_latest_when_those_after
 }
 
 #[test]
+fn checkpoints_that_wait_for_their_evaluation_stay_where_every_one_is_evaluated() {
+    let folder = folder();
+    for step in 1..=6 {
+        save(folder.path(), step, 1);
+    }
+    let keep = Keep { unevaluated: true, ..Keep::newest(1) };
+    assert_eq!(retain(folder.path(), keep).expect("none was evaluated"), [0_u64; 0]);
+    std::fs::create_dir(folder.path().join("eval")).expect("there is room");
+    let result = r#"{"cluster_epoch": 1, "global_step": 3, "metrics": {}}"#;
+    std::fs::write(folder.path().join("eval/result.json"), result).expect("there is room");
+    assert_eq!(retain(folder.path(), keep).expect("retention"), [1, 2, 3]);
+    assert_eq!(retain(folder.path(), Keep::newest(1)).expect("retention"), [4, 5]);
+}
+
+#[test]
 fn old_checkpoints_go_but_never_a_pinned_one_nor_the_last_good() {
     let folder = folder();
     for step in 1..=5 {
         save(folder.path(), step, 1);
     }
     let guard = pin(&folder.path().join("model.ckpt-2"), "reader").expect("a pin");
-    assert_eq!(retain(folder.path(), 2, 10_000.0, None).expect("retention"), [1, 3]);
+    assert_eq!(retain(folder.path(), Keep::newest(2)).expect("retention"), [1, 3]);
     let steps = || list(folder.path()).expect("a list").iter().map(|found| found.step).collect::<Vec<_>>();
     assert_eq!(steps(), [2, 4, 5]);
     drop(guard);
     let newest = folder.path().join("model.ckpt-5/shard-0-of-1.safetensors");
     let good = std::fs::read(&newest).expect("the shard is there");
     std::fs::write(&newest, &good[1..]).expect("the newest is damaged");
-    assert!(retain(folder.path(), 1, 10_000.0, None).is_err());
+    assert!(retain(folder.path(), Keep::newest(1)).is_err());
     assert_eq!(steps(), [2, 4, 5], "nothing goes while the newest is not whole");
     std::fs::write(&newest, good).expect("the newest is mended");
-    assert_eq!(retain(folder.path(), 2, 10_000.0, None).expect("retention"), [2]);
+    assert_eq!(retain(folder.path(), Keep::newest(2)).expect("retention"), [2]);
     let state = std::fs::read_to_string(folder.path().join("checkpoint")).expect("the state file");
     assert_eq!(state.lines().next(), Some("model_checkpoint_path: \"model.ckpt-5\""));
     assert_eq!(state.lines().count(), 3, "{state}");

@@ -216,7 +216,7 @@ fn a_damaged_newest_is_set_aside_whatever_file_of_it_is_damaged_and_is_never_rem
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
         std::fs::write(&path, bytes).expect("damage");
-        let removed = retain(folder.path(), 2, 10_000.0, None);
+        let removed = retain(folder.path(), Keep::newest(2));
         assert!(newest.is_dir(), "damaged ones are not removed: {removed:?}");
         let mut told = Vec::new();
         let found = latest_good(folder.path(), &mut |warning| told.push(warning.render())).expect("a list");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
+use trainyard_checkpoint::Keep;
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{State, Update};
@@ -44,8 +45,16 @@ impl Lead {
             shards: &self.shards,
             plan: &self.plan,
             input: &run.input,
-            run: &job.run,
-            best: run.evaluated.as_ref().and_then(|evaluated| evaluated.verdict.best).map(|best| best.step),
+            keep: Keep {
+                max: job.run.keep_checkpoint_max,
+                every_n_hours: job.run.keep_checkpoint_every_n_hours,
+                best: run
+                    .evaluated
+                    .as_ref()
+                    .and_then(|evaluated| evaluated.verdict.best)
+                    .map(|best| best.step),
+                unevaluated: job.eval.every_checkpoint,
+            },
             telemetry: &run.telemetry,
         };
         let bytes = run.server_bytes.iter().sum();

@@ -7,7 +7,7 @@ use trainyard_tensor::sigmoid;
 
 use super::{Head, largest};
 use crate::Scores;
-use crate::metric::{Auc, Confusion, ExactAuc, Mean, Summation};
+use crate::metric::{Auc, Calibration, Confusion, ExactAuc, Mean, Summation, TopK};
 
 /// Running sums over the batches of an evaluation.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +27,9 @@ pub struct HeadMetrics {
     /// One per class that the head reports.
     classes: Vec<(Auc, Mean)>,
     groups: HashMap<u64, ExactAuc>,
+    /// One per number of highest predictions that the head reports.
+    top_k: Vec<TopK>,
+    calibration: Calibration,
 }
 
 impl HeadMetrics {
@@ -70,6 +73,7 @@ impl HeadMetrics {
             HeadKind::MultiClass => {
                 let correct = largest(logits) == labels[0] as usize;
                 self.accuracy.add(f64::from(u8::from(correct)), wide);
+                self.highest(head, logits, |class| class == labels[0] as usize, wide);
             }
             HeadKind::Binary => {
                 let (probability, positive) = (sigmoid(logits[0]), logits[0] > 0.0);
@@ -80,8 +84,13 @@ impl HeadMetrics {
                 self.half.add(positive, labels[0] != 0.0, weight);
                 self.exact_auc.add(logits[0], labels[0] != 0.0, weight);
                 self.probability(head, probability, labels[0], weight);
+                if self.calibration == Calibration::default() {
+                    self.calibration = Calibration::new(head.calibration_buckets);
+                }
+                self.calibration.add(probability, labels[0], weight);
             }
             HeadKind::MultiLabel => {
+                self.highest(head, logits, |class| labels[class] != 0.0, wide);
                 for (logit, label) in logits.iter().zip(labels) {
                     self.probability(head, sigmoid(*logit), *label, weight);
                 }
@@ -92,6 +101,19 @@ impl HeadMetrics {
                     mean.add(f64::from(probability), wide);
                 }
             }
+        }
+    }
+
+    /// Counts which of an example's highest classes are right.
+    fn highest(&mut self, head: &Head, logits: &[f32], right: impl Fn(usize) -> bool, weight: f64) {
+        if head.top_k.is_empty() {
+            return;
+        }
+        let mut classes: Vec<usize> = (0..logits.len()).collect();
+        classes.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+        self.top_k.resize(head.top_k.len(), TopK::default());
+        for (counts, k) in self.top_k.iter_mut().zip(&head.top_k) {
+            counts.add(*k, classes.iter().map(|class| (right(*class), weight)));
         }
     }
 
@@ -154,7 +176,25 @@ impl HeadMetrics {
                 if let Some(grouped) = self.group_auc() {
                     put("auc_group", grouped);
                 }
+                if head.calibration_buckets > 0 {
+                    put("calibration_error", self.calibration.error());
+                }
+                for bucket in self.calibration.buckets() {
+                    let name = format!("calibration/{}_to_{}", bucket.from, bucket.to);
+                    put(&format!("{name}/label_mean"), bucket.label);
+                    put(&format!("{name}/prediction_mean"), bucket.prediction);
+                    put(&format!("{name}/share"), bucket.share);
+                }
             }
+        }
+        let grouped = match head.kind {
+            HeadKind::Binary => self.highest_of_groups(head),
+            _ => self.top_k.clone(),
+        };
+        for (place, k) in head.top_k.iter().enumerate() {
+            let counts = grouped.get(place).copied().unwrap_or_default();
+            put(&format!("precision_at_k/{k}"), counts.precision());
+            put(&format!("recall_at_k/{k}"), counts.recall());
         }
         for ((accuracy, confusion), threshold) in self.thresholds.iter().zip(&head.thresholds) {
             put(&format!("accuracy/positive_threshold_{threshold}"), accuracy.value());
@@ -163,6 +203,20 @@ impl HeadMetrics {
             put(&format!("recall/positive_threshold_{threshold}"), confusion.recall());
         }
         scores
+    }
+
+    /// Counts which of the highest of each group are right.
+    fn highest_of_groups(&self, head: &Head) -> Vec<TopK> {
+        let mut counts = vec![TopK::default(); head.top_k.len()];
+        for (counts, k) in counts.iter_mut().zip(&head.top_k) {
+            let mut groups: Vec<(&u64, &ExactAuc)> = self.groups.iter().collect();
+            // In a fixed order, so that the sums are the same each time.
+            groups.sort_by_key(|(group, _)| **group);
+            for (_, examples) in groups {
+                counts.add(*k, examples.highest_first());
+            }
+        }
+        counts
     }
 
     /// The mean of the groups' exact areas, weighted by their examples' weights; groups of one class are left out

@@ -20,6 +20,13 @@ impl ExactAuc {
         }
     }
 
+    /// Returns the truths and weights of the examples, highest score first; of equal ones, the first that was added.
+    pub fn highest_first(&self) -> impl Iterator<Item = (bool, f64)> {
+        let mut sorted: Vec<&(f32, bool, f32)> = self.examples.iter().collect();
+        sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
+        sorted.into_iter().map(|(_, positive, weight)| (*positive, f64::from(*weight)))
+    }
+
     /// Returns the sum of the weights.
     pub fn weight(&self) -> f64 {
         self.examples.iter().map(|(.., weight)| f64::from(*weight)).sum()

@@ -2,7 +2,7 @@
 
 use trainyard_diagnostic::{Code, Section};
 
-use crate::{BadRows, Compression, Format, InputConfig, InputPart, LabelConfig, Sharding};
+use crate::{BadRows, Compression, EvaluationConfig, Format, InputConfig, InputPart, LabelConfig, Sharding};
 
 /// Most records in a batch or a shuffle buffer.
 const ROWS_MAX: u64 = 100_000_000;
@@ -146,6 +146,47 @@ fn read_label(section: Section<'_>) -> Option<LabelConfig> {
     };
     section.finish();
     Some(LabelConfig { column: column?, positive, vocabulary, separator: separator? })
+}
+
+/// Further evaluations, each of an input of its own.
+pub(crate) fn read_evaluations(root: &Section<'_>) -> Option<Vec<EvaluationConfig>> {
+    let mut out = Vec::new();
+    if root.node("evaluation").is_none() {
+        return Some(out);
+    }
+    let mut complete = true;
+    for section in root.sections("evaluation") {
+        let name = section.required_text("name", "\"mobile\"");
+        if let Some(name) = &name
+            && !is_evaluation_name(name)
+        {
+            let message = format!(
+                "evaluation.name must be letters, digits, `_`, `-` and `.`, at most {NAME_BYTES_MAX}, and not `train`, given `{}`",
+                name.escape_default()
+            );
+            section.fail(Code::E1002, "name", message);
+        }
+        let steps = section.integer("steps", 1..=u64::MAX);
+        match (name, read_part(section, 0, false)) {
+            (Some(name), Some(input)) => out.push(EvaluationConfig { name, input, steps }),
+            _ => complete = false,
+        }
+    }
+    let names: Vec<String> = out.iter().map(|evaluation| evaluation.name.clone()).collect();
+    if let Some(twice) = duplicate(&names) {
+        let message = format!("evaluations must have unique names, `{twice}` is given twice");
+        root.fail(Code::E1002, "evaluation", message);
+    }
+    complete.then_some(out)
+}
+
+/// Most bytes of the name of an evaluation: it is a part of a folder's name.
+const NAME_BYTES_MAX: usize = 64;
+
+fn is_evaluation_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    // `eval_train` holds the evaluations of the training data.
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(plain) && name != "train"
 }
 
 fn read_part(section: Section<'_>, shuffle_rows: u64, training: bool) -> Option<InputPart> {

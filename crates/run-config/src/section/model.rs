@@ -4,12 +4,16 @@ use trainyard_diagnostic::{Code, Diagnostic, Section};
 
 use super::{optimizer, single};
 use crate::{
-    Activation, Combiner, Defaults, Family, Goal, HeadKind, InputConfig, LossReduction, ModelConfig,
-    ModelKind, OptimizerSection,
+    Activation, Combiner, Defaults, Family, Goal, HeadKind, InputConfig, LossConfig, LossReduction,
+    ModelConfig, ModelKind, OptimizerSection,
 };
 
 /// Widest hidden layer.
 const UNITS_MAX: u64 = 1 << 20;
+/// Most buckets of a calibration.
+const CALIBRATION_BUCKETS_MAX: u64 = 1000;
+/// Exponent of the focal loss, as Keras has it.
+const FOCAL_GAMMA: f32 = 2.0;
 /// Most classes, and numbers of a label.
 const CLASSES_MAX: u64 = 1 << 24;
 
@@ -24,6 +28,10 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     let label_dimension = section.integer("label_dimension", 1..=CLASSES_MAX);
     let thresholds = read_thresholds(&section);
     let classes = section.integers("classes_for_class_based_metrics", 0..=CLASSES_MAX);
+    let top_k = section.integers("top_k", 1..=CLASSES_MAX);
+    let calibration_buckets = section.integer("calibration_buckets", 1..=CALIBRATION_BUCKETS_MAX);
+    let loss = read_loss(&section);
+    let class_weights = read_class_weights(&section);
     let reductions = [("sum", LossReduction::Sum), ("sum_over_batch_size", LossReduction::SumOverBatchSize)];
     let reduction = read_choice(&section, "loss_reduction", "loss reduction", &reductions);
     let known = [
@@ -77,6 +85,10 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
             .into_iter()
             .map(|class| class as usize)
             .collect(),
+        top_k: top_k.unwrap_or_default().into_iter().map(|count| count as usize).collect(),
+        calibration_buckets: calibration_buckets.unwrap_or(0) as usize,
+        loss: loss?,
+        class_weights: class_weights?,
         loss_reduction: reduction?.unwrap_or(usual),
         defaults,
         activation: activation?.unwrap_or(Activation::Relu),
@@ -117,6 +129,45 @@ fn read_optimizer(
         None => Some(None),
         Some(_) => optimizer::read(section.section(key)?, default).map(Some),
     }
+}
+
+fn read_loss(section: &Section<'_>) -> Option<LossConfig> {
+    let (gamma, alpha) = (single(section, "focal_gamma"), single(section, "focal_alpha"));
+    if let Some(gamma) = gamma.filter(|gamma| *gamma < 0.0) {
+        section.fail(Code::E1002, "focal_gamma", format!("focal_gamma must be >= 0, given {gamma}"));
+    }
+    if let Some(alpha) = alpha.filter(|alpha| !(0.0..=1.0).contains(alpha)) {
+        section.fail(
+            Code::E1002,
+            "focal_alpha",
+            format!("focal_alpha must be between 0 and 1, given {alpha}"),
+        );
+    }
+    let known = [
+        ("cross_entropy", LossConfig::CrossEntropy),
+        ("focal", LossConfig::Focal { gamma: gamma.unwrap_or(FOCAL_GAMMA), alpha }),
+        ("hinge", LossConfig::Hinge),
+    ];
+    let loss = read_choice(section, "loss", "loss", &known)?.unwrap_or_default();
+    if !matches!(loss, LossConfig::Focal { .. }) {
+        for key in ["focal_gamma", "focal_alpha"].into_iter().filter(|key| section.node(key).is_some()) {
+            section.fail(Code::E1006, key, format!("{key} has no meaning without loss = \"focal\""));
+        }
+    }
+    Some(loss)
+}
+
+fn read_class_weights(section: &Section<'_>) -> Option<Vec<f32>> {
+    if section.node("class_weights").is_none() {
+        return Some(Vec::new());
+    }
+    let weights: Vec<f32> =
+        section.numbers("class_weights")?.into_iter().map(|number| number as f32).collect();
+    if let Some(bad) = weights.iter().find(|weight| !(weight.is_finite() && **weight >= 0.0)) {
+        section.fail(Code::E1002, "class_weights", format!("class_weights must be >= 0, given {bad}"));
+        return None;
+    }
+    Some(weights)
 }
 
 fn read_thresholds(section: &Section<'_>) -> Option<Vec<f32>> {
@@ -179,6 +230,15 @@ pub(crate) fn settle(root: &Section<'_>, model: &mut ModelConfig, input: &InputC
     let named = label.vocabulary.as_ref().map(Vec::len);
     if !model.head.has_classes() {
         model.n_classes = 1;
+        let classes = [
+            ("loss", model.loss != LossConfig::CrossEntropy),
+            ("class_weights", !model.class_weights.is_empty()),
+            ("top_k", !model.top_k.is_empty()),
+            ("calibration_buckets", model.calibration_buckets > 0),
+        ];
+        for (key, _) in classes.into_iter().filter(|(_, given)| *given) {
+            fail(format!("{key} has no meaning for a {} head: it has no classes", model.head.name()));
+        }
         if label.positive.is_some() || named.is_some() {
             let goal = if model.kind.goal == Goal::Regressor { "a regressor" } else { "this head" };
             fail(format!("label.positive and label.vocabulary have no meaning for {goal}"));
@@ -199,6 +259,36 @@ pub(crate) fn settle(root: &Section<'_>, model: &mut ModelConfig, input: &InputC
     }
     if given != 0 && given != model.n_classes {
         fail(format!("label.vocabulary names {} classes, model.n_classes says {given}", model.n_classes));
+    }
+    let head = model.head;
+    if model.loss == LossConfig::Hinge && head != HeadKind::Binary {
+        fail(format!("loss = \"hinge\" needs a binary head, given {}", head.name()));
+    }
+    if matches!(model.loss, LossConfig::Focal { alpha: Some(_), .. }) && head == HeadKind::MultiClass {
+        fail(
+            "focal_alpha weighs positives against negatives: a multi_class head takes class_weights"
+                .to_owned(),
+        );
+    }
+    if !model.class_weights.is_empty() && head == HeadKind::MultiLabel {
+        fail(
+            "class_weights has no meaning for a multi_label head: an example may be of several classes"
+                .to_owned(),
+        );
+    } else if !model.class_weights.is_empty() && model.class_weights.len() != model.n_classes {
+        fail(format!(
+            "class_weights must be one number for each of {} classes, in their order, given {}",
+            model.n_classes,
+            model.class_weights.len()
+        ));
+    }
+    if model.calibration_buckets > 0 && head != HeadKind::Binary {
+        fail(format!("calibration_buckets needs a binary head, given {}", head.name()));
+    }
+    if let Some(count) =
+        model.top_k.iter().find(|count| head != HeadKind::Binary && **count > model.n_classes)
+    {
+        fail(format!("top_k must be at most n_classes ({}), given {count}", model.n_classes));
     }
     if label.positive.is_some() && model.head != HeadKind::Binary {
         fail(format!("label.positive needs a model of 2 classes, given {}", model.n_classes));

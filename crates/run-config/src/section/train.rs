@@ -101,6 +101,7 @@ pub(crate) fn read_eval(section: Option<Section<'_>>) -> Option<EvalSpec> {
             start_delay_secs: 120,
             throttle_secs: 600,
             on_training_data: false,
+            every_checkpoint: false,
             group_auc_column: None,
         });
     };
@@ -109,8 +110,17 @@ pub(crate) fn read_eval(section: Option<Section<'_>>) -> Option<EvalSpec> {
         start_delay_secs: section.integer("start_delay_secs", 0..=u64::MAX).unwrap_or(120),
         throttle_secs: section.integer("throttle_secs", 0..=u64::MAX).unwrap_or(600),
         on_training_data: section.flag("on_training_data").unwrap_or(false),
+        every_checkpoint: section.flag("every_checkpoint").unwrap_or(false),
         group_auc_column: section.text("group_auc_column"),
     };
+    if eval.every_checkpoint {
+        for key in ["start_delay_secs", "throttle_secs"].into_iter().filter(|key| section.node(key).is_some())
+        {
+            let message =
+                format!("{key} has no meaning with every_checkpoint = true: no checkpoint is passed over");
+            section.fail(Code::E1006, key, message);
+        }
+    }
     section.finish();
     Some(eval)
 }

@@ -89,21 +89,22 @@ fn names(section: &Section<'_>, feature: &FeatureConfig) -> bool {
 
 /// Features that share a table must agree on it.
 pub(super) fn check_tables(root: &Section<'_>, features: &[FeatureConfig]) {
-    let tables: Vec<(&str, usize, &FeatureConfig)> = features
+    let tables: Vec<(&str, &Embedding, &FeatureConfig)> = features
         .iter()
         .filter_map(|feature| match &feature.deep {
-            Some(Deep::Embedding(Embedding { table: Some(table), dimension, .. })) => {
-                Some((table.as_str(), *dimension, feature))
-            }
+            Some(Deep::Embedding(embedding)) => Some((embedding.table.as_deref()?, embedding, feature)),
             _ => None,
         })
         .collect();
     for (place, one) in tables.iter().enumerate() {
         let Some(other) = tables[..place].iter().find(|other| other.0 == one.0) else { continue };
         let (one_kind, other_kind) = (&one.2.kind, &other.2.kind);
-        let (what, help) = if one.1 != other.1 {
-            let what = format!("embedding dimensions {} and {}", other.1, one.1);
+        let (what, help) = if one.1.dimension != other.1.dimension {
+            let what = format!("embedding dimensions {} and {}", other.1.dimension, one.1.dimension);
             (what, "give them the same buckets and dimension, or tables of their own")
+        } else if one.1.trainable != other.1.trainable {
+            let what = "trainable = false for only one of them".to_owned();
+            (what, "set it for both, or give them tables of their own")
         } else if dynamic(one_kind) != dynamic(other_kind) {
             let what = "other rules of a dynamic table, or only one of them has one".to_owned();
             (what, "give them the same kind, rows_max, admit_after and expiry, or tables of their own")
@@ -186,7 +187,9 @@ fn read_table(inner: Section<'_>) -> Option<Option<Deep>> {
         inner.fail(Code::E1002, "max_norm", format!("max_norm must be > 0, given {norm}"));
     }
     let table = inner.text("table");
-    let extra = ["combiner", "max_norm", "table"].into_iter().find(|key| inner.node(key).is_some());
+    let trainable = inner.flag("trainable").unwrap_or(true);
+    let extra =
+        ["combiner", "max_norm", "table", "trainable"].into_iter().find(|key| inner.node(key).is_some());
     if let (None, Some(key)) = (dimension, extra) {
         inner.fail(Code::E1006, key, format!("{key} needs an embedding"));
     }
@@ -199,7 +202,7 @@ fn read_table(inner: Section<'_>) -> Option<Option<Deep>> {
         (Some(true), None) => Some(Deep::Indicator),
         (None | Some(false), Some(dimension)) => {
             let (dimension, combiner) = (dimension as usize, combiner?);
-            Some(Deep::Embedding(Embedding { dimension, combiner, max_norm, table }))
+            Some(Deep::Embedding(Embedding { dimension, combiner, max_norm, table, trainable }))
         }
         _ => None,
     })

@@ -1,0 +1,124 @@
+//! The job as it was run: what the file says with `--set` applied, in which paths mean the same from any folder.
+
+use std::path::Path;
+
+use trainyard_diagnostic::{Table, Value};
+use trainyard_storage::is_remote;
+
+use crate::Job;
+use crate::files::find;
+
+/// Keys of paths in the sections of a job file; those of arrays of tables are of each element.
+const PATHS: [&[&str]; 7] = [
+    &["model_dir"],
+    &["local_dir"],
+    &["input", "train", "files"],
+    &["input", "eval", "files"],
+    &["evaluation", "files"],
+    &["feature", "file"],
+    &["train", "warm_start", "from"],
+];
+
+impl Job {
+    /// Returns the job as TOML: with what `--set` has changed, and with absolute paths. Comments of the file are not in it.
+    ///
+    /// # Errors
+    /// A value cannot be written as TOML.
+    pub fn as_run(&self) -> Result<String, String> {
+        let mut document = self.document.clone();
+        let beside = self.path.parent().unwrap_or(Path::new(""));
+        for keys in PATHS {
+            make_absolute(&mut document.root, keys, beside);
+        }
+        let text = document.to_toml()?;
+        let shown = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
+        Ok(format!(
+            "# As it was run: {}, with what --set has changed, and absolute paths.\n{text}",
+            shown.display()
+        ))
+    }
+}
+
+fn make_absolute(table: &mut Table, keys: &[&str], beside: &Path) {
+    let Some((first, rest)) = keys.split_first() else { return };
+    let entry = table.entries.iter_mut().find(|(name, ..)| name == first);
+    let Some((.., node)) = entry else { return };
+    match &mut node.value {
+        Value::Table(inner) => make_absolute(inner, rest, beside),
+        Value::List(items) if !rest.is_empty() => {
+            for item in items {
+                if let Value::Table(inner) = &mut item.value {
+                    make_absolute(inner, rest, beside);
+                }
+            }
+        }
+        Value::List(items) => items.iter_mut().for_each(|item| absolute(&mut item.value, beside)),
+        value => absolute(value, beside),
+    }
+}
+
+fn absolute(value: &mut Value, beside: &Path) {
+    let Value::Text(text) = value else { return };
+    if is_remote(Path::new(text.as_str())) {
+        return;
+    }
+    let found = find(text, beside);
+    if let Ok(found) = std::path::absolute(found) {
+        *text = found.to_string_lossy().into_owned();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_as_it_was_run_is_the_same_job_from_any_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str| std::fs::write(folder.path().join(name), "a\nb\n").expect("there is room");
+        ["rows-1.csv", "rows-2.csv", "words.txt", "eval.csv"].into_iter().for_each(file);
+        let path = folder.path().join("job.toml");
+        let text = r#"
+            model_dir = "/tmp/runs/one" # where it goes
+            [input]
+            label = { column = "y", positive = "\"yes\"\n" }
+            columns = ["y", "w"]
+            train = { files = ["rows-*.csv", "s3://bucket/more.csv"], epochs = 3 }
+            [input.eval]
+            files = ["eval.csv"]
+            [[feature]]
+            column = "w"
+            kind = "vocabulary"
+            file = "words.txt"
+            [[feature]]
+            column = "x"
+            kind = "numeric"
+            clip = [-1e-3, 2.0]
+            [model]
+            kind = "linear_classifier"
+            linear_optimizer = { kind = "sgd", learning_rate = { kind = "piecewise_constant", boundaries = [10], values = [0.1, 0.01] } }
+            [[evaluation]]
+            name = "again"
+            files = ["eval.csv"]
+        "#;
+        let overrides = ["train.max_steps=70".to_owned(), "feature.1.clip=[0,1]".to_owned()];
+        let job = Job::parse(&path, text, &overrides).unwrap_or_else(|problems| panic!("{problems:?}"));
+        let written = job.as_run().expect("it is written");
+        assert!(written.starts_with("# As it was run: /") && written.contains("max_steps = 70"), "{written}");
+        let beside = folder.path().display().to_string();
+        for name in ["rows-*.csv", "words.txt", "eval.csv"] {
+            assert!(written.contains(&format!("{beside}/{name}\"")), "{name}: {written}");
+        }
+        assert!(written.contains("\"s3://bucket/more.csv\""), "{written}");
+        let elsewhere = Path::new("/nowhere/job.toml");
+        let again =
+            Job::parse(elsewhere, &written, &[]).unwrap_or_else(|problems| panic!("{problems:?}\n{written}"));
+        // What was read of the paths is the same; where they lie stands in them now.
+        let settled = |mut job: Job| {
+            job.path = elsewhere.to_owned();
+            job.as_run().expect("it is written").lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(settled(again.clone()), written.lines().skip(1).map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!((again.model, again.train, again.features), (job.model, job.train, job.features));
+    }
+}
