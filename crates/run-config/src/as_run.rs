@@ -25,7 +25,7 @@ impl Job {
     /// # Errors
     /// A value cannot be written as TOML.
     pub fn as_run(&self) -> Result<String, String> {
-        let mut document = self.document.clone();
+        let mut document = self.written.0.clone();
         let beside = self.path.parent().unwrap_or(Path::new(""));
         for keys in PATHS {
             make_absolute(&mut document.root, keys, beside);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use trainyard_diagnostic::{Code, Diagnostic, Document, Place, Problems, Section};
 
+use crate::job::Written;
 use crate::{HeadKind, Job, foreign_names, section};
 
 impl Job {
@@ -34,7 +35,7 @@ impl Job {
         }
         let place = Place::Named(path.display().to_string());
         let root = Section::new("", &document.root, Some(place), &problems);
-        let job = read(path, root).map(|job| Job { document: document.clone(), ..job });
+        let job = read(path, root).map(|job| Job { written: Written(document.clone()), ..job });
         let found = problems.into_vec();
         match job {
             Some(job) if found.is_empty() => Ok(job),
@@ -137,6 +138,6 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         exporters: exporters?,
         strategy: strategy?,
         parameter_servers: parameter_servers?,
-        document: Document::default(),
+        written: Written::default(),
     })
 }

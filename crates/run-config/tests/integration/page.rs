@@ -63,6 +63,9 @@ warm_start = { from = "runs/old" }
 [train.early_stopping]
 stop_at = 0.5
 [eval]
+[[evaluation]]
+name = "mobile"
+files = ["mobile.csv"]
 [[exporter]]
 kind = "best"
 [strategy]
@@ -94,6 +97,15 @@ fn known_in(job: &str, section: &str) -> BTreeSet<String> {
 
 fn known(section: &str) -> BTreeSet<String> {
     known_in(JOB, section)
+}
+
+/// The first of a section that may be there several times.
+fn place_of(section: &str) -> &str {
+    match section {
+        "evaluation" => "evaluation.0",
+        "exporter" => "exporter.0",
+        once => once,
+    }
 }
 
 /// The job with another kind of model, and what that one needs.
@@ -181,11 +193,25 @@ const SECTIONS: [(&str, &str); 10] = [
     ("parameter_servers.guard", "`[parameter_servers.guard]`"),
 ];
 /// Those that share one, in which their names stand before the keys.
-const TOGETHER: [&str; 3] = ["train", "eval", "exporter"];
-const TOGETHER_HEADING: &str = "`[train]`, `[eval]`, `[[exporter]]`";
+const TOGETHER: [&str; 4] = ["train", "eval", "evaluation", "exporter"];
+const TOGETHER_HEADING: &str = "`[train]`, `[eval]`, `[[evaluation]]`, `[[exporter]]`";
 /// Keys that are sections, which have headings or sentences instead of a row.
 const TABLES: [(&str, &[&str]); 4] = [
-    ("", &["run", "input", "feature", "model", "train", "eval", "exporter", "strategy", "parameter_servers"]),
+    (
+        "",
+        &[
+            "run",
+            "input",
+            "feature",
+            "model",
+            "train",
+            "eval",
+            "evaluation",
+            "exporter",
+            "strategy",
+            "parameter_servers",
+        ],
+    ),
     ("input", &["train", "eval", "label"]),
     ("model", &["linear_optimizer", "dnn_optimizer", "optimizer"]),
     ("parameter_servers", &["guard"]),
@@ -216,7 +242,7 @@ fn each_section_has_the_keys_of_its_table_in_the_page_and_no_others() {
     }
     for section in TOGETHER {
         let keys = documented(rows(&page, TOGETHER_HEADING), &format!("{section}."));
-        let place = if section == "exporter" { "exporter.0" } else { section };
+        let place = place_of(section);
         assert_eq!(known(place), keys, "[{section}]");
     }
     let of_all = documented(rows(&page, TOGETHER_HEADING), "");
@@ -348,6 +374,7 @@ fn the_defaults_that_the_page_states_are_those_of_the_reader() {
         job_of("dcn_classifier", "csv", "column = \"age\"\nkind = \"numeric\""),
         job_of("linear_regressor", "csv", "column = \"age\"\nkind = \"numeric\""),
         job_of("linear_classifier", "libsvm", LIBSVM),
+        JOB.replace("hidden_units = [10]", "hidden_units = [10]\nloss = \"focal\""),
     ];
     for job in &jobs {
         parse(job, &[]).unwrap_or_else(|problems| panic!("{}", render_all(&problems)));
@@ -371,7 +398,7 @@ fn the_defaults_that_the_page_states_are_those_of_the_reader() {
     for row in rows(&page, TOGETHER_HEADING) {
         for key in &row.keys {
             let (section, key) = key.split_once('.').expect("a section");
-            let section = if section == "exporter" { "exporter.0" } else { section };
+            let section = place_of(section);
             check(section, key, &row.cells[2]);
         }
     }
@@ -411,7 +438,7 @@ fn each_name_of_tensorflow_is_a_key_or_a_value_that_the_reader_knows() {
         let (section, key) = foreign.key.rsplit_once('.').expect("a key has a section");
         let known = match section {
             "feature" => features.clone(),
-            "exporter" => known("exporter.0"),
+            "exporter" | "evaluation" => known(place_of(section)),
             _ => known(section),
         };
         assert!(known.contains(key), "{}: [{section}] has {known:?}", foreign.name);
@@ -439,8 +466,8 @@ fn a_name_of_tensorflow_is_answered_with_the_key_of_the_job() {
     assert!(weights.contains("`weight_column` is a key of [input]"), "{weights}");
     let model = told("model.kind=\"DNNLinearCombinedClassifier\"");
     assert!(model.contains("is `kind = \"dnn_linear_combined_classifier\"` in [model]"), "{model}");
-    let loss = told("model.loss=\"focal\"");
-    assert!(loss.contains("`head` in [model]") && !loss.contains("loss_reduction"), "{loss}");
+    let loss = told("model.loss_fn=\"focal\"");
+    assert!(loss.contains("`loss` in [model]") && !loss.contains("loss_reduction"), "{loss}");
     let own = told("run.sed=1");
     assert!(own.contains("did you mean `seed`?"), "{own}");
 }
