@@ -11,6 +11,10 @@ use trainyard_variable::{DynamicRows, FirstRows};
 
 use crate::{Checkpoint, Error, TensorFiles, is_committed, latest_good};
 
+/// What may be given to this machine's [`Origin::open`].
+const FORMS: &str = "give a model_dir, a folder model.ckpt-<step> in it, an export, a .safetensors or .npy file, or the prefix of a \
+                     TensorFlow checkpoint";
+
 /// Rows of a dynamic table, some at a time.
 pub type OriginLots<'a> = Box<dyn Iterator<Item = Result<DynamicRows, Error>> + 'a>;
 
@@ -56,10 +60,7 @@ impl Origin {
         ));
         if !path.exists() && !index.exists() {
             let message = format!("no checkpoint at {}", path.display());
-            return Err(Diagnostic::error(Code::E3004, message).help(
-                "give a folder model.ckpt-<step>, a model_dir, an export, a .safetensors or .npy file, or the prefix of a \
-                 TensorFlow checkpoint",
-            ));
+            return Err(Diagnostic::error(Code::E3004, message).help(FORMS));
         }
         if path.is_dir() {
             if let Some(checkpoint) = latest_good(path, &mut |_| {})? {
@@ -68,6 +69,15 @@ impl Origin {
             if let Some(files) = TensorFiles::open(path)? {
                 return Ok(Self::Tensors(files));
             }
+        }
+        let of_tensorflow = if path.is_dir() {
+            path.join("checkpoint").exists()
+        } else {
+            index.exists() || path.extension().is_some_and(|ending| ending == "index")
+        };
+        if !of_tensorflow {
+            let message = format!("{} is no checkpoint and no export, and holds none", path.display());
+            return Err(Diagnostic::error(Code::E3004, message).help(FORMS));
         }
         Ok(Self::TensorFlow(Bundle::open(path)?))
     }

@@ -102,10 +102,15 @@ fn missing(name: &str, folders: &[PathBuf]) -> Diagnostic {
     };
     let mut diagnostic = Diagnostic::error(Code::E4002, message);
     let mut near: Vec<String> = Vec::new();
+    let mut looked: Vec<PathBuf> = Vec::new();
     for folder in folders {
         let path = folder.join(name);
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let shown = std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned());
+        if looked.contains(&shown) {
+            continue;
+        }
+        looked.push(shown.clone());
         diagnostic = diagnostic.note(match parent.is_dir() {
             true => format!("looked in {}", shown.display()),
             false => format!("looked in {}, which does not exist", shown.display()),

@@ -216,6 +216,49 @@ fn check_keys(section: &Section<'_>, kind: ModelKind) {
     }
 }
 
+/// Returns what the model says of its loss and metrics that its head cannot do: the key, and why.
+fn misfits_of_head(model: &ModelConfig) -> Vec<(&'static str, String)> {
+    let (head, classes) = (model.head, model.n_classes);
+    let name = head.name();
+    let weights = &model.class_weights;
+    let has_alpha = matches!(model.loss, LossConfig::Focal { alpha: Some(_), .. });
+    let given = [
+        ("loss", model.loss != LossConfig::CrossEntropy),
+        ("class_weights", !weights.is_empty()),
+        ("top_k", !model.top_k.is_empty()),
+        ("calibration_buckets", model.calibration_buckets > 0),
+    ];
+    if !head.has_classes() {
+        let given = given.into_iter().filter(|(_, given)| *given);
+        return given
+            .map(|(key, _)| (key, format!("{key} has no meaning for a {name} head: it has no classes")))
+            .collect();
+    }
+    let mut found = Vec::new();
+    if model.loss == LossConfig::Hinge && head != HeadKind::Binary {
+        found.push(("loss", format!("loss = \"hinge\" needs a binary head, given {name}")));
+    }
+    if has_alpha && head == HeadKind::MultiClass {
+        let why = "weighs positives against negatives: a multi_class head takes class_weights";
+        found.push(("focal_alpha", format!("focal_alpha {why}")));
+    }
+    if !weights.is_empty() && head == HeadKind::MultiLabel {
+        let why = "has no meaning for a multi_label head: an example may be of several classes";
+        found.push(("class_weights", format!("class_weights {why}")));
+    } else if !weights.is_empty() && weights.len() != classes {
+        let count = weights.len();
+        let rule = format!("must be one number for each of {classes} classes, in their order");
+        found.push(("class_weights", format!("class_weights {rule}, given {count}")));
+    }
+    if model.calibration_buckets > 0 && head != HeadKind::Binary {
+        found.push(("calibration_buckets", format!("calibration_buckets needs a binary head, given {name}")));
+    }
+    if let Some(count) = model.top_k.iter().find(|count| head != HeadKind::Binary && **count > classes) {
+        found.push(("top_k", format!("top_k must be at most n_classes ({classes}), given {count}")));
+    }
+    found
+}
+
 /// Checks the head against the label, and fills in what the label tells.
 pub(crate) fn settle(root: &Section<'_>, model: &mut ModelConfig, input: &InputConfig) {
     let (label, given) = (&input.label, model.n_classes);
@@ -227,17 +270,19 @@ pub(crate) fn settle(root: &Section<'_>, model: &mut ModelConfig, input: &InputC
             None => problem,
         });
     };
+    let fail_in_model = |key: &'static str, message: String| {
+        let problem = Diagnostic::error(Code::E1006, message);
+        let place = root.section("model").and_then(|model| model.place(key));
+        root.problems().push(match place {
+            Some(place) => problem.at(place),
+            None => problem,
+        });
+    };
     let named = label.vocabulary.as_ref().map(Vec::len);
     if !model.head.has_classes() {
         model.n_classes = 1;
-        let classes = [
-            ("loss", model.loss != LossConfig::CrossEntropy),
-            ("class_weights", !model.class_weights.is_empty()),
-            ("top_k", !model.top_k.is_empty()),
-            ("calibration_buckets", model.calibration_buckets > 0),
-        ];
-        for (key, _) in classes.into_iter().filter(|(_, given)| *given) {
-            fail(format!("{key} has no meaning for a {} head: it has no classes", model.head.name()));
+        for (key, message) in misfits_of_head(model) {
+            fail_in_model(key, message);
         }
         if label.positive.is_some() || named.is_some() {
             let goal = if model.kind.goal == Goal::Regressor { "a regressor" } else { "this head" };
@@ -260,35 +305,8 @@ pub(crate) fn settle(root: &Section<'_>, model: &mut ModelConfig, input: &InputC
     if given != 0 && given != model.n_classes {
         fail(format!("label.vocabulary names {} classes, model.n_classes says {given}", model.n_classes));
     }
-    let head = model.head;
-    if model.loss == LossConfig::Hinge && head != HeadKind::Binary {
-        fail(format!("loss = \"hinge\" needs a binary head, given {}", head.name()));
-    }
-    if matches!(model.loss, LossConfig::Focal { alpha: Some(_), .. }) && head == HeadKind::MultiClass {
-        fail(
-            "focal_alpha weighs positives against negatives: a multi_class head takes class_weights"
-                .to_owned(),
-        );
-    }
-    if !model.class_weights.is_empty() && head == HeadKind::MultiLabel {
-        fail(
-            "class_weights has no meaning for a multi_label head: an example may be of several classes"
-                .to_owned(),
-        );
-    } else if !model.class_weights.is_empty() && model.class_weights.len() != model.n_classes {
-        fail(format!(
-            "class_weights must be one number for each of {} classes, in their order, given {}",
-            model.n_classes,
-            model.class_weights.len()
-        ));
-    }
-    if model.calibration_buckets > 0 && head != HeadKind::Binary {
-        fail(format!("calibration_buckets needs a binary head, given {}", head.name()));
-    }
-    if let Some(count) =
-        model.top_k.iter().find(|count| head != HeadKind::Binary && **count > model.n_classes)
-    {
-        fail(format!("top_k must be at most n_classes ({}), given {count}", model.n_classes));
+    for (key, message) in misfits_of_head(model) {
+        fail_in_model(key, message);
     }
     if label.positive.is_some() && model.head != HeadKind::Binary {
         fail(format!("label.positive needs a model of 2 classes, given {}", model.n_classes));
