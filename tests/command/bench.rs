@@ -19,20 +19,39 @@ fn bench(arguments: &[&str]) -> Value {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");
     // Workers stop before the chief writes the last checkpoint.
-    assert!(!told.contains("updates since its last one are lost"), "{told}");
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}\n{told}", String::from_utf8_lossy(&output.stdout)))
+    assert!(
+        !told.contains("updates since its last one are lost"),
+        "{told}"
+    );
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!(
+            "{error}: {}\n{told}",
+            String::from_utf8_lossy(&output.stdout)
+        )
+    })
 }
 
 /// Trains the bundled irises for a second.
 fn bench_iris(cluster: &str) -> Value {
     let job = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/iris.toml");
     let job = job.to_string_lossy();
-    bench(&["train", &job, "--cluster", cluster, "--seconds", "1", "--warmup", "0.2"])
+    bench(&[
+        "train",
+        &job,
+        "--cluster",
+        cluster,
+        "--seconds",
+        "1",
+        "--warmup",
+        "0.2",
+    ])
 }
 
 fn positive(figures: &Value, pointer: &str) -> f64 {
-    let value = figures.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
+    let value = figures
+        .pointer(pointer)
+        .and_then(Value::as_f64)
+        .unwrap_or(0.0);
     assert!(value > 0.0, "{pointer} of {figures:#}");
     value
 }
@@ -40,19 +59,29 @@ fn positive(figures: &Value, pointer: &str) -> f64 {
 trial!(a_job_on_a_cluster_is_measured_by_role);
 fn a_job_on_a_cluster_is_measured_by_role() {
     let figures = bench_iris("local:ps=1,worker=1");
-    let (steps, examples) =
-        (positive(&figures, "/steps_per_second"), positive(&figures, "/examples_per_second"));
-    assert!((examples / steps - 32.0).abs() < 3.0, "batches of 32: {figures:#}");
+    let steps = positive(&figures, "/steps_per_second");
+    let examples = positive(&figures, "/examples_per_second");
+    assert!(
+        (examples / steps - 32.0).abs() < 3.0,
+        "batches of 32: {figures:#}"
+    );
     let whole = positive(&figures, "/cpu_ms_per_step");
     let mut parts = 0.0;
     for role in ["chief", "worker", "ps"] {
         parts += positive(&figures, &format!("/roles/{role}/cpu_ms_per_step"));
         positive(&figures, &format!("/roles/{role}/first_step_seconds"));
-        assert!(positive(&figures, &format!("/roles/{role}/peak_bytes")) > 1e6, "{figures:#}");
+        assert!(
+            positive(&figures, &format!("/roles/{role}/peak_bytes")) > 1e6,
+            "{figures:#}"
+        );
     }
     assert!((whole - parts).abs() < 1e-6 * whole, "{figures:#}");
     // Two layers of 10, one of 3: 4*10+10 + 10*10+10 + 10*3+3 values, each with a slot of adagrad.
-    assert_eq!(figures["roles"]["ps"]["value_bytes"], 193 * 2 * 4, "{figures:#}");
+    assert_eq!(
+        figures["roles"]["ps"]["value_bytes"],
+        193 * 2 * 4,
+        "{figures:#}"
+    );
     for phase in ["input", "compute"] {
         positive(&figures, &format!("/phases/{phase}/share"));
     }
@@ -67,7 +96,12 @@ fn a_job_on_a_cluster_is_measured_by_role() {
         assert_eq!(figures["exit"][task], 0, "{figures:#}");
     }
     // Its 1000 steps would have been over before the measurement began.
-    assert!(figures["changed"].to_string().contains("train.max_steps is 1000"), "{figures:#}");
+    assert!(
+        figures["changed"]
+            .to_string()
+            .contains("train.max_steps is 1000"),
+        "{figures:#}"
+    );
 }
 
 trial!(a_job_in_one_process_is_measured);
@@ -75,26 +109,61 @@ fn a_job_in_one_process_is_measured() {
     let figures = bench_iris("none");
     positive(&figures, "/steps_per_second");
     positive(&figures, "/roles/chief/first_step_seconds");
-    assert_eq!(figures["roles"].as_object().map(serde_json::Map::len), Some(1), "{figures:#}");
+    assert_eq!(
+        figures["roles"].as_object().map(serde_json::Map::len),
+        Some(1),
+        "{figures:#}"
+    );
     assert_eq!(figures["exit"]["chief:0"], 0, "{figures:#}");
 }
 
 trial!(workers_that_compute_share_a_process);
 fn workers_that_compute_share_a_process() {
-    let load = ["--dense", "100", "--rows", "10", "--table-rows", "1000", "--seconds", "1"];
-    let shape = ["--workers", "5", "--workers-per-process", "3", "--compute-ms", "20", "--zipf", "1.1"];
+    let load = [
+        "--dense",
+        "100",
+        "--rows",
+        "10",
+        "--table-rows",
+        "1000",
+        "--seconds",
+        "1",
+    ];
+    let shape = [
+        "--workers",
+        "5",
+        "--workers-per-process",
+        "3",
+        "--compute-ms",
+        "20",
+        "--zipf",
+        "1.1",
+    ];
     let figures = bench(&[&["ps"], &load[..], &shape[..]].concat());
     // Five workers that wait 20 ms in every step; without the wait each would make some thousand.
     let steps = positive(&figures, "/steps_per_second");
     assert!(steps <= 5.0 / 0.020, "{figures:#}");
     // The first ranks come more than once among ten draws: fewer rows than drawn.
-    assert!(positive(&figures, "/rows_per_second") < 9.9 * steps, "{figures:#}");
+    assert!(
+        positive(&figures, "/rows_per_second") < 9.9 * steps,
+        "{figures:#}"
+    );
     positive(&figures, "/p50_ms");
 }
 
 trial!(a_slow_server_slows_every_step);
 fn a_slow_server_slows_every_step() {
-    let figures = bench(&["ps", "--dense", "100", "--ps", "2", "--slow-ps-ms", "10", "--seconds", "1"]);
+    let figures = bench(&[
+        "ps",
+        "--dense",
+        "100",
+        "--ps",
+        "2",
+        "--slow-ps-ms",
+        "10",
+        "--seconds",
+        "1",
+    ]);
     // A step asks the slow server at least once: there and back.
     assert!(positive(&figures, "/p50_ms") >= 20.0, "{figures:#}");
 }
@@ -103,17 +172,45 @@ trial!(each_number_of_workers_is_measured_and_drawn);
 fn each_number_of_workers_is_measured_and_drawn() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("scale.svg");
-    let load = ["--dense", "10", "--rows", "0", "--ps", "1", "--compute-ms", "40", "--seconds", "0.5"];
-    let plot = ["scale", "--workers", "4,1", "--plot", &file.to_string_lossy()];
+    let load = [
+        "--dense",
+        "10",
+        "--rows",
+        "0",
+        "--ps",
+        "1",
+        "--compute-ms",
+        "40",
+        "--seconds",
+        "0.5",
+    ];
+    let plot = [
+        "scale",
+        "--workers",
+        "4,1",
+        "--plot",
+        &file.to_string_lossy(),
+    ];
     let figures = bench(&[&plot[..], &load[..]].concat());
     let of = |place: usize, key: &str| positive(&figures, &format!("/points/{place}/{key}"));
-    assert_eq!((of(0, "workers"), of(1, "workers")), (1.0, 4.0), "{figures:#}");
+    assert_eq!(
+        (of(0, "workers"), of(1, "workers")),
+        (1.0, 4.0),
+        "{figures:#}"
+    );
     assert!(
         of(1, "steps_per_second") > of(0, "steps_per_second"),
         "workers that wait do not wait for each other"
     );
     let linear = of(0, "steps_per_second") * 4.0;
-    assert!((of(1, "share_of_linear") - of(1, "steps_per_second") / linear).abs() < 1e-9, "{figures:#}");
+    assert!(
+        (of(1, "share_of_linear") - of(1, "steps_per_second") / linear).abs() < 1e-9,
+        "{figures:#}"
+    );
     let drawn = std::fs::read_to_string(&file).expect("the plot is written");
-    assert_eq!(drawn.matches("<circle").count(), 3, "two points, and one of the legend: {drawn}");
+    assert_eq!(
+        drawn.matches("<circle").count(),
+        3,
+        "two points, and one of the legend: {drawn}"
+    );
 }

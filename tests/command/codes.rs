@@ -15,8 +15,14 @@ fn ends_with(code: &str, exit: i32, arguments: &[&str]) -> String {
         .output()
         .expect("the program starts");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains(&format!("[{code}]")), "{arguments:?} is not told with {code}: {told}");
-    assert!(told.contains("help:"), "{arguments:?} names no cure: {told}");
+    assert!(
+        told.contains(&format!("[{code}]")),
+        "{arguments:?} is not told with {code}: {told}"
+    );
+    assert!(
+        told.contains("help:"),
+        "{arguments:?} names no cure: {told}"
+    );
     assert_eq!(output.status.code(), Some(exit), "{arguments:?}: {told}");
     told
 }
@@ -36,9 +42,13 @@ fn a_port_that_is_taken_is_told_before_anything_starts() {
     let held = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = held.local_addr().expect("its address");
     let cluster = folder.path().join("cluster.toml");
-    std::fs::write(&cluster, format!("[cluster]\nchief = [\"127.0.0.1:1\"]\nps = [\"{address}\"]\n"))
-        .expect("written");
-    let (cluster, iris) = (cluster.to_string_lossy(), iris());
+    std::fs::write(
+        &cluster,
+        format!("[cluster]\nchief = [\"127.0.0.1:1\"]\nps = [\"{address}\"]\n"),
+    )
+    .expect("written");
+    let cluster = cluster.to_string_lossy();
+    let iris = iris();
     let model_dir = folder.path().join("model");
     let told = ends_with(
         "E2001",
@@ -63,12 +73,17 @@ fn a_port_that_is_taken_is_told_before_anything_starts() {
 trial!(a_folder_without_a_checkpoint_is_told_with_what_to_do);
 fn a_folder_without_a_checkpoint_is_told_with_what_to_do() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (job, model_dir) = (iris(), folder.path().to_string_lossy().into_owned());
+    let job = iris();
+    let model_dir = folder.path().to_string_lossy().into_owned();
     let job = job.to_string_lossy();
     for command in ["evaluate", "predict", "export"] {
         let told = ends_with("E3004", 66, &[command, &job, "--model-dir", &model_dir]);
         assert!(told.contains(&model_dir), "{told}");
-        ends_with("E3004", 66, &[command, &job, "--model-dir", &model_dir, "--step", "5"]);
+        ends_with(
+            "E3004",
+            66,
+            &[command, &job, "--model-dir", &model_dir, "--step", "5"],
+        );
     }
 }
 
@@ -79,10 +94,18 @@ fn a_checkpoint_that_is_damaged_is_told_with_its_file() {
     let checkpoint = folder.path().join("model.ckpt-5");
     std::fs::create_dir(&checkpoint).expect("there is room");
     std::fs::write(checkpoint.join("manifest.json"), "{}").expect("written");
-    let (job, model_dir) = (iris(), folder.path().to_string_lossy().into_owned());
+    let job = iris();
+    let model_dir = folder.path().to_string_lossy().into_owned();
     let job = job.to_string_lossy();
-    let told = ends_with("E3001", 65, &["evaluate", &job, "--model-dir", &model_dir, "--step", "5"]);
-    assert!(told.contains(&checkpoint.join("manifest.json").display().to_string()), "{told}");
+    let told = ends_with(
+        "E3001",
+        65,
+        &["evaluate", &job, "--model-dir", &model_dir, "--step", "5"],
+    );
+    assert!(
+        told.contains(&checkpoint.join("manifest.json").display().to_string()),
+        "{told}"
+    );
 }
 
 trial!(a_folder_that_cannot_be_made_is_told_as_failed_output);
@@ -90,6 +113,11 @@ fn a_folder_that_cannot_be_made_is_told_as_failed_output() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
     std::fs::write(&file, "").expect("written");
-    let (job, model_dir) = (iris(), file.join("model").to_string_lossy().into_owned());
-    ends_with("E9002", 74, &["up", &job.to_string_lossy(), "--model-dir", &model_dir]);
+    let job = iris();
+    let model_dir = file.join("model").to_string_lossy().into_owned();
+    ends_with(
+        "E9002",
+        74,
+        &["up", &job.to_string_lossy(), "--model-dir", &model_dir],
+    );
 }

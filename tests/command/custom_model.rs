@@ -1,5 +1,8 @@
 //! A program with a model of its own is every role and every command for that model.
-#![expect(clippy::unwrap_used, reason = "a program that does not do as the test says fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a program that does not do as the test says fails the test"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -41,15 +44,30 @@ fn run(program: &Path, command: &str, model_dir: &Path, more: &[&str]) -> Output
 trial!(up_starts_the_program_itself_in_every_role);
 fn up_starts_the_program_itself_in_every_role() {
     let folder = tempfile::tempdir().unwrap();
-    let more = ["--cluster", "local:ps=1,worker=1", "--set", "train.max_steps=1000"];
+    let more = [
+        "--cluster",
+        "local:ps=1,worker=1",
+        "--set",
+        "train.max_steps=1000",
+    ];
     // The premade programs refuse this job: a task that were one of them would end the job.
-    let output = run(Path::new(env!("CARGO_BIN_EXE_custom-mlp")), "up", folder.path(), &more);
-    let (out, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = run(
+        Path::new(env!("CARGO_BIN_EXE_custom-mlp")),
+        "up",
+        folder.path(),
+        &more,
+    );
+    let out = String::from_utf8_lossy(&output.stdout);
+    let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{log}");
     assert!(out.contains("trained to step 1000"), "{out}{log}");
     let scores = std::fs::read_to_string(folder.path().join("eval/metrics.jsonl")).unwrap();
     // Tasks race, so the accuracy differs from run to run: 0.9 and something, or 1.0.
-    let good = |line: &str| ["\"accuracy\":0.9", "\"accuracy\":1.0"].iter().any(|text| line.contains(text));
+    let good = |line: &str| {
+        ["\"accuracy\":0.9", "\"accuracy\":1.0"]
+            .iter()
+            .any(|text| line.contains(text))
+    };
     assert!(scores.lines().last().is_some_and(good), "{scores}");
 }
 
@@ -59,5 +77,8 @@ fn the_premade_models_refuse_a_job_of_a_custom_one() {
     let output = run(&program("trainyard"), "check", folder.path(), &[]);
     let log = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(78), "{log}");
-    assert!(log.contains("E1006") && log.contains("the program brings the model along"), "{log}");
+    assert!(
+        log.contains("E1006") && log.contains("the program brings the model along"),
+        "{log}"
+    );
 }

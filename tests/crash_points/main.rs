@@ -45,14 +45,21 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let program = std::env::current_exe().expect("the path of this program");
-    let points =
-        CrashPoints { program, sample: arguments.sample, seed: arguments.seed, only: arguments.only };
+    let points = CrashPoints {
+        program,
+        sample: arguments.sample,
+        seed: arguments.seed,
+        only: arguments.only,
+    };
     let mut parts = Vec::new();
     if points.only.is_none() {
         parts.push(("a save", points.of_a_save()));
     }
     if arguments.daemons {
-        parts.push(("daemons", points.of_daemons(&mut |line| drop(writeln!(std::io::stdout(), "{line}")))));
+        parts.push((
+            "daemons",
+            points.of_daemons(&mut |line| drop(writeln!(std::io::stdout(), "{line}"))),
+        ));
     }
     let mut code = ExitCode::SUCCESS;
     for (what, outcome) in parts {
@@ -63,7 +70,11 @@ fn main() -> ExitCode {
                 if !survived.failures.is_empty() {
                     code = ExitCode::FAILURE;
                 }
-                format!("{what}: {counts}, of {} in all\n{}", survived.points, survived.failures.join("\n"))
+                format!(
+                    "{what}: {counts}, of {} in all\n{}",
+                    survived.points,
+                    survived.failures.join("\n")
+                )
             }
             Err(problem) => {
                 code = ExitCode::FAILURE;

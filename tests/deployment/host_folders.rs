@@ -13,8 +13,8 @@ const CLUSTER: &str = "[cluster]\nchief = [\"lead.example:2222\", \"spare.exampl
 fn render(folder: &Path, more: &[&str]) -> (i32, String) {
     let cluster = folder.join("cluster.toml");
     fs::write(&cluster, CLUSTER).expect("the cluster is written");
-    let (cluster, out) =
-        (cluster.to_string_lossy().into_owned(), folder.join("hosts").to_string_lossy().into_owned());
+    let cluster = cluster.to_string_lossy().into_owned();
+    let out = folder.join("hosts").to_string_lossy().into_owned();
     let mut arguments = vec!["deploy", "render", "--cluster", &cluster, "--out", &out];
     arguments.extend(more);
     let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
@@ -23,9 +23,17 @@ fn render(folder: &Path, more: &[&str]) -> (i32, String) {
 
 /// The names in a folder.
 fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    let entries =
+        fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut names: Vec<String> = entries
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
     names.sort();
     names
 }
@@ -36,14 +44,26 @@ fn each_host_gets_the_same_files_and_starts_its_own_tasks() {
     let job = write_job(folder.path(), 40, "");
     let (code, output) = render(folder.path(), &["--job", &job.to_string_lossy()]);
     assert_eq!(code, 0, "{output}");
-    assert!(output.contains("p.example: trainyard-ps@0.service trainyard-ps@1.service"), "{output}");
+    assert!(
+        output.contains("p.example: trainyard-ps@0.service trainyard-ps@1.service"),
+        "{output}"
+    );
     let hosts = folder.path().join("hosts");
-    assert_eq!(names(&hosts), ["lead.example", "p.example", "spare.example", "w.example"]);
+    assert_eq!(
+        names(&hosts),
+        ["lead.example", "p.example", "spare.example", "w.example"]
+    );
     let units = |host: &str| hosts.join(host).join("etc/systemd/system");
     let starts = |host: &str| names(&units(host).join("trainyard.target.wants"));
     assert_eq!(starts("lead.example"), ["trainyard-chief.service"]);
-    assert_eq!(starts("p.example"), ["trainyard-ps@0.service", "trainyard-ps@1.service"]);
-    assert_eq!(starts("spare.example"), ["trainyard-chief.service", "trainyard-evaluator.service"]);
+    assert_eq!(
+        starts("p.example"),
+        ["trainyard-ps@0.service", "trainyard-ps@1.service"]
+    );
+    assert_eq!(
+        starts("spare.example"),
+        ["trainyard-chief.service", "trainyard-evaluator.service"]
+    );
     for host in names(&hosts) {
         let same = |name: &str| {
             fs::read_to_string(hosts.join(&host).join("etc/trainyard").join(name)).expect("a file")
@@ -51,15 +71,25 @@ fn each_host_gets_the_same_files_and_starts_its_own_tasks() {
         assert_eq!(same("cluster.toml"), CLUSTER);
         assert_eq!(same("job.toml"), fs::read_to_string(&job).expect("the job"));
         for unit in starts(&host) {
-            let target =
-                fs::read_link(units(&host).join("trainyard.target.wants").join(&unit)).expect("a link");
+            let target = fs::read_link(units(&host).join("trainyard.target.wants").join(&unit))
+                .expect("a link");
             let name = target.file_name().expect("a name");
-            assert!(deploy().join("systemd").join(name).is_file(), "{unit} is a unit of ours: {target:?}");
+            assert!(
+                deploy().join("systemd").join(name).is_file(),
+                "{unit} is a unit of ours: {target:?}"
+            );
         }
     }
     let standby = units("spare.example").join("trainyard-chief.service.d/50-standby.conf");
-    assert_eq!(fs::read_to_string(standby).expect("a file"), "[Service]\nEnvironment=TRAINYARD_INDEX=1\n");
-    assert!(!units("lead.example").join("trainyard-chief.service.d/50-standby.conf").exists());
+    assert_eq!(
+        fs::read_to_string(standby).expect("a file"),
+        "[Service]\nEnvironment=TRAINYARD_INDEX=1\n"
+    );
+    assert!(
+        !units("lead.example")
+            .join("trainyard-chief.service.d/50-standby.conf")
+            .exists()
+    );
 }
 
 trial!(what_an_earlier_cluster_asked_for_does_not_stay);
@@ -68,8 +98,18 @@ fn what_an_earlier_cluster_asked_for_does_not_stay() {
     assert_eq!(render(folder.path(), &["--host", "w.example"]).0, 0);
     assert_eq!(names(&folder.path().join("hosts")), ["w.example"]);
     let (code, output) = render(folder.path(), &[]);
-    assert!(code == 74 && output.contains("it is not empty"), "{code}: {output}");
-    assert_eq!(names(&folder.path().join("hosts")), ["w.example"], "nothing was written");
+    assert!(
+        code == 74 && output.contains("it is not empty"),
+        "{code}: {output}"
+    );
+    assert_eq!(
+        names(&folder.path().join("hosts")),
+        ["w.example"],
+        "nothing was written"
+    );
     let (code, output) = render(folder.path(), &["--host", "w.exampel"]);
-    assert!(code == 78 && output.contains("did you mean `w.example`?"), "{code}: {output}");
+    assert!(
+        code == 78 && output.contains("did you mean `w.example`?"),
+        "{code}: {output}"
+    );
 }

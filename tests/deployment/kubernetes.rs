@@ -16,9 +16,18 @@ fn the_chart_is_rendered_to_what_kubernetes_and_the_program_take() {
     let job = folder.path().join("job.toml");
     fs::write(&job, "model_dir = \"/srv/trainyard/model\"\n").expect("a job");
     let mut command = Command::new(Need::Helm.program());
-    command.args(["template", "census", "--set", "tls.secret=census-tls", "--set-file"]);
-    let (fine, text) =
-        said(command.arg(format!("job={}", job.display())).arg(deploy().join("kubernetes/chart")));
+    command.args([
+        "template",
+        "census",
+        "--set",
+        "tls.secret=census-tls",
+        "--set-file",
+    ]);
+    let (fine, text) = said(
+        command
+            .arg(format!("job={}", job.display()))
+            .arg(deploy().join("kubernetes/chart")),
+    );
     assert!(fine, "{text}");
     let chart = folder.path().join("chart.yaml");
     fs::write(&chart, text).expect("the manifests are written");
@@ -32,8 +41,8 @@ trial!(manifests_are_what_kubernetes_and_the_program_take, needs KubernetesSchem
 fn manifests_are_what_kubernetes_and_the_program_take() {
     let python = Need::KubernetesSchemas.program();
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let files =
-        ["jobset.yaml", "trainjob.yaml", "tfjob.yaml"].map(|name| deploy().join("kubernetes").join(name));
+    let files = ["jobset.yaml", "trainjob.yaml", "tfjob.yaml"]
+        .map(|name| deploy().join("kubernetes").join(name));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("deployment/check.py");
     let mut command = Command::new(&python);
     command.arg(&script).arg(program("trainyard")).args(&files);
@@ -42,11 +51,22 @@ fn manifests_are_what_kubernetes_and_the_program_take() {
     // A check that finds nothing finds a mistake that is put there.
     let wrong = folder.path().join("wrong.yaml");
     let text = fs::read_to_string(&files[0]).expect("a manifest");
-    let text = text.replace("backoffLimit", "backofLimit").replace("--drain-deadline", "--drain-dedline");
+    let text = text
+        .replace("backoffLimit", "backofLimit")
+        .replace("--drain-deadline", "--drain-dedline");
     fs::write(&wrong, text.replace("successPolicy", "succesPolicy")).expect("a manifest");
-    let (fine, text) = said(Command::new(&python).arg(&script).arg(program("trainyard")).arg(&wrong));
+    let (fine, text) = said(
+        Command::new(&python)
+            .arg(&script)
+            .arg(program("trainyard"))
+            .arg(&wrong),
+    );
     assert!(!fine, "{text}");
-    for mistake in ["backofLimit", "--drain-dedline", "JobSet.spec.succesPolicy is no key"] {
+    for mistake in [
+        "backofLimit",
+        "--drain-dedline",
+        "JobSet.spec.succesPolicy is no key",
+    ] {
         assert!(text.contains(mistake), "{mistake} is found: {text}");
     }
 }
@@ -56,29 +76,57 @@ fn tf_config(addresses: &[String], role: &str, index: usize) -> String {
     let cluster: Value = json!({
         "chief": addresses[..1], "evaluator": addresses[1..2], "ps": addresses[2..4], "worker": addresses[4..6],
     });
-    json!({"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"}).to_string()
+    json!({"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"})
+        .to_string()
 }
 
 trial!(the_tasks_of_a_tfjob_take_their_roles_from_the_operator_and_end_with_the_job);
 fn the_tasks_of_a_tfjob_take_their_roles_from_the_operator_and_end_with_the_job() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), 400, "[train]\nmax_steps = 100\n");
-    let addresses: Vec<String> = free_ports(6).iter().map(|port| format!("127.0.0.1:{port}")).collect();
-    let tasks = [("ps", 0), ("ps", 1), ("chief", 0), ("worker", 0), ("worker", 1), ("evaluator", 0)];
+    let addresses: Vec<String> = free_ports(6)
+        .iter()
+        .map(|port| format!("127.0.0.1:{port}"))
+        .collect();
+    let tasks = [
+        ("ps", 0),
+        ("ps", 1),
+        ("chief", 0),
+        ("worker", 0),
+        ("worker", 1),
+        ("evaluator", 0),
+    ];
     let start = |(role, index): (&str, usize)| {
         let config = tf_config(&addresses, role, index);
-        Program::start("trainyard", &["run", "--job", &job.to_string_lossy()], &[("TF_CONFIG", &config)])
+        Program::start(
+            "trainyard",
+            &["run", "--job", &job.to_string_lossy()],
+            &[("TF_CONFIG", &config)],
+        )
     };
     let running = tasks.map(start);
     for (program, (role, index)) in running.into_iter().zip(tasks) {
         let ended = program.wait(LIMIT);
         assert_eq!(ended.code, 0, "{role}:{index}: {}", ended.output);
-        assert!(ended.output.contains(&format!("ended task={role}:{index}")), "{}", ended.output);
+        assert!(
+            ended.output.contains(&format!("ended task={role}:{index}")),
+            "{}",
+            ended.output
+        );
     }
-    let state = fs::read_to_string(folder.path().join("model/job_state.json")).expect("the marker is there");
+    let state = fs::read_to_string(folder.path().join("model/job_state.json"))
+        .expect("the marker is there");
     let state: Value = serde_json::from_str(&state).expect("the marker is JSON");
-    assert_eq!((&state["phase"], &state["global_step"]), (&json!("done"), &json!(100)));
-    let scored = fs::read_to_string(folder.path().join("model/eval/result.json")).expect("it was evaluated");
+    assert_eq!(
+        (&state["phase"], &state["global_step"]),
+        (&json!("done"), &json!(100))
+    );
+    let scored =
+        fs::read_to_string(folder.path().join("model/eval/result.json")).expect("it was evaluated");
     let scored: Value = serde_json::from_str(&scored).expect("the result is JSON");
-    assert_eq!(scored["global_step"], json!(100), "the evaluator has scored the last checkpoint");
+    assert_eq!(
+        scored["global_step"],
+        json!(100),
+        "the evaluator has scored the last checkpoint"
+    );
 }

@@ -8,14 +8,18 @@ use toml::{Table, Value};
 const CRATES: [&str; 5] = ["trainyard", "ps", "worker", "chief", "evaluator"];
 
 fn read(path: &Path) -> Table {
-    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    let text =
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.parse()
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// A key of a table, by its path.
 fn at<'a>(table: &'a Table, path: &[&str]) -> &'a Value {
     let (last, before) = path.split_last().expect("a path");
-    let inner = before.iter().fold(table, |table, key| table[*key].as_table().expect("a table"));
+    let inner = before
+        .iter()
+        .fold(table, |table, key| table[*key].as_table().expect("a table"));
     &inner[*last]
 }
 
@@ -23,8 +27,11 @@ trial!(packages_hold_files_that_are_there_and_go_with_one_release);
 fn packages_hold_files_that_are_there_and_go_with_one_release() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let workspace = read(&root.join("Cargo.toml"));
-    let version = at(&workspace, &["workspace", "package", "version"]).as_str().expect("a version");
-    let changes = fs::read_to_string(root.join("deploy/debian/changelog")).expect("the packages' changes");
+    let version = at(&workspace, &["workspace", "package", "version"])
+        .as_str()
+        .expect("a version");
+    let changes =
+        fs::read_to_string(root.join("deploy/debian/changelog")).expect("the packages' changes");
     assert!(
         changes.starts_with(&format!("trainyard ({version}-1)")),
         "the packages' changes are of {version}"
@@ -37,7 +44,11 @@ fn packages_hold_files_that_are_there_and_go_with_one_release() {
             let path = asset[0].as_str().expect("a path");
             match path.strip_prefix("target/release/") {
                 Some(program) => {
-                    assert_eq!(Some(program), package("name").as_str(), "{name}: its own program")
+                    assert_eq!(
+                        Some(program),
+                        package("name").as_str(),
+                        "{name}: its own program"
+                    )
                 }
                 None if path.contains('*') => {
                     let folder = folder.join(path).parent().expect("a folder").to_owned();

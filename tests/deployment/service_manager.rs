@@ -23,13 +23,19 @@ impl Manager {
     fn new(cluster: &TestCluster, name: &str) -> Self {
         let path = cluster.folder.path().join(name);
         let socket = UnixDatagram::bind(&path).expect("a socket");
-        Self { path, socket, heard: Vec::new() }
+        Self {
+            path,
+            socket,
+            heard: Vec::new(),
+        }
     }
 
     /// Starts a task as systemd does.
     fn start(&self, cluster: &TestCluster, role: &str, more: &[(&str, &str)]) -> Program {
-        let (job, spec) = (cluster.job.to_string_lossy(), cluster.cluster.to_string_lossy());
-        let (socket, limit) = (self.path.to_string_lossy(), WATCHDOG.as_micros().to_string());
+        let job = cluster.job.to_string_lossy();
+        let spec = cluster.cluster.to_string_lossy();
+        let socket = self.path.to_string_lossy();
+        let limit = WATCHDOG.as_micros().to_string();
         let mut environment = vec![("NOTIFY_SOCKET", &*socket), ("WATCHDOG_USEC", &*limit)];
         environment.extend(more);
         let arguments = ["--job", &job, "--cluster", &spec, "--index", "0"];
@@ -42,9 +48,15 @@ impl Manager {
         let mut bytes = [0; 4096];
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "`{line}` was not heard: {:?}", self.lines());
+            assert!(
+                !left.is_zero(),
+                "`{line}` was not heard: {:?}",
+                self.lines()
+            );
             self.socket.set_read_timeout(Some(left)).expect("a limit");
-            let Ok(length) = self.socket.recv(&mut bytes) else { continue };
+            let Ok(length) = self.socket.recv(&mut bytes) else {
+                continue;
+            };
             let now = Instant::now();
             let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
             let lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -68,17 +80,24 @@ impl Manager {
 trial!(a_server_is_ready_when_it_serves_and_a_worker_when_it_trains);
 fn a_server_is_ready_when_it_serves_and_a_worker_when_it_trains() {
     let cluster = TestCluster::new(1, 1, 400, "[train]\nmax_steps = 1000000\n");
-    let (mut of_ps, mut of_worker) =
-        (Manager::new(&cluster, "ps.sock"), Manager::new(&cluster, "worker.sock"));
+    let mut of_ps = Manager::new(&cluster, "ps.sock");
+    let mut of_worker = Manager::new(&cluster, "worker.sock");
     let ps = of_ps.start(&cluster, "ps", &[]);
     of_ps.hear("READY=1");
     of_ps.hear("WATCHDOG=1");
     let waits = |line: &&str| line.starts_with("STATUS=waiting for chief:0");
     assert!(of_ps.lines().iter().any(waits), "{:?}", of_ps.lines());
     let worker = of_worker.start(&cluster, "worker", &[]);
-    of_worker.hear(&format!("STATUS=waiting for chief:0 at {}", cluster.addresses[0]));
+    of_worker.hear(&format!(
+        "STATUS=waiting for chief:0 at {}",
+        cluster.addresses[0]
+    ));
     of_worker.hear("WATCHDOG=1");
-    assert!(!of_worker.has_heard("READY=1"), "nobody is there to train with: {:?}", of_worker.lines());
+    assert!(
+        !of_worker.has_heard("READY=1"),
+        "nobody is there to train with: {:?}",
+        of_worker.lines()
+    );
     let chief = cluster.start("chief", 0, &[]);
     of_worker.hear("READY=1");
     of_ps.hear("STATUS=training");
@@ -87,7 +106,11 @@ fn a_server_is_ready_when_it_serves_and_a_worker_when_it_trains() {
         program.signal(Signal::TERM);
         manager.hear("STOPPING=1");
         drop(program);
-        let times = manager.lines().iter().filter(|line| **line == "READY=1").count();
+        let times = manager
+            .lines()
+            .iter()
+            .filter(|line| **line == "READY=1")
+            .count();
         assert_eq!(times, 1, "{:?}", manager.lines());
     }
     drop(chief);
@@ -98,24 +121,38 @@ trial!(a_worker_that_is_stuck_in_a_step_is_not_answered_for);
 fn a_worker_that_is_stuck_in_a_step_is_not_answered_for() {
     let cluster = TestCluster::new(1, 1, 400, "[train]\nmax_steps = 1000000\n");
     let mut manager = Manager::new(&cluster, "worker.sock");
-    let stuck = format!("worker.after_pull=20*off->1*sleep({})", 4 * WATCHDOG.as_millis());
+    let stuck = format!(
+        "worker.after_pull=20*off->1*sleep({})",
+        4 * WATCHDOG.as_millis()
+    );
     let mut worker = manager.start(&cluster, "worker", &[("FAILPOINTS", &stuck)]);
-    let (_ps, _chief) = (cluster.start("ps", 0, &[]), cluster.start("chief", 0, &[]));
+    let _ps = cluster.start("ps", 0, &[]);
+    let _chief = cluster.start("chief", 0, &[]);
     manager.hear("READY=1");
     worker.wait_for("has given no sign of life lately", LIMIT);
     let back = manager.hear("WATCHDOG=1");
     let answers = |at: &[(Instant, String)]| -> Vec<Instant> {
-        at.iter().filter(|(_, line)| line == "WATCHDOG=1").map(|(at, _)| *at).collect()
+        at.iter()
+            .filter(|(_, line)| line == "WATCHDOG=1")
+            .map(|(at, _)| *at)
+            .collect()
     };
     // What was sent before the stall may still be in the socket: the answers behind it are waited for.
     let mut last = back;
     let silent = loop {
         let times = answers(&manager.heard);
-        let silence = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default();
+        let silence = times
+            .windows(2)
+            .map(|pair| pair[1] - pair[0])
+            .max()
+            .unwrap_or_default();
         if silence > WATCHDOG || last - back > 10 * WATCHDOG {
             break silence;
         }
         last = manager.hear("WATCHDOG=1");
     };
-    assert!(silent > WATCHDOG, "systemd would not have noticed: {silent:?}");
+    assert!(
+        silent > WATCHDOG,
+        "systemd would not have noticed: {silent:?}"
+    );
 }

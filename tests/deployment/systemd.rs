@@ -21,7 +21,10 @@ const EXPOSURE_MAX: u32 = 15;
 fn values(unit: &str, key: &str) -> Vec<String> {
     let name = unit.replace("@0.", "@.");
     let text = fs::read_to_string(deploy().join("systemd").join(&name)).expect("the unit is there");
-    text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).map(str::to_owned).collect()
+    text.lines()
+        .filter_map(|line| line.strip_prefix(key)?.strip_prefix('='))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// A root folder with the units, and with what they name in the place of the system's.
@@ -30,10 +33,17 @@ fn root(folder: &Path) -> PathBuf {
     fs::create_dir_all(&units).expect("a folder");
     for file in fs::read_dir(deploy().join("systemd")).expect("the units") {
         let file = file.expect("a unit").path();
-        let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+        let name = file
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         let text = fs::read_to_string(&file).expect("a unit");
         // The programs need not be installed where the units are tested.
-        let text = text.replace("/usr/bin/trainyard-", &format!("{}/trainyard-", folder.display()));
+        let text = text.replace(
+            "/usr/bin/trainyard-",
+            &format!("{}/trainyard-", folder.display()),
+        );
         fs::write(units.join(&name), text).expect("the unit is copied");
     }
     for role in ["ps", "worker", "chief", "evaluator"] {
@@ -54,15 +64,30 @@ fn systemd_finds_nothing_wrong_with_the_units_and_little_that_is_exposed() {
     let units = root(folder.path());
     for unit in UNITS.into_iter().chain(["trainyard.target"]) {
         let mut command = Command::new("systemd-analyze");
-        let (fine, text) = said(command.args(["--no-pager", "--man=no", "verify"]).arg(units.join(unit)));
-        let ours: Vec<&str> = text.lines().filter(|line| line.contains("trainyard")).collect();
+        let (fine, text) = said(
+            command
+                .args(["--no-pager", "--man=no", "verify"])
+                .arg(units.join(unit)),
+        );
+        let ours: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("trainyard"))
+            .collect();
         assert!(fine && ours.is_empty(), "{unit}: {text}");
     }
     for unit in UNITS {
         let mut command = Command::new("systemd-analyze");
-        command.args(["--no-pager", "security", "--offline=true", &format!("--threshold={EXPOSURE_MAX}")]);
+        command.args([
+            "--no-pager",
+            "security",
+            "--offline=true",
+            &format!("--threshold={EXPOSURE_MAX}"),
+        ]);
         let (fine, text) = said(command.arg(units.join(unit)));
-        assert!(fine, "{unit} is exposed more than {EXPOSURE_MAX} tenths:\n{text}");
+        assert!(
+            fine,
+            "{unit} is exposed more than {EXPOSURE_MAX} tenths:\n{text}"
+        );
         assert!(text.contains("Overall exposure level"), "{text}");
         println!("{}", text.lines().last().unwrap_or_default());
     }
@@ -75,15 +100,22 @@ fn units_start_a_task_again_unless_its_exit_code_says_that_it_is_no_use() {
     for unit in UNITS {
         assert_eq!(values(unit, "Restart"), ["on-failure"], "{unit}");
         let codes = values(unit, "RestartPreventExitStatus").join(" ");
-        let ours: Vec<u8> =
-            codes.split(' ').map(|code| code.parse().expect("a number")).filter(|code| *code < 200).collect();
+        let ours: Vec<u8> = codes
+            .split(' ')
+            .map(|code| code.parse().expect("a number"))
+            .filter(|code| *code < 200)
+            .collect();
         assert_eq!(ours, lasting, "{unit}");
         for code in [69, 70, 74, 75] {
             assert!(!ours.contains(&code), "{unit}: {code} may pass");
         }
     }
-    let text = fs::read_to_string(deploy().join("slurm/trainyard.sbatch")).expect("the script is there");
-    assert!(text.contains("0 | 64 | 65 | 66 | 73 | 76 | 77 | 78)"), "Slurm's tasks end for the same codes");
+    let text =
+        fs::read_to_string(deploy().join("slurm/trainyard.sbatch")).expect("the script is there");
+    assert!(
+        text.contains("0 | 64 | 65 | 66 | 73 | 76 | 77 | 78)"),
+        "Slurm's tasks end for the same codes"
+    );
 }
 
 trial!(a_task_has_longer_to_stop_than_it_takes_for_itself);
@@ -96,7 +128,10 @@ fn a_task_has_longer_to_stop_than_it_takes_for_itself() {
             .next()
             .and_then(|text| text.parse().ok())
             .expect("a deadline");
-        let stop: u32 = values(unit, "TimeoutStopSec").concat().parse().expect("seconds");
+        let stop: u32 = values(unit, "TimeoutStopSec")
+            .concat()
+            .parse()
+            .expect("seconds");
         assert!(stop > drain, "{unit}: {stop} s to stop, {drain} s to drain");
     }
 }

@@ -10,7 +10,9 @@ use crate::end_to_end::solo::{Solo, Trained, json, trainyard};
 use crate::end_to_end::{LIMIT, takeover};
 
 fn number(value: &Value, key: &str) -> f64 {
-    value[key].as_f64().unwrap_or_else(|| panic!("no number {key} in {value}"))
+    value[key]
+        .as_f64()
+        .unwrap_or_else(|| panic!("no number {key} in {value}"))
 }
 
 trial!(bench_input_reads_all_records_in_the_time_that_it_tells);
@@ -19,19 +21,33 @@ fn bench_input_reads_all_records_in_the_time_that_it_tells() {
     let job = solo.argument("job.toml");
     let bench = |more: &[&str], code: i32| {
         let began = Instant::now();
-        let told = trainyard(&[&["bench", "input", &job, "--format", "json"], more].concat(), code);
+        let told = trainyard(
+            &[&["bench", "input", &job, "--format", "json"], more].concat(),
+            code,
+        );
         (told, began.elapsed().as_secs_f64())
     };
     let (told, seconds) = bench(&["--seconds", "60"], 0);
     let told = json(&told);
     // Two passes, once to read and once to make ready.
-    let (read, ready) =
-        (8000.0 / number(&told, "records_per_second"), 8000.0 / number(&told, "ready_records_per_second"));
-    assert!(read > 0.0 && ready > 0.0 && read + ready < seconds, "{read} s and {ready} s of {seconds} s");
+    let read = 8000.0 / number(&told, "records_per_second");
+    let ready = 8000.0 / number(&told, "ready_records_per_second");
+    assert!(
+        read > 0.0 && ready > 0.0 && read + ready < seconds,
+        "{read} s and {ready} s of {seconds} s"
+    );
     // An input without end is left when the time is over.
-    let endless = ["--seconds", "0.3", "--set", "input.train.epochs=1_000_000_000"];
+    let endless = [
+        "--seconds",
+        "0.3",
+        "--set",
+        "input.train.epochs=1_000_000_000",
+    ];
     let (told, seconds) = bench(&endless, 0);
-    assert!(seconds > 0.6 && number(&json(&told), "records_per_second") > 0.0, "{seconds} s: {told}");
+    assert!(
+        seconds > 0.6 && number(&json(&told), "records_per_second") > 0.0,
+        "{seconds} s: {told}"
+    );
     // It reads what a job reads, to the last row.
     solo.write("train.csv", &(solo.read("train.csv") + "1,2,w1,none\n"));
     let (told, _) = bench(&["--seconds", "60"], 65);
@@ -44,21 +60,45 @@ fn bench_model_times_the_batches_of_the_job_with_its_threads() {
     let job = solo.argument("job.toml");
     for threads in [1_u64, 2] {
         let set = format!("run.intra_op_parallelism_threads={threads}");
-        let arguments = ["bench", "model", &job, "--format", "json", "--seconds", "0.3", "--set", &set];
+        let arguments = [
+            "bench",
+            "model",
+            &job,
+            "--format",
+            "json",
+            "--seconds",
+            "0.3",
+            "--set",
+            &set,
+        ];
         let told = json(&trainyard(&arguments, 0));
         assert_eq!(told["threads"].as_u64(), Some(threads), "{told}");
-        let (step, rate) = (number(&told, "ms_per_step"), number(&told, "examples_per_second"));
-        assert!((rate * step / 1e3 - 16.0).abs() < 1e-6, "steps of 16 examples: {told}");
+        let step = number(&told, "ms_per_step");
+        let rate = number(&told, "examples_per_second");
+        assert!(
+            (rate * step / 1e3 - 16.0).abs() < 1e-6,
+            "steps of 16 examples: {told}"
+        );
         // Kernels of 6 inputs (two numbers and an embedding of 4) to 8 units, and of 8 to 1; forward and two products back.
         let expected = 6.0 * rate * f64::from(6 * 8 + 8) / 1e9;
         let told = number(&told, "gflop_per_second");
-        assert!((told / expected - 1.0).abs() < 1e-6, "{told} is not {expected} GFLOP/s");
+        assert!(
+            (told / expected - 1.0).abs() < 1e-6,
+            "{told} is not {expected} GFLOP/s"
+        );
     }
 }
 
 /// Runs `bench ps`.
 fn bench_ps(more: &[&str]) -> Value {
-    json(&trainyard(&[&["bench", "ps", "--format", "json", "--seconds", "1.5"], more].concat(), 0))
+    json(&trainyard(
+        &[
+            &["bench", "ps", "--format", "json", "--seconds", "1.5"],
+            more,
+        ]
+        .concat(),
+        0,
+    ))
 }
 
 /// Bytes that a step pulls, and pushes.
@@ -68,14 +108,21 @@ fn bytes_per_step(told: &Value) -> [f64; 2] {
 }
 
 fn assert_near(given: f64, expected: f64, share: f64, what: &str) {
-    assert!((given / expected - 1.0).abs() < share, "{what}: {given} is not about {expected}");
+    assert!(
+        (given / expected - 1.0).abs() < share,
+        "{what}: {given} is not about {expected}"
+    );
 }
 
 trial!(values_of_16_bits_halve_what_bench_ps_moves);
 fn values_of_16_bits_halve_what_bench_ps_moves() {
     for (payload, bytes) in [("float32", 4.0), ("bfloat16", 2.0), ("float16", 2.0)] {
         let told = bench_ps(&["--dense", "50000", "--payload", payload, "--ps", "2"]);
-        assert_eq!((told["ps"].as_u64(), told["dense"].as_u64()), (Some(2), Some(50_000)), "{told}");
+        assert_eq!(
+            (told["ps"].as_u64(), told["dense"].as_u64()),
+            (Some(2), Some(50_000)),
+            "{told}"
+        );
         for moved in bytes_per_step(&told) {
             assert_near(moved, 50_000.0 * bytes, 0.05, payload);
         }
@@ -94,7 +141,10 @@ fn bench_ps_reads_ahead_as_far_as_it_is_told() {
     );
     // Side by side: it works all the time, which no step after another can.
     let ahead = step("3");
-    assert!(number(&ahead, "steps_per_second") > 1e3 / 180.0 && number(&ahead, "p50_ms") < 120.0, "{ahead}");
+    assert!(
+        number(&ahead, "steps_per_second") > 1e3 / 180.0 && number(&ahead, "p50_ms") < 120.0,
+        "{ahead}"
+    );
 }
 
 /// Returns whether a folder holds this file, in a folder of its own.
@@ -128,7 +178,9 @@ fn servers_of_bench_ps_listen_at_socket_files_where_they_are_told_to() {
         let mut program = Program::start("trainyard", &arguments, &[("TMPDIR", &place)]);
         let mut seen = false;
         while program.runs() {
-            seen |= ["ps-0.sock", "ps-1.sock"].iter().all(|name| holds(folder.path(), name));
+            seen |= ["ps-0.sock", "ps-1.sock"]
+                .iter()
+                .all(|name| holds(folder.path(), name));
             std::thread::sleep(Duration::from_millis(5));
         }
         let ended = program.wait(LIMIT);
@@ -137,7 +189,12 @@ fn servers_of_bench_ps_listen_at_socket_files_where_they_are_told_to() {
         let told = json(&ended.output);
         // A row is 16 values.
         for moved in bytes_per_step(&told) {
-            assert_near(moved, 4.0 * (1000.0 + 100.0 * 16.0), 0.05, "a vector and 100 rows");
+            assert_near(
+                moved,
+                4.0 * (1000.0 + 100.0 * 16.0),
+                0.05,
+                "a vector and 100 rows",
+            );
         }
         assert_near(
             number(&told, "rows_per_second"),
@@ -146,8 +203,25 @@ fn servers_of_bench_ps_listen_at_socket_files_where_they_are_told_to() {
             "rows",
         );
     }
-    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0, "nothing is left behind");
-    let both = trainyard(&["bench", "ps", "--dense", "10", "--unix-sockets", "--slow-ps-ms", "5"], 64);
+    assert_eq!(
+        std::fs::read_dir(folder.path())
+            .expect("the folder")
+            .count(),
+        0,
+        "nothing is left behind"
+    );
+    let both = trainyard(
+        &[
+            "bench",
+            "ps",
+            "--dense",
+            "10",
+            "--unix-sockets",
+            "--slow-ps-ms",
+            "5",
+        ],
+        64,
+    );
     assert!(both.contains("cannot be used with"), "{both}");
     let none = trainyard(&["bench", "ps"], 64);
     assert!(none.contains("nothing to move"), "{none}");
@@ -160,19 +234,29 @@ fn renamed_variables_of_a_tensorflow_checkpoint_predict_what_tensorflow_predicts
     solo.write("train.csv", &takeover::ROWS.replace("x,c,y", "x,letter,y"));
     let from = takeover::tensorflow().to_string_lossy().into_owned();
     let job = solo.argument("job.toml");
-    let import =
-        |more: &[&str], code: i32| trainyard(&[&["import-tf", &from, "--job", &job], more].concat(), code);
+    let import = |more: &[&str], code: i32| {
+        trainyard(&[&["import-tf", &from, "--job", &job], more].concat(), code)
+    };
     let layer = "dnn/input_from_feature_columns/input_layer";
     let [deep, wide] = [
         (
             format!("{layer}/letter_embedding/embedding_weights"),
             format!("{layer}/c_embedding/embedding_weights"),
         ),
-        ("linear/linear_model/letter/weights".to_owned(), "linear/linear_model/c/weights".to_owned()),
+        (
+            "linear/linear_model/letter/weights".to_owned(),
+            "linear/linear_model/c/weights".to_owned(),
+        ),
     ];
     let refused = import(&["--write"], 65);
-    assert!(refused.contains("error[E3002]: 2 of the job's variables cannot be taken"), "{refused}");
-    assert!(refused.contains(&deep.0) && refused.contains(&wide.0), "{refused}");
+    assert!(
+        refused.contains("error[E3002]: 2 of the job's variables cannot be taken"),
+        "{refused}"
+    );
+    assert!(
+        refused.contains(&deep.0) && refused.contains(&wide.0),
+        "{refused}"
+    );
     let renames = [&deep, &wide].map(|(ours, theirs)| format!("{ours}={theirs}"));
     let renames = ["--rename", &renames[0], "--rename", &renames[1]];
     let matched = json(&import(&[&renames[..], &["--format", "json"]].concat(), 0));
@@ -180,13 +264,18 @@ fn renamed_variables_of_a_tensorflow_checkpoint_predict_what_tensorflow_predicts
     for (ours, theirs) in [&deep, &wide] {
         let of = |slot: &Value| {
             let rows = matched["variables"].as_array().expect("variables");
-            let row = rows.iter().find(|row| row["variable"] == *ours.as_str() && row["slot"] == *slot);
+            let row = rows
+                .iter()
+                .find(|row| row["variable"] == *ours.as_str() && row["slot"] == *slot);
             row.unwrap_or_else(|| panic!("no {ours} {slot} in {matched}"))["tensor"].clone()
         };
         assert_eq!(of(&Value::Null), *theirs.as_str());
     }
     let written = import(&[&renames[..], &["--write"]].concat(), 0);
-    assert!(written.contains("at step 20; 0 optimizer slots start anew"), "{written}");
+    assert!(
+        written.contains("at step 20; 0 optimizer slots start anew"),
+        "{written}"
+    );
     let predicted = trainyard(&["predict", &job], 0);
     let logits: Vec<f64> = predicted
         .lines()
@@ -204,7 +293,10 @@ fn renamed_variables_of_a_tensorflow_checkpoint_predict_what_tensorflow_predicts
         assert!((given - expected).abs() < 1e-5, "{given} is not {expected}");
     }
     let wrong = import(&["--rename", "nothing"], 78);
-    assert!(wrong.contains("error[E1002]") && wrong.contains("OURS=THEIRS"), "{wrong}");
+    assert!(
+        wrong.contains("error[E1002]") && wrong.contains("OURS=THEIRS"),
+        "{wrong}"
+    );
 }
 
 trial!(training_without_evaluation_reads_no_evaluation_data_and_trains_the_same);
@@ -212,20 +304,31 @@ fn training_without_evaluation_reads_no_evaluation_data_and_trains_the_same() {
     let solo = Solo::wide_and_deep(1000, "[train]\nmax_steps = 100\n");
     let job = solo.argument("job.toml");
     let train = |model: &str, more: &[&str], code: i32| {
-        trainyard(&[&["train", &job, "--model-dir", &solo.argument(model)], more].concat(), code)
+        trainyard(
+            &[&["train", &job, "--model-dir", &solo.argument(model)], more].concat(),
+            code,
+        )
     };
     let evaluated = train("evaluated", &[], 0);
-    assert!(evaluated.contains("evaluation at step 100") && evaluated.contains("auc"), "{evaluated}");
     assert!(
-        solo.path("evaluated/eval/metrics.jsonl").exists() && solo.path("evaluated/export/best").exists()
+        evaluated.contains("evaluation at step 100") && evaluated.contains("auc"),
+        "{evaluated}"
+    );
+    assert!(
+        solo.path("evaluated/eval/metrics.jsonl").exists()
+            && solo.path("evaluated/export/best").exists()
     );
     std::fs::remove_file(solo.path("eval.csv")).expect("it is there");
     let missing = train("missing", &[], 66);
     assert!(missing.contains("error[E4002]"), "{missing}");
     let alone = train("alone", &["--no-evaluation"], 0);
-    assert!(alone.contains("trained to step 100") && !alone.contains("evaluation at step"), "{alone}");
+    assert!(
+        alone.contains("trained to step 100") && !alone.contains("evaluation at step"),
+        "{alone}"
+    );
     assert!(!solo.path("alone/eval").exists() && !solo.path("alone/export").exists());
-    Trained::of(&solo.path("alone")).assert_equals(&Trained::of(&solo.path("evaluated")), "--no-evaluation");
+    Trained::of(&solo.path("alone"))
+        .assert_equals(&Trained::of(&solo.path("evaluated")), "--no-evaluation");
 }
 
 trial!(convert_takes_names_and_formats_that_the_files_do_not_tell);
@@ -235,33 +338,83 @@ fn convert_takes_names_and_formats_that_the_files_do_not_tell() {
     std::fs::write(path("rows"), "1\tann\t0.5\n2\tbob, jr\t\n").expect("it is written");
     let columns = ["--columns", "id,name,score"];
     let told = trainyard(
-        &[&["convert", "--from", "tsv", &path("rows"), &path("out.csv")], &columns[..]].concat(),
+        &[
+            &["convert", "--from", "tsv", &path("rows"), &path("out.csv")],
+            &columns[..],
+        ]
+        .concat(),
         0,
     );
     assert!(told.contains("2 records with 3 columns"), "{told}");
     let read = |name: &str| std::fs::read_to_string(path(name)).expect("it was written");
-    assert_eq!(read("out.csv"), "id,name,score\n1,ann,0.5\n2,\"bob, jr\",\n");
+    assert_eq!(
+        read("out.csv"),
+        "id,name,score\n1,ann,0.5\n2,\"bob, jr\",\n"
+    );
     trainyard(
-        &[&["convert", "--from", "tsv", "--to", "parquet", &path("rows"), &path("table")], &columns[..]]
-            .concat(),
+        &[
+            &[
+                "convert",
+                "--from",
+                "tsv",
+                "--to",
+                "parquet",
+                &path("rows"),
+                &path("table"),
+            ],
+            &columns[..],
+        ]
+        .concat(),
         0,
     );
-    trainyard(&["convert", "--from", "parquet", "--to", "tsv", &path("table"), &path("out")], 0);
+    trainyard(
+        &[
+            "convert",
+            "--from",
+            "parquet",
+            "--to",
+            "tsv",
+            &path("table"),
+            &path("out"),
+        ],
+        0,
+    );
     assert_eq!(read("out"), "id\tname\tscore\n1\tann\t0.5\n2\tbob, jr\t\n");
     // What is said counts, not the name.
-    trainyard(&["convert", "--to", "csv", "--from", "tsv", &path("out"), &path("out.tsv")], 0);
+    trainyard(
+        &[
+            "convert",
+            "--to",
+            "csv",
+            "--from",
+            "tsv",
+            &path("out"),
+            &path("out.tsv"),
+        ],
+        0,
+    );
     assert_eq!(read("out.tsv"), read("out.csv"));
-    let untold = trainyard(&[&["convert", &path("rows"), &path("new.csv")], &columns[..]].concat(), 64);
-    assert!(untold.contains("error[E1000]") && untold.contains("--from csv"), "{untold}");
+    let untold = trainyard(
+        &[&["convert", &path("rows"), &path("new.csv")], &columns[..]].concat(),
+        64,
+    );
+    assert!(
+        untold.contains("error[E1000]") && untold.contains("--from csv"),
+        "{untold}"
+    );
     let untold = trainyard(&["convert", &path("out.csv"), &path("new")], 64);
-    assert!(untold.contains("error[E1000]") && untold.contains("--to csv"), "{untold}");
+    assert!(
+        untold.contains("error[E1000]") && untold.contains("--to csv"),
+        "{untold}"
+    );
     assert!(!folder.path().join("new").exists() && !folder.path().join("new.csv").exists());
 }
 
 /// Reads each line as a JSON object.
 fn objects(output: &str) -> Vec<Value> {
     let object = |line: &str| {
-        let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let value: Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         assert!(value.is_object(), "{line}");
         value
     };
@@ -284,18 +437,26 @@ fn each_line_of_a_log_in_json_is_an_object_with_its_fields() {
                 let text = line[field].as_str().unwrap_or_default();
                 assert!(!text.is_empty(), "{role}: no {field} in {line}");
             }
-            assert!(["INFO", "WARN"].iter().any(|level| line["level"] == *level), "{role}: {line}");
+            assert!(
+                ["INFO", "WARN"].iter().any(|level| line["level"] == *level),
+                "{role}: {line}"
+            );
         }
         let told = |message: &str| lines.iter().find(|line| line["message"] == message);
         if role == "chief" {
-            let saved =
-                told("checkpoint saved").unwrap_or_else(|| panic!("no checkpoint in {}", ended.output));
+            let saved = told("checkpoint saved")
+                .unwrap_or_else(|| panic!("no checkpoint in {}", ended.output));
             assert!(saved["step"].is_u64(), "{saved}");
         }
     }
     // What ends a program is told in the same way.
-    let ended =
-        cluster.start("chief", 0, &["--log-format", "json", "--set", "train.max_stepz=5"]).wait(LIMIT);
+    let ended = cluster
+        .start(
+            "chief",
+            0,
+            &["--log-format", "json", "--set", "train.max_stepz=5"],
+        )
+        .wait(LIMIT);
     assert_eq!(ended.code, 78, "{}", ended.output);
     let told = objects(&ended.output);
     let message = told.last().expect("a message");
@@ -304,25 +465,50 @@ fn each_line_of_a_log_in_json_is_an_object_with_its_fields() {
         (Some("error"), Some("E1001")),
         "{message}"
     );
-    assert!(message["message"].as_str().is_some_and(|text| text.contains("max_stepz")), "{message}");
-    assert!(message["help"].as_str().is_some_and(|text| text.contains("max_steps")), "{message}");
-    assert!(message["notes"].is_array() && !message["place"].is_null(), "{message}");
+    assert!(
+        message["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("max_stepz")),
+        "{message}"
+    );
+    assert!(
+        message["help"]
+            .as_str()
+            .is_some_and(|text| text.contains("max_steps")),
+        "{message}"
+    );
+    assert!(
+        message["notes"].is_array() && !message["place"].is_null(),
+        "{message}"
+    );
 }
 
 trial!(lines_that_up_takes_over_are_objects_that_name_their_task);
 fn lines_that_up_takes_over_are_objects_that_name_their_task() {
     let solo = Solo::wide_and_deep(400, "[train]\nmax_steps = 30\n");
     let job = solo.argument("job.toml");
-    let told = trainyard(&["up", &job, "--cluster", "local:ps=1,worker=1", "--log-format", "json"], 0);
+    let told = trainyard(
+        &[
+            "up",
+            &job,
+            "--cluster",
+            "local:ps=1,worker=1",
+            "--log-format",
+            "json",
+        ],
+        0,
+    );
     // Results are for people.
     let result = ["trained to step 30 ", "last evaluation:", "  ", "model: "];
-    let logged = told.lines().filter(|line| !result.iter().any(|begin| line.starts_with(begin)));
+    let logged = told
+        .lines()
+        .filter(|line| !result.iter().any(|begin| line.starts_with(begin)));
     let lines = objects(&logged.collect::<Vec<_>>().join("\n"));
     for task in ["ps:0", "chief:0", "worker:0", "evaluator:0"] {
         let of_task = |message: &str| {
-            lines
-                .iter()
-                .any(|line| line["from"] == task && line["message"] == message && line["level"] == "INFO")
+            lines.iter().any(|line| {
+                line["from"] == task && line["message"] == message && line["level"] == "INFO"
+            })
         };
         assert!(of_task("ended"), "{task}: {told}");
     }
@@ -336,40 +522,65 @@ fn inspect_tells_the_checkpoints_of_a_folder_and_which_are_damaged() {
     let model = solo.argument("model");
     let told = json(&trainyard(&["inspect", &model, "--format", "json"], 0));
     assert_eq!(
-        (told["job_state"]["phase"].as_str(), told["job_state"]["global_step"].as_u64()),
+        (
+            told["job_state"]["phase"].as_str(),
+            told["job_state"]["global_step"].as_u64()
+        ),
         (Some("done"), Some(100))
     );
     let checkpoints = told["checkpoints"].as_array().expect("a list");
-    let names: Vec<&str> = checkpoints.iter().filter_map(|path| path.as_str()?.rsplit('/').next()).collect();
+    let names: Vec<&str> = checkpoints
+        .iter()
+        .filter_map(|path| path.as_str()?.rsplit('/').next())
+        .collect();
     assert_eq!(names, ["model.ckpt-0", "model.ckpt-50", "model.ckpt-100"]);
-    assert_eq!(told["newest"]["global_step"].as_u64(), Some(trained.global_step));
+    assert_eq!(
+        told["newest"]["global_step"].as_u64(),
+        Some(trained.global_step)
+    );
     let listed: Vec<&str> = told["newest"]["variables"]
         .as_array()
         .expect("variables")
         .iter()
         .filter_map(|variable| variable["name"].as_str())
         .collect();
-    let mut known: Vec<&str> =
-        trained.parameters.keys().filter_map(|name| name.strip_suffix(" values")).collect();
+    let mut known: Vec<&str> = trained
+        .parameters
+        .keys()
+        .filter_map(|name| name.strip_suffix(" values"))
+        .collect();
     known.sort_unstable();
     let mut sorted = listed.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, known);
 
     let whole = trainyard(&["inspect", &model], 0);
-    assert!(whole.contains("job Done at step 100"), "{whole}");
+    assert!(whole.contains("job done at step 100"), "{whole}");
     assert_eq!(whole.matches(" verified").count(), 3, "{whole}");
     // Two numbers and an embedding of 4 go into 8 units; the table is cut in two parts.
     let variable = |name: &str| {
-        whole.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default().to_owned()
+        whole
+            .lines()
+            .find(|line| line.trim_start().starts_with(name))
+            .unwrap_or_default()
+            .to_owned()
     };
     let kernel = variable("dnn/hiddenlayer_0/kernel");
-    assert!(kernel.contains("f32[6, 8]") && kernel.contains("2 part(s)"), "{whole}");
+    assert!(
+        kernel.contains("f32[6, 8]") && kernel.contains("2 part(s)"),
+        "{whole}"
+    );
     let table = variable("linear/linear_model/word/weights");
-    assert!(table.contains("f32[10, 1]") && table.contains("2 part(s)"), "{whole}");
+    assert!(
+        table.contains("f32[10, 1]") && table.contains("2 part(s)"),
+        "{whole}"
+    );
     // One checkpoint by itself.
     let one = trainyard(&["inspect", &solo.argument("model/model.ckpt-50")], 0);
-    assert!(one.contains("checkpoint step 50 ") && !one.contains("step 100"), "{one}");
+    assert!(
+        one.contains("checkpoint step 50 ") && !one.contains("step 100"),
+        "{one}"
+    );
 
     let folder = solo.path("model/model.ckpt-50");
     let shard = std::fs::read_dir(&folder)
@@ -381,21 +592,38 @@ fn inspect_tells_the_checkpoints_of_a_folder_and_which_are_damaged() {
     *bytes.last_mut().expect("bytes") ^= 1;
     std::fs::write(&shard, bytes).expect("it is written");
     let damaged = trainyard(&["inspect", &model], 0);
-    let line = |step: &str| damaged.lines().find(|line| line.contains(step)).unwrap_or_default().to_owned();
+    let line = |step: &str| {
+        damaged
+            .lines()
+            .find(|line| line.contains(step))
+            .unwrap_or_default()
+            .to_owned()
+    };
     assert!(line("checkpoint step 50 ").contains("DAMAGED"), "{damaged}");
-    assert!(line("checkpoint step 100 ").contains("verified"), "{damaged}");
-    let nothing = trainyard(&["inspect", &solo.argument("model/model.ckpt-50-not-there")], 66);
+    assert!(
+        line("checkpoint step 100 ").contains("verified"),
+        "{damaged}"
+    );
+    let nothing = trainyard(
+        &["inspect", &solo.argument("model/model.ckpt-50-not-there")],
+        66,
+    );
     assert!(nothing.contains("error[E3004]"), "{nothing}");
 }
 
 trial!(check_warns_of_a_label_that_never_matches_and_stats_shows_what_the_column_holds);
 fn check_warns_of_a_label_that_never_matches_and_stats_shows_what_the_column_holds() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let rows: String =
-        (0..200).map(|row| format!("{row},{}\n", if row % 4 == 0 { "Yes" } else { "No" })).collect();
+    let rows: String = (0..200)
+        .map(|row| format!("{row},{}\n", if row % 4 == 0 { "Yes" } else { "No" }))
+        .collect();
     std::fs::write(folder.path().join("rows.csv"), format!("x,bought\n{rows}"))
         .expect("the rows are written");
-    let job = folder.path().join("job.toml").to_string_lossy().into_owned();
+    let job = folder
+        .path()
+        .join("job.toml")
+        .to_string_lossy()
+        .into_owned();
     let text = format!(
         "model_dir = \"{}\"\n[input]\nlabel = {{ column = \"bought\", positive = \"yes\" }}\n\
          train = {{ files = [\"rows.csv\"], epochs = 1 }}\n[[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n\
@@ -420,12 +648,32 @@ fn check_warns_of_a_label_that_never_matches_and_stats_shows_what_the_column_hol
         right.contains("25.0 % of 200 records are positive (`Yes`)") && !right.contains("warning"),
         "{right}"
     );
-    let stats = run(&["stats", &job, "--format", "json", "--set", "input.label.positive=\"Yes\""]);
+    let stats = run(&[
+        "stats",
+        &job,
+        "--format",
+        "json",
+        "--set",
+        "input.label.positive=\"Yes\"",
+    ]);
     let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
     let [x, bought] = [0, 1].map(|place| stats["columns"][place].clone());
-    assert_eq!((&stats["rows"], &x["type"], &x["mean"]), (&200.into(), &"int".into(), &99.5.into()));
-    assert_eq!(bought["most_frequent"][0], serde_json::json!({"value": "No", "count": 150}));
-    let table = run(&["stats", &job, "--rows", "10", "--set", "input.label.positive=\"Yes\""]);
+    assert_eq!(
+        (&stats["rows"], &x["type"], &x["mean"]),
+        (&200.into(), &"int".into(), &99.5.into())
+    );
+    assert_eq!(
+        bought["most_frequent"][0],
+        serde_json::json!({"value": "No", "count": 150})
+    );
+    let table = run(&[
+        "stats",
+        &job,
+        "--rows",
+        "10",
+        "--set",
+        "input.label.positive=\"Yes\"",
+    ]);
     assert!(
         table.contains("10 records, the first ones of each file")
             && table.contains("No (70.0 %), Yes (30.0 %)"),

@@ -17,10 +17,22 @@ fn all_survive(
 ) {
     let seed = seed("killed at a file operation");
     let program = Path::new(env!("CARGO_BIN_EXE_crash-points")).to_owned();
-    let survived =
-        run(&CrashPoints { program, sample, seed, only: only.map(str::to_owned) }).expect("strace may trace");
-    let Survived { points, tried, failures } = &survived;
-    println!("seed {seed}: {}/{tried} crash points survived, of {points}", tried - failures.len());
+    let survived = run(&CrashPoints {
+        program,
+        sample,
+        seed,
+        only: only.map(str::to_owned),
+    })
+    .expect("strace may trace");
+    let Survived {
+        points,
+        tried,
+        failures,
+    } = &survived;
+    println!(
+        "seed {seed}: {}/{tried} crash points survived, of {points}",
+        tried - failures.len()
+    );
     assert!(failures.is_empty(), "seed {seed}:\n{}", failures.join("\n"));
     // A point that a run does not come to proves nothing: another one is drawn for it.
     let wanted = match (sample, only) {
@@ -41,11 +53,15 @@ fn a_save_that_is_killed_at_any_system_call_leaves_a_good_checkpoint_behind() {
 
 trial!(a_chief_or_server_that_is_killed_at_a_file_operation_loses_and_repeats_nothing, needs Strace);
 fn a_chief_or_server_that_is_killed_at_a_file_operation_loses_and_repeats_nothing() {
-    all_survive(Some(SAMPLE), None, |points| points.of_daemons(&mut |line| println!("{line}")));
+    all_survive(Some(SAMPLE), None, |points| {
+        points.of_daemons(&mut |line| println!("{line}"))
+    });
 }
 
 trial!(a_server_that_is_killed_before_its_first_log_is_on_disk_is_claimed_again, needs Strace);
 fn a_server_that_is_killed_before_its_first_log_is_on_disk_is_claimed_again() {
     // Its second life knows of no claim, and its chief was told that it is claimed.
-    all_survive(None, Some("ps:1 at fsync 2"), |points| points.of_daemons(&mut |line| println!("{line}")));
+    all_survive(None, Some("ps:1 at fsync 2"), |points| {
+        points.of_daemons(&mut |line| println!("{line}"))
+    });
 }

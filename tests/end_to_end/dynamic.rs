@@ -12,7 +12,11 @@ fn write_rows(path: &Path, rows: u64, seed: u64) {
     let mut text = "user,y\n".to_owned();
     let mut draw = Draw::new(seed);
     for row in 0..rows {
-        let user = if draw.below(10) == 0 { 1000 + seed * rows + row } else { draw.below(40) };
+        let user = if draw.below(10) == 0 {
+            1000 + seed * rows + row
+        } else {
+            draw.below(40)
+        };
         let _ = writeln!(text, "u{user},{}", user % 2);
     }
     std::fs::write(path, text).expect("the rows are written");
@@ -69,7 +73,10 @@ pub(super) fn run(arguments: &[&str]) -> String {
 
 /// The JSON object in what a command has said.
 fn object(text: &str) -> serde_json::Value {
-    let line = text.lines().find(|line| line.starts_with('{')).expect("a line of JSON");
+    let line = text
+        .lines()
+        .find(|line| line.starts_with('{'))
+        .expect("a line of JSON");
     serde_json::from_str(line).expect("JSON")
 }
 
@@ -92,12 +99,17 @@ fn auc(job: &str) -> f64 {
 /// Rows in use of both tables, as `inspect` tells them.
 fn rows_used(model: &str) -> Vec<usize> {
     let text = run(&["inspect", model]);
-    let used = text.lines().filter_map(|line| line.split_once("]  ")?.1.split_once(" of 60 rows"));
-    used.map(|(used, _)| used.parse().expect("a number")).collect()
+    let used = text
+        .lines()
+        .filter_map(|line| line.split_once("]  ")?.1.split_once(" of 60 rows"));
+    used.map(|(used, _)| used.parse().expect("a number"))
+        .collect()
 }
 
 fn logit_of(job: &str, folder: &Path, user: &str) -> f64 {
-    prediction(job, folder, user)["logits"][0].as_f64().expect("a logit")
+    prediction(job, folder, user)["logits"][0]
+        .as_f64()
+        .expect("a logit")
 }
 
 trial!(ids_are_learned_in_bounded_memory_and_outlive_a_resume_on_other_servers);
@@ -107,24 +119,44 @@ fn ids_are_learned_in_bounded_memory_and_outlive_a_resume_on_other_servers() {
     let model = folder.path().join("model").to_string_lossy().into_owned();
     run(&["up", &job, "--cluster", "local:ps=2,worker=2"]);
     let used = rows_used(&model);
-    assert!(used.len() == 2 && used.iter().all(|used| (40..=60).contains(used)), "{used:?}");
+    assert!(
+        used.len() == 2 && used.iter().all(|used| (40..=60).contains(used)),
+        "{used:?}"
+    );
     // 90% of the rows are of users that the model has seen often, and knows.
     assert!(auc(&job) > 0.93, "auc {}", auc(&job));
     let logits = ["u7", "u8", "u999999", "u999999"].map(|user| logit_of(&job, folder.path(), user));
-    assert!(logits[0] > 1.0 && logits[1] < -1.0, "known users: {logits:?}");
+    assert!(
+        logits[0] > 1.0 && logits[1] < -1.0,
+        "known users: {logits:?}"
+    );
     assert!(
         (logits[1]..logits[0]).contains(&logits[2]) && logits[2] == logits[3],
         "an unknown one: {logits:?}"
     );
     // On, on another number of servers: nothing is forgotten, and nothing grows beyond its room.
-    run(&["up", &job, "--cluster", "local:ps=3,worker=1", "--set", "train.max_steps=500"]);
+    run(&[
+        "up",
+        &job,
+        "--cluster",
+        "local:ps=3,worker=1",
+        "--set",
+        "train.max_steps=500",
+    ]);
     let used = rows_used(&model);
-    assert!(used.len() == 2 && used.iter().all(|used| (40..=60).contains(used)), "{used:?}");
+    assert!(
+        used.len() == 2 && used.iter().all(|used| (40..=60).contains(used)),
+        "{used:?}"
+    );
     assert!(logit_of(&job, folder.path(), "u7") > 1.0 && auc(&job) > 0.93);
     let export = run(&["export", &job]);
-    let bytes = std::fs::read(Path::new(export.trim()).join("model.safetensors")).expect("an export");
+    let bytes =
+        std::fs::read(Path::new(export.trim()).join("model.safetensors")).expect("an export");
     let text = String::from_utf8_lossy(&bytes);
-    assert!(text.contains("linear/linear_model/user/weights/ids"), "ids stand beside the values");
+    assert!(
+        text.contains("linear/linear_model/user/weights/ids"),
+        "ids stand beside the values"
+    );
 }
 
 trial!(a_dynamic_table_takes_no_rule_that_moves_all_rows);
@@ -134,5 +166,11 @@ fn a_dynamic_table_takes_no_rule_that_moves_all_rows() {
     let arguments = ["check", &job, "--set", "model.dnn_optimizer.kind=adam"];
     let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
     assert_eq!(ended.code, 78, "{}", ended.output);
-    assert!(ended.output.contains("set lazy = true in [model.dnn_optimizer]"), "{}", ended.output);
+    assert!(
+        ended
+            .output
+            .contains("set lazy = true in [model.dnn_optimizer]"),
+        "{}",
+        ended.output
+    );
 }

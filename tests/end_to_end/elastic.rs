@@ -60,8 +60,15 @@ fn stop(up: Program, folder: &Path, batches_of_epoch: u64) -> u64 {
 
 /// Returns one pass more than any that was begun of a job that has stopped.
 fn passes_of(folder: &Path, batches_of_epoch: u64) -> u64 {
-    let found = latest_good(&folder.join("model"), &mut |warning| panic!("{}", warning.render()));
-    passes_to_go(&found.expect("the folder can be read").expect("a checkpoint"), batches_of_epoch)
+    let found = latest_good(&folder.join("model"), &mut |warning| {
+        panic!("{}", warning.render())
+    });
+    passes_to_go(
+        &found
+            .expect("the folder can be read")
+            .expect("a checkpoint"),
+        batches_of_epoch,
+    )
 }
 
 /// Checks that the job ended behind its last batch, that every server has applied all of them, and that none counted
@@ -69,11 +76,15 @@ fn passes_of(folder: &Path, batches_of_epoch: u64) -> u64 {
 fn check_ledger(folder: &Path, epochs: u64) {
     let steps = ROWS.div_ceil(BATCH) * epochs;
     let read = |path: PathBuf| -> serde_json::Value {
-        let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text =
+            std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         serde_json::from_slice(&text).expect("JSON")
     };
     let state = read(folder.join("model/job_state.json"));
-    assert_eq!((state["phase"].as_str(), state["global_step"].as_u64()), (Some("done"), Some(steps)));
+    assert_eq!(
+        (state["phase"].as_str(), state["global_step"].as_u64()),
+        (Some("done"), Some(steps))
+    );
     let manifest = read(folder.join(format!("model/model.ckpt-{steps}/manifest.json")));
     let shards = manifest["shards"].as_array().expect("shards");
     assert!(!shards.is_empty());
@@ -81,18 +92,31 @@ fn check_ledger(folder: &Path, epochs: u64) {
         let positions = shard["positions"].as_array().expect("positions");
         assert_eq!(positions.len(), 1, "{shard}");
         assert_eq!(positions[0]["batch"].as_u64(), Some(steps), "{shard}");
-        assert!(positions[0]["ahead"].as_array().is_none_or(Vec::is_empty), "{shard}");
+        assert!(
+            positions[0]["ahead"].as_array().is_none_or(Vec::is_empty),
+            "{shard}"
+        );
     }
     std::fs::write(folder.join("one.csv"), "x\n0\n").expect("a row is written");
-    let (job, input) = (folder.join("job.toml"), folder.join("one.csv"));
-    let arguments = ["predict", &job.to_string_lossy(), "--input", &input.to_string_lossy()];
+    let job = folder.join("job.toml");
+    let input = folder.join("one.csv");
+    let arguments = [
+        "predict",
+        &job.to_string_lossy(),
+        "--input",
+        &input.to_string_lossy(),
+    ];
     let predicted = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
     assert_eq!(predicted.code, 0, "{}", predicted.output);
-    let bias = predicted
-        .output
-        .lines()
-        .find_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()?["predictions"][0].as_f64());
-    assert_eq!(bias, Some(steps as f64 * QUARTER), "each batch counts once: {}", predicted.output);
+    let bias = predicted.output.lines().find_map(|line| {
+        serde_json::from_str::<serde_json::Value>(line).ok()?["predictions"][0].as_f64()
+    });
+    assert_eq!(
+        bias,
+        Some(steps as f64 * QUARTER),
+        "each batch counts once: {}",
+        predicted.output
+    );
 }
 
 /// Asks the chief's admin port for the global step; 0 before it knows.
@@ -106,8 +130,12 @@ fn global_step(admin: &str) -> u64 {
         Ok(text)
     };
     let text = ask().unwrap_or_default();
-    let value = text.lines().find_map(|line| line.strip_prefix("trainyard_global_step "));
-    value.and_then(|value| value.trim().parse::<f64>().ok()).map_or(0, |step| step as u64)
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix("trainyard_global_step "));
+    value
+        .and_then(|value| value.trim().parse::<f64>().ok())
+        .map_or(0, |step| step as u64)
 }
 
 trial!(workers_come_and_go_a_hundred_times_and_every_batch_counts_once);
@@ -124,34 +152,63 @@ fn workers_come_and_go_a_hundred_times_and_every_batch_counts_once() {
     let job = ledger(folder).to_string_lossy().into_owned();
     let ports = free_ports(4 + WORKERS);
     let quoted = |ports: &[u16]| {
-        ports.iter().map(|port| format!("\"127.0.0.1:{port}\"")).collect::<Vec<_>>().join(", ")
+        ports
+            .iter()
+            .map(|port| format!("\"127.0.0.1:{port}\""))
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     // The chief and the servers know of no worker at all.
-    let servers = format!("[cluster]\nchief = [{}]\nps = [{}]\n", quoted(&ports[..1]), quoted(&ports[1..3]));
-    let (small, large) = (folder.join("servers.toml"), folder.join("workers.toml"));
+    let servers = format!(
+        "[cluster]\nchief = [{}]\nps = [{}]\n",
+        quoted(&ports[..1]),
+        quoted(&ports[1..3])
+    );
+    let small = folder.join("servers.toml");
+    let large = folder.join("workers.toml");
     std::fs::write(&small, &servers).expect("a cluster file");
-    std::fs::write(&large, format!("{servers}worker = [{}]\n", quoted(&ports[4..]))).expect("a cluster file");
+    std::fs::write(
+        &large,
+        format!("{servers}worker = [{}]\n", quoted(&ports[4..])),
+    )
+    .expect("a cluster file");
     let start = |role: &str, index: usize, cluster: &Path, more: &[&str]| {
-        let (cluster, index) = (cluster.to_string_lossy(), index.to_string());
+        let cluster = cluster.to_string_lossy();
+        let index = index.to_string();
         let arguments = ["--job", &job, "--cluster", &cluster, "--index", &index];
-        let arguments = [&arguments[..], &["--set", "strategy.chief_trains=false"], more].concat();
+        let arguments = [
+            &arguments[..],
+            &["--set", "strategy.chief_trains=false"],
+            more,
+        ]
+        .concat();
         Program::start(&format!("trainyard-{role}"), &arguments, &[])
     };
     let admin = format!("127.0.0.1:{}", ports[3]);
     let lead = |more: &[&str]| {
         let servers = [start("ps", 0, &small, more), start("ps", 1, &small, more)];
-        let mut chief = start("chief", 0, &small, &[&["--admin-listen", &admin], more].concat());
+        let mut chief = start(
+            "chief",
+            0,
+            &small,
+            &[&["--admin-listen", &admin], more].concat(),
+        );
         chief.wait_for("training is open", LIMIT);
         [chief].into_iter().chain(servers)
     };
     let leading = lead(&[]);
     let mut workers: BTreeMap<usize, Program> = BTreeMap::new();
-    let (mut counts, mut reached) = ([0_u32; 3], 0);
+    let mut counts = [0_u32; 3];
+    let mut reached = 0;
     for _ in 0..CHANGES {
         // While nobody trains, there is nothing to wait for.
         let due = Instant::now() + LIMIT;
         while !workers.is_empty() && global_step(&admin) < reached + STEPS {
-            assert!(Instant::now() < due, "no progress with {:?}, seed {seed}", workers.keys());
+            assert!(
+                Instant::now() < due,
+                "no progress with {:?}, seed {seed}",
+                workers.keys()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
         reached = global_step(&admin).max(reached);
@@ -169,16 +226,27 @@ fn workers_come_and_go_a_hundred_times_and_every_batch_counts_once() {
             Some(worker) => {
                 worker.signal(Signal::TERM);
                 let ended = worker.wait(LIMIT);
-                assert!([0, 143].contains(&ended.code), "seed {seed}: {}", ended.output);
+                assert!(
+                    [0, 143].contains(&ended.code),
+                    "seed {seed}: {}",
+                    ended.output
+                );
                 counts[2] += 1;
             }
         }
     }
-    println!("started {}, killed {}, stopped {} by step {reached}", counts[0], counts[1], counts[2]);
+    println!(
+        "started {}, killed {}, stopped {} by step {reached}",
+        counts[0], counts[1], counts[2]
+    );
     for (index, worker) in workers {
         worker.signal(Signal::TERM);
         let ended = worker.wait(LIMIT);
-        assert!([0, 143].contains(&ended.code), "worker:{index}, seed {seed}: {}", ended.output);
+        assert!(
+            [0, 143].contains(&ended.code),
+            "worker:{index}, seed {seed}: {}",
+            ended.output
+        );
     }
     // The servers behind the chief, which has their last checkpoint written.
     for program in leading {
@@ -200,7 +268,12 @@ fn workers_come_and_go_a_hundred_times_and_every_batch_counts_once() {
 
 /// Runs `trainyard scale`, and returns its exit code and output.
 fn scale(job: &Path, workers: usize) -> (i32, String) {
-    let arguments = ["scale", &job.to_string_lossy(), "--workers", &workers.to_string()];
+    let arguments = [
+        "scale",
+        &job.to_string_lossy(),
+        "--workers",
+        &workers.to_string(),
+    ];
     let ended = Program::start("trainyard", &arguments, &[]).wait(3 * LIMIT);
     (ended.code, ended.output)
 }
@@ -213,8 +286,16 @@ fn up_is_scaled_up_and_down_and_reports_who_was_there() {
     assert_eq!(code, 69, "{output}");
     assert!(output.contains("no `trainyard up` runs here"), "{output}");
     let report = folder.path().join("report.json");
-    let (path, report_path) = (job.to_string_lossy(), report.to_string_lossy());
-    let arguments = ["up", &path, "--cluster", "local:ps=2,worker=1", "--report", &report_path];
+    let path = job.to_string_lossy();
+    let report_path = report.to_string_lossy();
+    let arguments = [
+        "up",
+        &path,
+        "--cluster",
+        "local:ps=2,worker=1",
+        "--report",
+        &report_path,
+    ];
     let mut up = Program::start("trainyard", &arguments, &[]);
     up.wait_for("training is open", LIMIT);
     let second = Program::start("trainyard", &["up", &path], &[]).wait(LIMIT);
@@ -223,24 +304,50 @@ fn up_is_scaled_up_and_down_and_reports_who_was_there() {
     for to in [3, 2, 0, 4, 4, 1] {
         let (code, output) = scale(&job, to);
         assert_eq!(code, 0, "{from} -> {to}: {output}");
-        let told =
-            if from == to { format!("workers: {to}, as before") } else { format!("workers: {from} -> {to}") };
+        let told = if from == to {
+            format!("workers: {to}, as before")
+        } else {
+            format!("workers: {from} -> {to}")
+        };
         assert!(output.contains(&told), "no `{told}` in {output}");
-        assert_eq!(output.matches(" has joined").count(), to.saturating_sub(from), "{output}");
-        assert_eq!(output.matches(" has left: exit code 0").count(), from.saturating_sub(to), "{output}");
+        assert_eq!(
+            output.matches(" has joined").count(),
+            to.saturating_sub(from),
+            "{output}"
+        );
+        assert_eq!(
+            output.matches(" has left: exit code 0").count(),
+            from.saturating_sub(to),
+            "{output}"
+        );
         from = to;
     }
     let (code, output) = scale(&job, 257);
     assert_eq!(code, 64, "{output}");
     let epochs = stop(up, folder.path(), ROWS.div_ceil(BATCH));
     let report: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(&report).expect("the report")).expect("the report is JSON");
+        serde_json::from_slice(&std::fs::read(&report).expect("the report"))
+            .expect("the report is JSON");
     let exit = report["exit"].as_object().expect("exit codes");
-    assert_eq!(exit.len(), 3 + 4, "chief, servers, and every worker there was: {report}");
-    assert!(exit.values().all(|code| code.as_i64() == Some(0)), "{report}");
+    assert_eq!(
+        exit.len(),
+        3 + 4,
+        "chief, servers, and every worker there was: {report}"
+    );
+    assert!(
+        exit.values().all(|code| code.as_i64() == Some(0)),
+        "{report}"
+    );
     // On another number of servers: each of them goes on behind what all have applied.
     let set = format!("input.train.epochs={epochs}");
-    let arguments = ["up", &path, "--cluster", "local:ps=3,worker=1", "--set", &set];
+    let arguments = [
+        "up",
+        &path,
+        "--cluster",
+        "local:ps=3,worker=1",
+        "--set",
+        &set,
+    ];
     let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
     assert_eq!(ended.code, 0, "{}", ended.output);
     check_ledger(folder.path(), epochs);
@@ -254,8 +361,11 @@ fn up_that_is_told_to_stop_while_its_chief_is_down_waits_for_no_checkpoint() {
     let arguments = ["up", &path, "--cluster", "local:ps=2,worker=1"];
     let mut up = Program::start("trainyard", &arguments, &[]);
     let line = up.wait_for("listens task=chief:0", LIMIT);
-    let pid =
-        line.split("pid=").nth(1).and_then(|rest| rest.split(' ').next()).expect("it says which process");
+    let pid = line
+        .split("pid=")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next())
+        .expect("it says which process");
     // Updates that no checkpoint holds.
     up.wait_for("training step=", LIMIT);
     let pid = rustix::process::Pid::from_raw(pid.parse().expect("a number")).expect("a process");
@@ -263,8 +373,16 @@ fn up_that_is_told_to_stop_while_its_chief_is_down_waits_for_no_checkpoint() {
     up.wait_for("has died: starting it again task=chief:0", LIMIT);
     up.signal(Signal::TERM);
     let ended = up.wait(LIMIT);
-    assert!(!ended.output.contains("stopping without a checkpoint"), "{}", ended.output);
-    assert!(!ended.output.contains("did not stop in time"), "{}", ended.output);
+    assert!(
+        !ended.output.contains("stopping without a checkpoint"),
+        "{}",
+        ended.output
+    );
+    assert!(
+        !ended.output.contains("did not stop in time"),
+        "{}",
+        ended.output
+    );
 }
 
 trial!(a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger);
@@ -278,23 +396,37 @@ fn a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger() {
     up.wait_for("training is open", LIMIT);
     let (code, output) = scale(&job, 2);
     assert_eq!(code, 78, "{output}");
-    assert!(output.contains("the rows are divided among them at the start"), "{output}");
-    let spec =
-        std::fs::read_to_string(folder.path().join("model/up/cluster.toml")).expect("the cluster file");
+    assert!(
+        output.contains("the rows are divided among them at the start"),
+        "{output}"
+    );
+    let spec = std::fs::read_to_string(folder.path().join("model/up/cluster.toml"))
+        .expect("the cluster file");
     let stranger = |name: &str, from: &str, to: &str| {
         assert!(spec.contains(from), "{spec}");
         let cluster = folder.path().join(name);
         std::fs::write(&cluster, spec.replacen(from, to, 1)).expect("a cluster file");
         let cluster = cluster.to_string_lossy();
-        let arguments = ["--job", &path, "--set", rows, "--cluster", &cluster, "--index", "1"];
+        let arguments = [
+            "--job",
+            &path,
+            "--set",
+            rows,
+            "--cluster",
+            &cluster,
+            "--index",
+            "1",
+        ];
         let ended = Program::start("trainyard-worker", &arguments, &[]).wait(LIMIT);
         assert_eq!(ended.code, 76, "{}", ended.output);
         ended.output
     };
     let output = stranger("more.toml", "worker = [", "worker = [\"127.0.0.1:1\", ");
-    for part in
-        ["worker:1 is not expected", "the rows are divided", "name worker:1 in the chief's cluster file"]
-    {
+    for part in [
+        "worker:1 is not expected",
+        "the rows are divided",
+        "name worker:1 in the chief's cluster file",
+    ] {
         assert!(output.contains(part), "no `{part}` in\n{output}");
     }
     up.signal(Signal::TERM);
@@ -308,18 +440,28 @@ fn a_worker_with_other_servers_is_told_which_ones_differ() {
     let path = job.to_string_lossy();
     let mut up = Program::start("trainyard", &["up", &path], &[]);
     up.wait_for("training is open", LIMIT);
-    let spec =
-        std::fs::read_to_string(folder.path().join("model/up/cluster.toml")).expect("the cluster file");
+    let spec = std::fs::read_to_string(folder.path().join("model/up/cluster.toml"))
+        .expect("the cluster file");
     let cluster = folder.path().join("other.toml");
-    let other = spec.replacen("ps = [", "worker = [\"127.0.0.1:2\"]\nps = [\"elsewhere.example:1\", ", 1);
+    let other = spec.replacen(
+        "ps = [",
+        "worker = [\"127.0.0.1:2\"]\nps = [\"elsewhere.example:1\", ",
+        1,
+    );
     std::fs::write(&cluster, other).expect("a cluster file");
     let cluster = cluster.to_string_lossy();
     let arguments = ["--job", &path, "--cluster", &cluster, "--index", "0"];
     let ended = Program::start("trainyard-worker", &arguments, &[]).wait(LIMIT);
     assert_eq!(ended.code, 76, "{}", ended.output);
-    for part in ["ps:0 is elsewhere.example:1 for worker:0 and unix:", "chief:0 does not know ps:1 at unix:"]
-    {
-        assert!(ended.output.contains(part), "no `{part}` in\n{}", ended.output);
+    for part in [
+        "ps:0 is elsewhere.example:1 for worker:0 and unix:",
+        "chief:0 does not know ps:1 at unix:",
+    ] {
+        assert!(
+            ended.output.contains(part),
+            "no `{part}` in\n{}",
+            ended.output
+        );
     }
     up.signal(Signal::TERM);
     assert_eq!(up.wait(LIMIT).code, 0);
@@ -327,9 +469,14 @@ fn a_worker_with_other_servers_is_told_which_ones_differ() {
 
 /// Starts a synchronous job of so many passes.
 fn synchronous(job: &Path, epochs: u64) -> Program {
-    let (path, set) = (job.to_string_lossy(), format!("input.train.epochs={epochs}"));
+    let path = job.to_string_lossy();
+    let set = format!("input.train.epochs={epochs}");
     let mut arguments = vec!["up", &path, "--cluster", "local:ps=1,worker=1,evaluator=0"];
-    for set in [&set, "strategy.update=sync", "strategy.replicas_to_aggregate=2"] {
+    for set in [
+        &set,
+        "strategy.update=sync",
+        "strategy.replicas_to_aggregate=2",
+    ] {
         arguments.extend(["--set", set]);
     }
     Program::start("trainyard", &arguments, &[])
@@ -340,14 +487,18 @@ fn trained(folder: &Path, job: &Path, epochs: u64) -> Vec<u8> {
     let ended = synchronous(job, epochs).wait(LIMIT);
     assert_eq!(ended.code, 0, "{}", ended.output);
     // 63 batches of 16 a pass, two a step.
-    let checkpoint = folder.join("model").join(format!("model.ckpt-{}", epochs * 32));
+    let checkpoint = folder
+        .join("model")
+        .join(format!("model.ckpt-{}", epochs * 32));
     std::fs::read(checkpoint.join("shard-0-of-1.safetensors")).expect("the last checkpoint")
 }
 
 trial!(a_synchronous_job_that_is_scaled_computes_the_same_bits);
 fn a_synchronous_job_that_is_scaled_computes_the_same_bits() {
     let folders = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
-    let [scaled, still] = folders.each_ref().map(|folder| write_job(folder.path(), 1000, ""));
+    let [scaled, still] = folders
+        .each_ref()
+        .map(|folder| write_job(folder.path(), 1000, ""));
     let mut up = synchronous(&scaled, Ledger::ENDLESS);
     up.wait_for("training is open", LIMIT);
     for to in [3, 0, 2, 1] {
@@ -356,5 +507,8 @@ fn a_synchronous_job_that_is_scaled_computes_the_same_bits() {
     }
     let epochs = stop(up, folders[0].path(), 63);
     let of_scaled = trained(folders[0].path(), &scaled, epochs);
-    assert!(of_scaled == trained(folders[1].path(), &still, epochs), "the values differ");
+    assert!(
+        of_scaled == trained(folders[1].path(), &still, epochs),
+        "the values differ"
+    );
 }

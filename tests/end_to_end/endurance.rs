@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use trainyard_tests::{Endurance, seed};
 
-trial!(a_stream_that_never_repeats_is_trained_exactly_under_kills_and_its_logs_stay_below_their_bound, alone);
-fn a_stream_that_never_repeats_is_trained_exactly_under_kills_and_its_logs_stay_below_their_bound() {
+trial!(
+    a_stream_that_never_repeats_is_trained_exactly_under_kills_and_its_logs_stay_below_their_bound,
+    alone
+);
+fn a_stream_that_never_repeats_is_trained_exactly_under_kills_and_its_logs_stay_below_their_bound()
+{
     let seed = seed("nothing grows");
     let endurance = Endurance {
         program: Path::new(env!("CARGO_BIN_EXE_endurance")).to_owned(),
@@ -34,5 +38,8 @@ fn a_stream_that_never_repeats_is_trained_exactly_under_kills_and_its_logs_stay_
         Ok(report) => report.to_string(),
         Err(problem) => problem,
     };
-    panic!("seed {seed}, kept in {}:\n{problem}", folder.keep().display());
+    panic!(
+        "seed {seed}, kept in {}:\n{problem}",
+        folder.keep().display()
+    );
 }

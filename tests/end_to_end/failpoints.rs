@@ -9,9 +9,18 @@ use trainyard_tests::{Account, Ledger, Supervisor};
 
 use crate::end_to_end::LIMIT;
 
-const CHIEF: Task = Task { role: Role::Chief, index: 0 };
-const SERVER: Task = Task { role: Role::Ps, index: 1 };
-const WORKER: Task = Task { role: Role::Worker, index: 0 };
+const CHIEF: Task = Task {
+    role: Role::Chief,
+    index: 0,
+};
+const SERVER: Task = Task {
+    role: Role::Ps,
+    index: 1,
+};
+const WORKER: Task = Task {
+    role: Role::Worker,
+    index: 0,
+};
 
 /// Name, the task that dies there, times that it passes before, and whether it is in its second life.
 const POINTS: [(&str, Task, u32, bool); 20] = [
@@ -41,14 +50,29 @@ const POINTS: [(&str, Task, u32, bool); 20] = [
 fn survives((name, task, before, again): (&str, Task, u32, bool)) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let folder = folder.path();
-    let ledger = Ledger { rows: 1000, epochs: 40, batch_size: 16, lanes: 1, servers: 2 };
+    let ledger = Ledger {
+        rows: 1000,
+        epochs: 40,
+        batch_size: 16,
+        lanes: 1,
+        servers: 2,
+    };
     let job = ledger.write(folder);
-    let counts = LocalCounts { ps: 2, workers: 1, evaluators: 0 };
+    let counts = LocalCounts {
+        ps: 2,
+        workers: 1,
+        evaluators: 0,
+    };
     // More than one before the end of the job, which takes a few seconds.
     let settings = ["run.save_checkpoints_secs=1", "run.keep_checkpoint_max=2"].map(str::to_owned);
     let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
     let mut tasks = Supervisor::new(program, folder, &job, counts, &settings);
-    let point = || vec!["env".to_owned(), format!("FAILPOINTS={name}={before}*off->panic")];
+    let point = || {
+        vec![
+            "env".to_owned(),
+            format!("FAILPOINTS={name}={before}*off->panic"),
+        ]
+    };
     if !again {
         tasks.wrap_next(task, point());
     }
@@ -66,17 +90,27 @@ fn survives((name, task, before, again): (&str, Task, u32, bool)) -> Result<(), 
         tasks.signal(task, Signal::KILL);
     }
     if !tasks.wait_for_end_of(CHIEF, LIMIT) {
-        return Err(format!("the job did not end: {:?}", tasks.failed_for_good()));
+        return Err(format!(
+            "the job did not end: {:?}",
+            tasks.failed_for_good()
+        ));
     }
     let late = tasks.finish(LIMIT);
     if !late.is_empty() {
         return Err(format!("did not end by themselves: {late:?}"));
     }
-    if tasks.lines(task, &format!("failpoint {name} panic")).is_empty() {
+    if tasks
+        .lines(task, &format!("failpoint {name} panic"))
+        .is_empty()
+    {
         return Err("it was not reached".to_owned());
     }
     let account = Account::of_model_dir(&folder.join("model"), &ledger)?;
-    if account.is_exact() { Ok(()) } else { Err(account.to_string()) }
+    if account.is_exact() {
+        Ok(())
+    } else {
+        Err(account.to_string())
+    }
 }
 
 trial!(every_update_counts_once_whichever_point_a_task_dies_at);

@@ -31,7 +31,10 @@ fn kill_a_worker(more: &[&str]) {
     let back = Instant::now();
     let mut worker = cluster.start("worker", 0, more);
     let line = worker.wait_for("joined", LIMIT);
-    assert!(!line.contains("next_batch=0"), "it goes on where it was: {line}");
+    assert!(
+        !line.contains("next_batch=0"),
+        "it goes on where it was: {line}"
+    );
     println!("rejoined after {:?}", back.elapsed());
     for program in [worker, chief].into_iter().chain(servers) {
         let ended = program.wait(LIMIT);
@@ -43,7 +46,13 @@ fn kill_a_worker(more: &[&str]) {
 trial!(a_stopped_job_goes_on_from_its_checkpoint);
 fn a_stopped_job_goes_on_from_its_checkpoint() {
     let cluster = TestCluster::new(2, 0, 2000, "[train]\nmax_steps = 100000000\n");
-    let start = || [cluster.start("ps", 0, &[]), cluster.start("ps", 1, &[]), cluster.start("chief", 0, &[])];
+    let start = || {
+        [
+            cluster.start("ps", 0, &[]),
+            cluster.start("ps", 1, &[]),
+            cluster.start("chief", 0, &[]),
+        ]
+    };
     let mut programs = start();
     programs[2].wait_for("training step=200", LIMIT);
     for program in programs.iter().rev() {
@@ -58,9 +67,15 @@ fn a_stopped_job_goes_on_from_its_checkpoint() {
     assert!(state["phase"] == "stopped" && step >= 200, "{state}");
     let mut programs = start();
     let line = programs[2].wait_for("training is open", LIMIT);
-    assert!(line.contains(&format!("step={step}")), "step {step}: {line}");
+    assert!(
+        line.contains(&format!("step={step}")),
+        "step {step}: {line}"
+    );
     let joined = programs[2].wait_for("joined", LIMIT);
-    assert!(joined.contains(&format!("next_batch={step}")), "step {step}: {joined}");
+    assert!(
+        joined.contains(&format!("next_batch={step}")),
+        "step {step}: {joined}"
+    );
 }
 
 trial!(a_killed_server_without_a_log_is_restored_and_training_goes_on);
@@ -125,9 +140,19 @@ fn a_second_process_of_a_task_is_refused() {
 trial!(a_worker_that_stood_still_while_the_job_ended_ends_too);
 fn a_worker_that_stood_still_while_the_job_ended_ends_too() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let ledger = Ledger { rows: 5000, epochs: 100, batch_size: 64, lanes: 1, servers: 2 };
+    let ledger = Ledger {
+        rows: 5000,
+        epochs: 100,
+        batch_size: 64,
+        lanes: 1,
+        servers: 2,
+    };
     let job = ledger.write(folder.path());
-    let counts = LocalCounts { ps: 2, workers: 2, evaluators: 0 };
+    let counts = LocalCounts {
+        ps: 2,
+        workers: 2,
+        evaluators: 0,
+    };
     let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
     let mut tasks = Supervisor::new(program, folder.path(), &job, counts, &[]);
     let [chief, worker] = [Role::Chief, Role::Worker].map(|role| Task { role, index: 0 });
@@ -137,13 +162,27 @@ fn a_worker_that_stood_still_while_the_job_ended_ends_too() {
     };
     tasks.wait_until("it trains", LIMIT, trains);
     tasks.signal(worker, Signal::STOP);
-    assert!(tasks.wait_for_end_of(chief, LIMIT), "the others end the job without it");
-    let others: Vec<Task> = tasks.tasks().into_iter().filter(|task| *task != worker).collect();
-    tasks.wait_until("the others end", LIMIT, |tasks| others.iter().all(|task| !tasks.runs(*task)));
+    assert!(
+        tasks.wait_for_end_of(chief, LIMIT),
+        "the others end the job without it"
+    );
+    let others: Vec<Task> = tasks
+        .tasks()
+        .into_iter()
+        .filter(|task| *task != worker)
+        .collect();
+    tasks.wait_until("the others end", LIMIT, |tasks| {
+        others.iter().all(|task| !tasks.runs(*task))
+    });
     let begun = Instant::now();
     tasks.signal(worker, Signal::CONT);
-    assert!(tasks.wait_for_end_of(worker, LIMIT / 4), "{:?}", tasks.lines(worker, "").last());
+    assert!(
+        tasks.wait_for_end_of(worker, LIMIT / 4),
+        "{:?}",
+        tasks.lines(worker, "").last()
+    );
     println!("it ended {:?} after it went on", begun.elapsed());
-    let account = Account::of_model_dir(&folder.path().join("model"), &ledger).expect("a last checkpoint");
+    let account =
+        Account::of_model_dir(&folder.path().join("model"), &ledger).expect("a last checkpoint");
     assert!(account.is_exact(), "{account}");
 }

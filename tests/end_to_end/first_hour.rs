@@ -18,12 +18,22 @@ fn clicks(path: &Path, rows: usize) {
     let mut draw = Draw::new(7);
     let mut text = "user_id,age,town,amount,seconds,note,clicked\n".to_owned();
     for row in 0..rows {
-        let (user, age, town) = (draw.below(300), 18 + draw.below(60), draw.below(12));
+        let user = draw.below(300);
+        let age = 18 + draw.below(60);
+        let town = draw.below(12);
         let amount = (draw.fraction() * 9.0).exp();
-        let missing = if draw.below(10) == 0 { String::new() } else { age.to_string() };
-        let likes = (user % 7) as f64 * 0.5 + (town % 3) as f64 - amount.ln() * 0.3 + draw.fraction();
+        let missing = if draw.below(10) == 0 {
+            String::new()
+        } else {
+            age.to_string()
+        };
+        let likes =
+            (user % 7) as f64 * 0.5 + (town % 3) as f64 - amount.ln() * 0.3 + draw.fraction();
         let clicked = if likes > 2.0 { "yes" } else { "no" };
-        text += &format!("{user},{missing},town {town},{amount:.2},{},same,{clicked}\n", 1_600_000_000 + row);
+        text += &format!(
+            "{user},{missing},town {town},{amount:.2},{},same,{clicked}\n",
+            1_600_000_000 + row
+        );
     }
     std::fs::write(path, text).expect("the records are written");
 }
@@ -59,9 +69,16 @@ fn data_of_any_format_becomes_a_job_that_learns_in_two_commands() {
     let auc = scores["auc"].as_f64().expect("an auc");
     assert!(auc > 0.85, "{scores}");
     for format in ["parquet", "tfrecord", "tsv"] {
-        let path = folder.join(format!("clicks.{format}")).to_string_lossy().into_owned();
+        let path = folder
+            .join(format!("clicks.{format}"))
+            .to_string_lossy()
+            .into_owned();
         run(&["convert", &csv, &path], 0);
-        let (_, same) = trained(&path, &folder.join(format!("of {format}")), &["--time", "seconds"]);
+        let (_, same) = trained(
+            &path,
+            &folder.join(format!("of {format}")),
+            &["--time", "seconds"],
+        );
         assert_eq!(same["auc"], scores["auc"], "{format}");
     }
 }
@@ -74,15 +91,19 @@ fn lines_of_libsvm_and_files_without_names_become_jobs() {
     let mut lines = String::new();
     let mut rows = String::new();
     for _ in 0..3000 {
-        let (a, b) = (draw.below(40), draw.below(40));
-        let label = u8::from(a % 3 == 0 || b % 5 == 0);
+        let a = draw.below(40);
+        let b = draw.below(40);
+        let label = u8::from(a.is_multiple_of(3) || b.is_multiple_of(5));
         lines += &format!("{label} {}:1 {}:0.5\n", a + 1, 41 + b);
         rows += &format!("{label}\t{a}\tt{b}\n");
     }
     let svm = folder.join("rows.svm");
     std::fs::write(&svm, lines).expect("the lines are written");
     let (told, scores) = trained(&svm.to_string_lossy(), &folder.join("svm"), &[]);
-    assert!(told.contains("features   1 identity") && told.contains("at random"), "{told}");
+    assert!(
+        told.contains("features   1 identity") && told.contains("at random"),
+        "{told}"
+    );
     assert!(scores["auc"].as_f64() > Some(0.9), "{scores}");
     let tsv = folder.join("rows.tsv");
     std::fs::write(&tsv, rows).expect("the rows are written");
@@ -96,21 +117,32 @@ trial!(what_init_cannot_know_it_asks_for_and_it_writes_over_nothing);
 fn what_init_cannot_know_it_asks_for_and_it_writes_over_nothing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let data = folder.path().join("rows.csv");
-    let rows: String = (0..500).map(|row| format!("{},{},{}\n", row % 2, row % 3 % 2, row % 50)).collect();
+    let rows: String = (0..500)
+        .map(|row| format!("{},{},{}\n", row % 2, row % 3 % 2, row % 50))
+        .collect();
     std::fs::write(&data, format!("a,b,c\n{rows}")).expect("the rows are written");
     let data = data.to_string_lossy().into_owned();
     let out = folder.path().join("out").to_string_lossy().into_owned();
     let told = run(&["init", &data, "--out", &out], 64);
     assert!(told.contains("name it by --label COLUMN"), "{told}");
     let told = run(&["init", &data, "--out", &out, "--label", "d"], 65);
-    assert!(told.contains("--label d: the data has no such column"), "{told}");
+    assert!(
+        told.contains("--label d: the data has no such column"),
+        "{told}"
+    );
     assert!(!Path::new(&out).exists());
     run(&["init", &data, "--out", &out, "--label", "a"], 0);
     let job = std::fs::read(Path::new(&out).join("job.toml")).expect("a job");
     let told = run(&["init", &data, "--out", &out, "--label", "b"], 64);
     assert!(told.contains("give --force to write over it"), "{told}");
-    assert_eq!(std::fs::read(Path::new(&out).join("job.toml")).expect("a job"), job);
-    run(&["init", &data, "--out", &out, "--label", "b", "--force"], 0);
+    assert_eq!(
+        std::fs::read(Path::new(&out).join("job.toml")).expect("a job"),
+        job
+    );
+    run(
+        &["init", &data, "--out", &out, "--label", "b", "--force"],
+        0,
+    );
     let few = folder.path().join("few.csv");
     std::fs::write(&few, "x,y\n1,0\n2,1\n3,0\n").expect("the rows are written");
     let few_out = folder.path().join("few").to_string_lossy().into_owned();
@@ -118,8 +150,14 @@ fn what_init_cannot_know_it_asks_for_and_it_writes_over_nothing() {
     assert!(told.contains("3 records are too few"), "{told}");
     run(&["check", &format!("{few_out}/job.toml")], 0);
     std::fs::write(&few, "x,x,y\n1,0,1\n2,1,0\n").expect("the rows are written");
-    let told = run(&["init", &few.to_string_lossy(), "--out", &out, "--force"], 65);
-    assert!(told.contains("has 3 fields, and 2 different names"), "{told}");
+    let told = run(
+        &["init", &few.to_string_lossy(), "--out", &out, "--force"],
+        65,
+    );
+    assert!(
+        told.contains("has 3 fields, and 2 different names"),
+        "{told}"
+    );
     let told = run(&["init", &format!("{data}x"), "--out", &out, "--force"], 66);
     assert!(told.contains("did you mean `rows.csv`?"), "{told}");
 }

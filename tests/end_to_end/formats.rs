@@ -51,9 +51,15 @@ fn rows(seed: u64, label: impl Fn(bool, usize) -> &'static str) -> String {
     let mut draw = Draw::new(seed);
     let mut text = "x,z,word,y\n".to_owned();
     for row in 0..ROWS {
-        let (x, z, word) = (draw.fraction() * 4.0 - 2.0, draw.fraction() * 4.0 - 2.0, draw.below(5));
+        let x = draw.fraction() * 4.0 - 2.0;
+        let z = draw.fraction() * 4.0 - 2.0;
+        let word = draw.below(5);
         let truth = x - 0.5 * z + word as f64 - 2.0 + draw.fraction() > 0.5;
-        let z = if row % 7 == 3 { String::new() } else { format!("{z:.4}") };
+        let z = if row % 7 == 3 {
+            String::new()
+        } else {
+            format!("{z:.4}")
+        };
         let _ = writeln!(text, "{x:.4},{z},w{word},{}", label(truth, row));
     }
     text
@@ -86,9 +92,16 @@ fn the_same_records_train_to_the_same_bits_in_every_format_and_compression() {
     ];
     // Batches that are handed out end with the pass; whoever reads a share fills its batches from the next one.
     let rows = 2 * ROWS as u64;
-    for (sharding, steps) in [("dynamic", 2 * rows.div_ceil(16)), ("row", (2 * rows).div_ceil(16))] {
+    for (sharding, steps) in [
+        ("dynamic", 2 * rows.div_ceil(16)),
+        ("row", (2 * rows).div_ceil(16)),
+    ] {
         let divided = format!("input.train.sharding=\"{sharding}\"");
-        let csv = train(&solo, &format!("csv-{sharding}"), &[files(&["a.csv", "b.csv"]), divided.clone()]);
+        let csv = train(
+            &solo,
+            &format!("csv-{sharding}"),
+            &[files(&["a.csv", "b.csv"]), divided.clone()],
+        );
         assert_eq!(csv.global_step, steps, "{sharding}");
         for (ending, name) in formats {
             let names = parts.map(|part| format!("{part}.{ending}"));
@@ -96,7 +109,11 @@ fn the_same_records_train_to_the_same_bits_in_every_format_and_compression() {
                 let from = solo.argument(&format!("{part}.csv"));
                 trainyard(&["convert", &from, &solo.argument(converted)], 0);
             }
-            let set = [files(&[&names[0], &names[1]]), format(name), divided.clone()];
+            let set = [
+                files(&[&names[0], &names[1]]),
+                format(name),
+                divided.clone(),
+            ];
             let other = train(&solo, &format!("{ending}-{sharding}"), &set);
             other.assert_equals(&csv, &format!("{ending}, {sharding}"));
         }
@@ -106,9 +123,17 @@ fn the_same_records_train_to_the_same_bits_in_every_format_and_compression() {
 trial!(records_that_the_chief_sends_train_to_the_same_bits_in_every_format);
 fn records_that_the_chief_sends_train_to_the_same_bits_in_every_format() {
     let cluster = TestCluster::new(1, 1, 600, "");
-    let path = |name: &str| cluster.folder.path().join(name).to_string_lossy().into_owned();
+    let path = |name: &str| {
+        cluster
+            .folder
+            .path()
+            .join(name)
+            .to_string_lossy()
+            .into_owned()
+    };
     let trained = |name: &str, format_name: &str| {
-        let (files, named) = (files(&[&path(name)]), format(format_name));
+        let files = files(&[&path(name)]);
+        let named = format(format_name);
         let model = path(&format!("model-{name}"));
         let set = ["strategy.replication=\"in_graph\"", &files, &named].map(|set| ["--set", set]);
         let more = [&["--model-dir", &model], set.as_flattened()].concat();
@@ -121,9 +146,11 @@ fn records_that_the_chief_sends_train_to_the_same_bits_in_every_format() {
     };
     let csv = trained("train.csv", "csv");
     assert_eq!(csv.global_step, 2 * 600_u64.div_ceil(16));
-    for (name, format_name) in
-        [("train.tsv.gz", "tsv"), ("train.tfrecord", "tfrecord"), ("train.parquet", "parquet")]
-    {
+    for (name, format_name) in [
+        ("train.tsv.gz", "tsv"),
+        ("train.tfrecord", "tfrecord"),
+        ("train.parquet", "parquet"),
+    ] {
         trainyard(&["convert", &path("train.csv"), &path(name)], 0);
         trained(name, format_name).assert_equals(&csv, name);
     }
@@ -155,7 +182,12 @@ fn pairs(first: usize) -> String {
     for _ in 0..ROWS {
         let values: Vec<f64> = (0..12).map(|_| draw.fraction() * 2.0 - 1.0).collect();
         let kept: Vec<bool> = (0..12).map(|_| draw.below(2) == 0).collect();
-        let sum: f64 = values.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(value, _)| value).sum();
+        let sum: f64 = values
+            .iter()
+            .zip(&kept)
+            .filter(|(_, kept)| **kept)
+            .map(|(value, _)| value)
+            .sum();
         text.push_str(if sum > 0.0 { "+1" } else { "-1" });
         for (place, value) in values.iter().enumerate().filter(|(place, _)| kept[*place]) {
             let _ = write!(text, " {}:{value:.3}", first + place);
@@ -194,30 +226,51 @@ kind = "linear_classifier"
     solo.write("one.svm", &pairs(1));
     let from_one = train(&solo, "from-one", &[files(&["one.svm"])]);
     let ids = &from_one.parameters["linear/linear_model/index_weighted_by_value/weights values"];
-    assert!(ids[0] != 0 && ids[12] == 0, "index 1 is id 0, and no line holds index 13: {ids:?}");
+    assert!(
+        ids[0] != 0 && ids[12] == 0,
+        "index 1 is id 0, and no line holds index 13: {ids:?}"
+    );
     let said = train(&solo, "said-one", &[files(&["one.svm"]), base(1)]);
     said.assert_equals(&from_one, "index_base = 1 is the default");
     let from_zero = train(&solo, "from-zero", &[files(&["zero.svm"]), base(0)]);
     from_zero.assert_equals(&from_one, "index_base = 0 of the indices less 1");
     let told = solo.run("wrong-base", &[&files(&["zero.svm"])], 65);
-    assert!(told.contains("error[E4004]") && told.contains("set input.index_base = 0"), "{told}");
+    assert!(
+        told.contains("error[E4004]") && told.contains("set input.index_base = 0"),
+        "{told}"
+    );
 
     // Other formats hold indices as the file does, and count ids as they are.
     let as_they_are = train(&solo, "as-they-are", &[files(&["one.svm"]), base(0)]);
-    let shifted = &as_they_are.parameters["linear/linear_model/index_weighted_by_value/weights values"];
-    assert_eq!((shifted[0], &shifted[1..]), (0, &ids[..12]), "each index is the next id");
+    let shifted =
+        &as_they_are.parameters["linear/linear_model/index_weighted_by_value/weights values"];
+    assert_eq!(
+        (shifted[0], &shifted[1..]),
+        (0, &ids[..12]),
+        "each index is the next id"
+    );
     for (name, other) in [
         ("lists.csv", "csv"),
         ("lists.tsv.gz", "tsv"),
         ("lists.tfrecord", "tfrecord"),
         ("lists.parquet", "parquet"),
     ] {
-        trainyard(&["convert", &solo.argument("one.svm"), &solo.argument(name)], 0);
+        trainyard(
+            &["convert", &solo.argument("one.svm"), &solo.argument(name)],
+            0,
+        );
         let trained = train(&solo, other, &[files(&[name]), format(other)]);
         trained.assert_equals(&as_they_are, name);
     }
     // And come back.
-    trainyard(&["convert", &solo.argument("lists.parquet"), &solo.argument("back.svm.gz")], 0);
+    trainyard(
+        &[
+            "convert",
+            &solo.argument("lists.parquet"),
+            &solo.argument("back.svm.gz"),
+        ],
+        0,
+    );
     let back = train(&solo, "back", &[files(&["back.svm.gz"])]);
     back.assert_equals(&from_one, "libsvm through Parquet, compressed");
 }
@@ -225,9 +278,12 @@ kind = "linear_classifier"
 trial!(numbers_of_columns_are_the_values_of_libsvm_and_their_places_its_indices);
 fn numbers_of_columns_are_the_values_of_libsvm_and_their_places_its_indices() {
     let mut draw = Draw::new(11);
-    let (mut table, mut lists) = ("label,a,b,c\n".to_owned(), "label,index,value\n".to_owned());
+    let mut table = "label,a,b,c\n".to_owned();
+    let mut lists = "label,index,value\n".to_owned();
     for _ in 0..ROWS {
-        let values: Vec<f64> = (0..3).map(|_| (draw.fraction() * 8.0 - 4.0).round() / 2.0).collect();
+        let values: Vec<f64> = (0..3)
+            .map(|_| (draw.fraction() * 8.0 - 4.0).round() / 2.0)
+            .collect();
         let label = u8::from(values.iter().sum::<f64>() > 0.0);
         let _ = writeln!(table, "{label},{},{},{}", values[0], values[1], values[2]);
         let there: Vec<usize> = (0..3).filter(|place| values[*place] != 0.0).collect();
@@ -236,7 +292,12 @@ fn numbers_of_columns_are_the_values_of_libsvm_and_their_places_its_indices() {
         let _ = writeln!(
             lists,
             "{label},{indices},{}",
-            join(there.iter().map(|place| values[*place].to_string()).collect())
+            join(
+                there
+                    .iter()
+                    .map(|place| values[*place].to_string())
+                    .collect()
+            )
         );
     }
     let solo = Solo::new(
@@ -259,7 +320,14 @@ kind = "linear_classifier"
     );
     solo.write("table.csv", &table);
     solo.write("lists.csv", &lists);
-    trainyard(&["convert", &solo.argument("table.csv"), &solo.argument("table.svm")], 0);
+    trainyard(
+        &[
+            "convert",
+            &solo.argument("table.csv"),
+            &solo.argument("table.svm"),
+        ],
+        0,
+    );
     let expected = train(&solo, "lists", &[]);
     let trained = train(&solo, "libsvm", &[files(&["table.svm"]), format("libsvm")]);
     trained.assert_equals(&expected, "columns as libsvm");
@@ -276,11 +344,28 @@ fn a_positive_label_with_a_star_stands_for_every_ending() {
     };
     solo.write("adult.csv", &rows(1, adult));
     solo.write("any.csv", &rows(1, zero_or_one));
-    solo.write("exact.csv", &rows(1, |truth, row| zero_or_one(truth && row % 3 == 0, row)));
-    let star = train(&solo, "star", &[files(&["adult.csv"]), "input.label.positive=\">50K*\"".to_owned()]);
+    solo.write(
+        "exact.csv",
+        &rows(1, |truth, row| zero_or_one(truth && row % 3 == 0, row)),
+    );
+    let star = train(
+        &solo,
+        "star",
+        &[
+            files(&["adult.csv"]),
+            "input.label.positive=\">50K*\"".to_owned(),
+        ],
+    );
     let any = train(&solo, "any", &[files(&["any.csv"])]);
     star.assert_equals(&any, "`>50K*` is `>50K` and `>50K.`");
-    let text = train(&solo, "text", &[files(&["adult.csv"]), "input.label.positive=\">50K\"".to_owned()]);
+    let text = train(
+        &solo,
+        "text",
+        &[
+            files(&["adult.csv"]),
+            "input.label.positive=\">50K\"".to_owned(),
+        ],
+    );
     let exact = train(&solo, "exact", &[files(&["exact.csv"])]);
     text.assert_equals(&exact, "`>50K` is that text alone");
     assert!(star != text, "the star changes something");
@@ -302,7 +387,10 @@ fn texts_that_stand_for_a_missing_value_are_missing() {
     let missing = "input.missing=[\"?\", \"NULL\"]".to_owned();
     train(&solo, "marked", &[files(&["marked.csv"]), missing]).assert_equals(&expected, "missing");
     let told = solo.run("unsaid", &[&files(&["marked.csv"])], 65);
-    assert!(told.contains("error[E4004]") && told.contains("column `z`"), "{told}");
+    assert!(
+        told.contains("error[E4004]") && told.contains("column `z`"),
+        "{told}"
+    );
 }
 
 trial!(spaces_around_a_field_belong_to_it_where_the_job_does_not_trim);
@@ -314,21 +402,38 @@ fn spaces_around_a_field_belong_to_it_where_the_job_does_not_trim() {
     solo.write("narrow.csv", &narrow);
     solo.write("spaced.csv", &spaced);
     let from = solo.argument("spaced.csv");
-    trainyard(&["convert", &from, &solo.argument("kept.tfrecord"), "--keep-spaces"], 0);
+    trainyard(
+        &[
+            "convert",
+            &from,
+            &solo.argument("kept.tfrecord"),
+            "--keep-spaces",
+        ],
+        0,
+    );
     trainyard(&["convert", &from, &solo.argument("dropped.tfrecord")], 0);
     let spaced = |trim: bool| [files(&["spaced.csv"]), format!("input.trim={trim}")];
     let examples = |name: &str| [files(&[name]), format("tfrecord")];
-    let (kept, dropped) = (train(&solo, "kept", &spaced(false)), train(&solo, "dropped", &spaced(true)));
+    let kept = train(&solo, "kept", &spaced(false));
+    let dropped = train(&solo, "dropped", &spaced(true));
     train(&solo, "narrow", &[files(&["narrow.csv"])]).assert_equals(&dropped, "trim = true");
-    train(&solo, "dropped-examples", &examples("dropped.tfrecord")).assert_equals(&dropped, "converted");
+    train(&solo, "dropped-examples", &examples("dropped.tfrecord"))
+        .assert_equals(&dropped, "converted");
     let kept_examples = train(&solo, "kept-examples", &examples("kept.tfrecord"));
     kept_examples.assert_equals(&kept, "converted with --keep-spaces");
     assert!(kept != dropped, "` w1` is another word than `w1`");
     // So it is with the names of the columns.
     solo.write("spaced.csv", &narrow.replace(",w", ", w"));
     train(&solo, "names", &spaced(true)).assert_equals(&dropped, "names are trimmed too");
-    let told = solo.run("other-name", &[&files(&["spaced.csv"]), "input.trim=false"], 65);
-    assert!(told.contains("error[E4003]") && told.contains("did you mean ` word`?"), "{told}");
+    let told = solo.run(
+        "other-name",
+        &[&files(&["spaced.csv"]), "input.trim=false"],
+        65,
+    );
+    assert!(
+        told.contains("error[E4003]") && told.contains("did you mean ` word`?"),
+        "{told}"
+    );
 }
 
 /// A bad row as a dead-letter file tells it: its number, column and content. In the order of the numbers.
@@ -338,14 +443,24 @@ type Letter = (u64, Option<String>, String);
 fn dead_letters(solo: &Solo, model: &str, number: &str) -> Vec<Letter> {
     let letter = |line: &str| -> Letter {
         let value: serde_json::Value = serde_json::from_str(line).expect("a line is JSON");
-        assert!(value["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{value}");
+        assert!(
+            value["reason"]
+                .as_str()
+                .is_some_and(|reason| !reason.is_empty()),
+            "{value}"
+        );
         let text = |key: &str| value[key].as_str().map(str::to_owned);
         let content = text("content").unwrap_or_else(|| panic!("no content in {value}"));
-        let number = value[number].as_u64().unwrap_or_else(|| panic!("no number of a {number} in {value}"));
+        let number = value[number]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no number of a {number} in {value}"));
         (number, text("column"), content)
     };
-    let mut letters: Vec<Letter> =
-        solo.read(&format!("{model}/dead_letter/chief-0.jsonl")).lines().map(letter).collect();
+    let mut letters: Vec<Letter> = solo
+        .read(&format!("{model}/dead_letter/chief-0.jsonl"))
+        .lines()
+        .map(letter)
+        .collect();
     letters.sort();
     letters
 }
@@ -356,15 +471,19 @@ fn bad_rows_are_left_out_written_down_once_and_bounded() {
     let clean = rows(1, zero_or_one);
     let long = format!("one,2,{},1", "w".repeat(1000));
     // The header is line 1.
-    let bad: [(u64, Option<&str>, &str); 3] =
-        [(21, None, "1,2,w3"), (102, Some("x"), &long), (184, Some("y"), "1,2,w3,maybe")];
+    let bad: [(u64, Option<&str>, &str); 3] = [
+        (21, None, "1,2,w3"),
+        (102, Some("x"), &long),
+        (184, Some("y"), "1,2,w3,maybe"),
+    ];
     let mut lines: Vec<&str> = clean.lines().collect();
     for (number, _, content) in bad {
         lines.insert(number as usize - 1, content);
     }
     solo.write("clean.csv", &clean);
     solo.write("bad.csv", &(lines.join("\n") + "\n"));
-    let expected = bad.map(|(number, column, text)| (number, column.map(str::to_owned), text.to_owned()));
+    let expected =
+        bad.map(|(number, column, text)| (number, column.map(str::to_owned), text.to_owned()));
     let bad = files(&["bad.csv"]);
     let skip = "input.bad_rows=\"skip\"";
 
@@ -374,7 +493,11 @@ fn bad_rows_are_left_out_written_down_once_and_bounded() {
     trainyard(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), 0);
     let report: serde_json::Value =
         serde_json::from_str(&solo.read("report.json")).expect("the report is JSON");
-    assert_eq!(report["examples"].as_u64(), Some(2 * ROWS as u64), "{report}");
+    assert_eq!(
+        report["examples"].as_u64(),
+        Some(2 * ROWS as u64),
+        "{report}"
+    );
     assert_eq!(dead_letters(&solo, "dynamic", "line"), expected);
 
     let in_order = ["input.train.sharding=\"row\"", "input.train.shuffle_rows=0"];
@@ -385,11 +508,15 @@ fn bad_rows_are_left_out_written_down_once_and_bounded() {
 
     let most = "input.bad_rows_max=3";
     solo.run("as-many", &[&bad, skip, most], 0);
-    for (model, set) in
-        [("too-many", [skip, "input.bad_rows_max=2"]), ("fail", ["input.bad_rows=\"fail\"", most])]
-    {
+    for (model, set) in [
+        ("too-many", [skip, "input.bad_rows_max=2"]),
+        ("fail", ["input.bad_rows=\"fail\"", most]),
+    ] {
         let told = solo.run(model, &[&bad, set[0], set[1]], 65);
-        assert!(told.contains("error[E4004]") && told.contains("bad.csv"), "{model}: {told}");
+        assert!(
+            told.contains("error[E4004]") && told.contains("bad.csv"),
+            "{model}: {told}"
+        );
     }
 }
 
@@ -403,18 +530,34 @@ fn a_bad_row_is_known_by_its_number_in_every_format() {
         text.pop();
     }
     solo.write("bad.csv", &(lines.join("\n") + "\n"));
-    for (format_name, number, first) in
-        [("csv", "line", 1), ("tsv", "line", 1), ("tfrecord", "record", 0), ("parquet", "row", 0)]
-    {
+    for (format_name, number, first) in [
+        ("csv", "line", 1),
+        ("tsv", "line", 1),
+        ("tfrecord", "record", 0),
+        ("parquet", "row", 0),
+    ] {
         let name = format!("bad.{format_name}");
         if format_name != "csv" {
-            trainyard(&["convert", &solo.argument("bad.csv"), &solo.argument(&name)], 0);
+            trainyard(
+                &["convert", &solo.argument("bad.csv"), &solo.argument(&name)],
+                0,
+            );
         }
         let skip = "input.bad_rows=\"skip\"".to_owned();
-        train(&solo, format_name, &[files(&[&name]), format(format_name), skip]);
+        train(
+            &solo,
+            format_name,
+            &[files(&[&name]), format(format_name), skip],
+        );
         let letters = dead_letters(&solo, format_name, number);
-        let told: Vec<(u64, Option<&str>)> =
-            letters.iter().map(|(number, column, _)| (*number, column.as_deref())).collect();
-        assert_eq!(told, [(7 + first, Some("y")), (200 + first, Some("y"))], "{format_name}");
+        let told: Vec<(u64, Option<&str>)> = letters
+            .iter()
+            .map(|(number, column, _)| (*number, column.as_deref()))
+            .collect();
+        assert_eq!(
+            told,
+            [(7 + first, Some("y")), (200 + first, Some("y"))],
+            "{format_name}"
+        );
     }
 }

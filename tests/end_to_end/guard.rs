@@ -1,6 +1,5 @@
 //! Jobs some of whose data leads to values that no server may take.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use trainyard_tests::{Ended, Program};
@@ -12,12 +11,14 @@ const POISON: [&str; 2] = ["3e38,1000\n", "100,1e19\n"];
 
 /// Writes rows of a number and its half. Those that `poisoned` names are not.
 fn write_rows(path: &Path, rows: usize, poisoned: impl Fn(usize) -> bool) {
-    let (mut text, mut poison) = ("x,y\n".to_owned(), POISON.into_iter().cycle());
+    let mut text = "x,y\n".to_owned();
+    let mut poison = POISON.into_iter().cycle();
     for row in 0..rows {
         let x = row as f64 / rows as f64;
-        match poisoned(row) {
-            true => text.extend(poison.next()),
-            false => drop(writeln!(text, "{x},{}", x / 2.0)),
+        if poisoned(row) {
+            text.extend(poison.next());
+        } else {
+            text.push_str(&format!("{x},{}\n", x / 2.0));
         }
     }
     std::fs::write(path, text).expect("the rows are written");
@@ -59,16 +60,26 @@ throttle_secs = 0
     let path = folder.join("job.toml");
     std::fs::write(&path, job).expect("the job is written");
     let job = path.to_string_lossy().into_owned();
-    Program::start("trainyard", &["up", &job, "--cluster", "local:ps=2,worker=2"], &[]).wait(LIMIT)
+    Program::start(
+        "trainyard",
+        &["up", &job, "--cluster", "local:ps=2,worker=2"],
+        &[],
+    )
+    .wait(LIMIT)
 }
 
 /// Steps applied, as the job's marker tells them, and the loss of its last evaluation.
 fn result(folder: &Path) -> (u64, f64) {
-    let read = |path: &str| std::fs::read_to_string(folder.join("model").join(path)).expect("it is there");
+    let read =
+        |path: &str| std::fs::read_to_string(folder.join("model").join(path)).expect("it is there");
     let state: serde_json::Value = serde_json::from_str(&read("job_state.json")).expect("JSON");
     let scores = read("eval/metrics.jsonl");
-    let last: serde_json::Value = serde_json::from_str(scores.lines().last().expect("scores")).expect("JSON");
-    (state["global_step"].as_u64().expect("a step"), last["metrics"]["loss"].as_f64().expect("a finite loss"))
+    let last: serde_json::Value =
+        serde_json::from_str(scores.lines().last().expect("scores")).expect("JSON");
+    (
+        state["global_step"].as_u64().expect("a step"),
+        last["metrics"]["loss"].as_f64().expect("a finite loss"),
+    )
 }
 
 trial!(batches_that_would_spoil_the_parameters_are_done_with_and_the_others_count);
@@ -81,7 +92,9 @@ fn batches_that_would_spoil_the_parameters_are_done_with_and_the_others_count() 
     ];
     for (mode, expected) in modes {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        write_rows(&folder.path().join("train.csv"), 400, |row| row == 57 || row == 343);
+        write_rows(&folder.path().join("train.csv"), 400, |row| {
+            row == 57 || row == 343
+        });
         let strategy = format!("[strategy]\nupdate = {mode}\n");
         let ended = up(folder.path(), "[\"train.csv\"]\nepochs = 2", &strategy);
         assert_eq!(ended.code, 0, "{mode}: {}", ended.output);
@@ -90,7 +103,11 @@ fn batches_that_would_spoil_the_parameters_are_done_with_and_the_others_count() 
         assert!(loss.is_finite() && loss < 0.2, "{mode}: {loss}");
         let told = ended.output.matches("batch rejected: ").count();
         assert!(told >= 2, "{mode}: {told} times in {}", ended.output);
-        assert!(ended.output.contains("pass 1/shard 0/"), "{mode}: {}", ended.output);
+        assert!(
+            ended.output.contains("pass 1/shard 0/"),
+            "{mode}: {}",
+            ended.output
+        );
     }
 }
 
@@ -121,10 +138,23 @@ trial!(a_job_without_a_good_batch_fails_and_says_why);
 fn a_job_without_a_good_batch_fails_and_says_why() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_rows(&folder.path().join("train.csv"), 2000, |_| true);
-    let ended = up(folder.path(), "[\"train.csv\"]", "[train]\nmax_steps = 100\n");
+    let ended = up(
+        folder.path(),
+        "[\"train.csv\"]",
+        "[train]\nmax_steps = 100\n",
+    );
     assert_eq!(ended.code, 65, "{}", ended.output);
-    let all = ["E5001", "nobody is left who trains", "chief:0 is quarantined", "parameter_servers.guard"];
-    assert!(all.iter().all(|text| ended.output.contains(text)), "{}", ended.output);
+    let all = [
+        "E5001",
+        "nobody is left who trains",
+        "chief:0 is quarantined",
+        "parameter_servers.guard",
+    ];
+    assert!(
+        all.iter().all(|text| ended.output.contains(text)),
+        "{}",
+        ended.output
+    );
 }
 
 trial!(a_job_that_halts_names_task_and_batch);
@@ -135,7 +165,11 @@ fn a_job_that_halts_names_task_and_batch() {
     let ended = up(folder.path(), "[\"train.csv\"]", more);
     assert_eq!(ended.code, 65, "{}", ended.output);
     let all = ["E5001", "training diverged in ", "batch pass 0/shard 0/"];
-    assert!(all.iter().all(|text| ended.output.contains(text)), "{}", ended.output);
+    assert!(
+        all.iter().all(|text| ended.output.contains(text)),
+        "{}",
+        ended.output
+    );
 }
 
 trial!(a_job_whose_tables_do_not_fit_the_memory_of_its_servers_opens_and_what_cannot_be_held_is_refused_with_figures);
@@ -153,15 +187,32 @@ fn a_job_whose_tables_do_not_fit_the_memory_of_its_servers_opens_and_what_cannot
     let ended = up(folder.path(), "[\"train.csv\"]", &table(8 << 20));
     assert_eq!(ended.code, 0, "{}", ended.output);
     let warned = "the tables are larger than the memory of this server";
-    assert!(ended.output.contains(warned) && ended.output.contains("servers would hold"), "{}", ended.output);
+    assert!(
+        ended.output.contains(warned) && ended.output.contains("servers would hold"),
+        "{}",
+        ended.output
+    );
     assert!(ended.output.contains("memory=8388608"), "{}", ended.output);
     // Of 6,000 rows that are changed the lists alone take more.
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_rows(&folder.path().join("train.csv"), 100_000, |_| false);
-    let ended = up(folder.path(), "[\"train.csv\"]", &table(1 << 20).replace("= 100\n", "= 9000\n"));
+    let ended = up(
+        folder.path(),
+        "[\"train.csv\"]",
+        &table(1 << 20).replace("= 100\n", "= 9000\n"),
+    );
     assert_eq!(ended.code, 73, "{}", ended.output);
-    let all = ["E3009", "memory_bytes_max", "rows that are changed for the first time", "would do"];
-    assert!(all.iter().all(|text| ended.output.contains(text)), "{}", ended.output);
+    let all = [
+        "E3009",
+        "memory_bytes_max",
+        "rows that are changed for the first time",
+        "would do",
+    ];
+    assert!(
+        all.iter().all(|text| ended.output.contains(text)),
+        "{}",
+        ended.output
+    );
 }
 
 trial!(a_job_whose_dense_values_do_not_fit_the_memory_of_its_servers_ends_with_figures);
@@ -178,5 +229,9 @@ fn a_job_whose_dense_values_do_not_fit_the_memory_of_its_servers_ends_with_figur
         "more are needed for the variables and slots of the job: ",
         "times as many servers, or as much memory, would do",
     ];
-    assert!(all.iter().all(|text| ended.output.contains(text)), "{}", ended.output);
+    assert!(
+        all.iter().all(|text| ended.output.contains(text)),
+        "{}",
+        ended.output
+    );
 }

@@ -26,11 +26,23 @@ use trainyard_tests::{Account, Ledger, Supervisor, metric};
 use crate::end_to_end::LIMIT;
 use crate::end_to_end::security::{DAY, write_credentials};
 
-const CHIEF: Task = Task { role: Role::Chief, index: 0 };
-const WORKER: Task = Task { role: Role::Worker, index: 0 };
+const CHIEF: Task = Task {
+    role: Role::Chief,
+    index: 0,
+};
+const WORKER: Task = Task {
+    role: Role::Worker,
+    index: 0,
+};
 /// A task that the cluster file does not name, as any that is added later.
-const STRANGER: Task = Task { role: Role::Worker, index: 7 };
-const PS: Task = Task { role: Role::Ps, index: 0 };
+const STRANGER: Task = Task {
+    role: Role::Worker,
+    index: 7,
+};
+const PS: Task = Task {
+    role: Role::Ps,
+    index: 0,
+};
 /// Memory that a server may take beside what it had: some windows of connections, and what the allocator keeps.
 const MEMORY_MORE_MAX: u64 = 192 << 20;
 
@@ -59,16 +71,34 @@ impl Stage {
 
     fn prepare(authority: Option<Authority>) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let ledger = Ledger { rows: 5000, epochs: Ledger::ENDLESS, batch_size: 64, lanes: 1, servers: 1 };
+        let ledger = Ledger {
+            rows: 5000,
+            epochs: Ledger::ENDLESS,
+            batch_size: 64,
+            lanes: 1,
+            servers: 1,
+        };
         let job = ledger.write(folder.path());
-        let counts = LocalCounts { ps: 1, workers: 1, evaluators: 0 };
+        let counts = LocalCounts {
+            ps: 1,
+            workers: 1,
+            evaluators: 0,
+        };
         let settings = [SETTING.to_owned()];
         let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
         let tasks = Supervisor::new(program, folder.path(), &job, counts, &settings);
-        let mut stage = Self { folder, job, ledger, tasks, authority };
+        let mut stage = Self {
+            folder,
+            job,
+            ledger,
+            tasks,
+            authority,
+        };
         if stage.authority.is_some() {
             let folder = stage.folder.path().display();
-            stage.tasks.protect(&format!("{folder}/tls-{{role}}-{{index}}"));
+            stage
+                .tasks
+                .protect(&format!("{folder}/tls-{{role}}-{{index}}"));
             for task in [CHIEF, WORKER, PS, STRANGER] {
                 stage.certify(task, DAY);
             }
@@ -85,7 +115,10 @@ impl Stage {
     /// Writes a certificate of a task that ends after a time, in place of the one that was there.
     fn certify(&self, task: Task, life: Duration) -> String {
         let authority = self.authority.as_ref().expect("a job with certificates");
-        let folder = self.folder.path().join(format!("tls-{}-{}", task.role, task.index));
+        let folder = self
+            .folder
+            .path()
+            .join(format!("tls-{}-{}", task.role, task.index));
         let until = std::time::SystemTime::now() + life;
         write_credentials(&folder, task, (authority, authority), "127.0.0.1", until)
     }
@@ -104,9 +137,14 @@ impl Stage {
         let network = match &self.authority {
             None => Network::System,
             Some(_) => {
-                let folder = self.folder.path().join(format!("tls-{}-{}", from.role, from.index));
+                let folder = self
+                    .folder
+                    .path()
+                    .join(format!("tls-{}-{}", from.role, from.index));
                 let security = Security::load(&self.cluster(), from, Some(&folder), None, false);
-                Network::Other(Arc::new(Caller(Arc::new(security.expect("good credentials")))))
+                Network::Other(Arc::new(Caller(Arc::new(
+                    security.expect("good credentials"),
+                ))))
             }
         };
         channel_over(&network, to, self.tasks.address(to)).expect("an address")
@@ -134,9 +172,18 @@ impl Stage {
     fn wait_until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) {
         let begun = Instant::now();
         while !holds(self) {
-            assert!(begun.elapsed() < LIMIT, "not within {LIMIT:?}: {what}; {}", self.tasks.last_lines());
+            assert!(
+                begun.elapsed() < LIMIT,
+                "not within {LIMIT:?}: {what}; {}",
+                self.tasks.last_lines()
+            );
             self.tasks.look();
-            assert_eq!(self.tasks.failed_for_good(), None, "{}", self.tasks.last_lines());
+            assert_eq!(
+                self.tasks.failed_for_good(),
+                None,
+                "{}",
+                self.tasks.last_lines()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -144,9 +191,12 @@ impl Stage {
     /// Does something to the server. It must not die, nor take much memory, and the worker must train on.
     fn withstands<T>(&mut self, what: &str, attack: impl FnOnce(&Self) -> T) -> T {
         let process = self.tasks.id(PS).expect("it runs");
-        let (steps, memory, begun) = (self.steps(), memory(process, "VmRSS"), Instant::now());
+        let steps = self.steps();
+        let memory = memory(process, "VmRSS");
+        let begun = Instant::now();
         let done = attack(self);
-        let (time, trained) = (begun.elapsed(), self.steps().saturating_sub(steps));
+        let time = begun.elapsed();
+        let trained = self.steps().saturating_sub(steps);
         self.tasks.look();
         let died = format!("{what}: the server has died: {}", self.tasks.last_lines());
         assert_eq!(self.tasks.id(PS), Some(process), "{died}");
@@ -157,7 +207,10 @@ impl Stage {
             memory >> 20,
             peak >> 20
         );
-        assert!(peak < memory + MEMORY_MORE_MAX, "{what}: {memory} bytes before, {peak} at most");
+        assert!(
+            peak < memory + MEMORY_MORE_MAX,
+            "{what}: {memory} bytes before, {peak} at most"
+        );
         let reached = self.steps();
         self.wait_until("it trains on", |stage| stage.steps() > reached);
         done
@@ -177,8 +230,11 @@ impl Stage {
 
 /// Returns the bytes of a line of `/proc/PID/status`.
 fn memory(process: u32, name: &str) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{process}/status")).expect("the process runs");
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let text =
+        std::fs::read_to_string(format!("/proc/{process}/status")).expect("the process runs");
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     number.expect("a number of kB") << 10
 }
@@ -222,11 +278,18 @@ impl Client {
             incarnation: 1,
             session: 1,
         };
-        Self { runtime, server, identity, status }
+        Self {
+            runtime,
+            server,
+            identity,
+            status,
+        }
     }
 
     fn status(&mut self) -> v1::StatusReply {
-        let asked = self.runtime.block_on(self.server.status(v1::StatusRequest::default()));
+        let asked = self
+            .runtime
+            .block_on(self.server.status(v1::StatusRequest::default()));
         asked.expect("anyone may ask").into_inner()
     }
 
@@ -237,7 +300,9 @@ impl Client {
             layout_fingerprint: self.status.layout_fingerprint,
             ..v1::OpenSessionRequest::default()
         };
-        self.runtime.block_on(self.server.open_session(request)).map(drop)
+        self.runtime
+            .block_on(self.server.open_session(request))
+            .map(drop)
     }
 
     fn push(
@@ -252,16 +317,34 @@ impl Client {
             pull: None,
             payload: payload.into(),
         };
-        let reply = self.runtime.block_on(self.server.step(request))?.into_inner();
+        let reply = self
+            .runtime
+            .block_on(self.server.step(request))?
+            .into_inner();
         Ok(reply.pushed.expect("an answer to the push"))
     }
 
     /// Returns the bytes of slices, read whole.
     fn read(&mut self, whole: &[u32]) -> Vec<u8> {
-        let selection = v1::Selection { whole: whole.to_vec(), ..v1::Selection::default() };
-        let pull = v1::Pull { selection: Some(selection), ..v1::Pull::default() };
+        let selection = v1::Selection {
+            whole: whole.to_vec(),
+            ..v1::Selection::default()
+        };
+        let pull = v1::Pull {
+            selection: Some(selection),
+            ..v1::Pull::default()
+        };
         let identity = Some(self.identity.clone());
-        let request = v1::StepRequest { identity, pull: Some(pull), ..v1::StepRequest::default() };
-        self.runtime.block_on(self.server.step(request)).expect("a mere look").into_inner().payload.to_vec()
+        let request = v1::StepRequest {
+            identity,
+            pull: Some(pull),
+            ..v1::StepRequest::default()
+        };
+        self.runtime
+            .block_on(self.server.step(request))
+            .expect("a mere look")
+            .into_inner()
+            .payload
+            .to_vec()
     }
 }

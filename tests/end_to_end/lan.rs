@@ -8,10 +8,22 @@ use trainyard_tests::{Draw, Lan, Ledger, Supervisor, metric};
 
 use crate::end_to_end::LIMIT;
 
-const CHIEF: Task = Task { role: Role::Chief, index: 0 };
-const WORKER: Task = Task { role: Role::Worker, index: 0 };
-const OTHER: Task = Task { role: Role::Worker, index: 1 };
-const SERVER: Task = Task { role: Role::Ps, index: 0 };
+const CHIEF: Task = Task {
+    role: Role::Chief,
+    index: 0,
+};
+const WORKER: Task = Task {
+    role: Role::Worker,
+    index: 0,
+};
+const OTHER: Task = Task {
+    role: Role::Worker,
+    index: 1,
+};
+const SERVER: Task = Task {
+    role: Role::Ps,
+    index: 0,
+};
 /// Longer than a lease and than the time in which a silent connection is given up.
 const LONG: Duration = Duration::from_secs(9);
 
@@ -33,29 +45,53 @@ impl Site {
     /// Starts a chief that trains too, two servers and two workers, and waits until the workers train.
     fn start(settings: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let ledger = Ledger { rows: 5000, epochs: Ledger::ENDLESS, batch_size: 64, lanes: 1, servers: 2 };
+        let ledger = Ledger {
+            rows: 5000,
+            epochs: Ledger::ENDLESS,
+            batch_size: 64,
+            lanes: 1,
+            servers: 2,
+        };
         let job = ledger.write(folder.path());
-        let counts = LocalCounts { ps: 2, workers: 2, evaluators: 0 };
-        let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        let counts = LocalCounts {
+            ps: 2,
+            workers: 2,
+            evaluators: 0,
+        };
+        let settings: Vec<String> = settings
+            .iter()
+            .map(|setting| (*setting).to_owned())
+            .collect();
         let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
         let mut tasks = Supervisor::new(program, folder.path(), &job, counts, &settings);
-        let lan = Lan::around(&mut tasks).unwrap_or_else(|problem| panic!("hosts cannot be made: {problem}"));
+        let lan = Lan::around(&mut tasks)
+            .unwrap_or_else(|problem| panic!("hosts cannot be made: {problem}"));
         tasks.start_all();
-        let trains = |tasks: &Supervisor| [WORKER, OTHER].iter().all(|task| steps(tasks, *task) > 0);
+        let trains =
+            |tasks: &Supervisor| [WORKER, OTHER].iter().all(|task| steps(tasks, *task) > 0);
         tasks.wait_until("the workers train", LIMIT, trains);
-        Self { ledger, tasks, lan, _folder: folder }
+        Self {
+            ledger,
+            tasks,
+            lan,
+            _folder: folder,
+        }
     }
 
     fn let_pass(&mut self, time: Duration) {
         let begun = Instant::now();
-        self.tasks.wait_until("time passes", LIMIT, |_| begun.elapsed() >= time);
+        self.tasks
+            .wait_until("time passes", LIMIT, |_| begun.elapsed() >= time);
     }
 
     /// Waits until a task has trained more than now, and returns how long it took.
     fn wait_until_it_trains(&mut self, task: Task) -> Duration {
         let begun = Instant::now();
         let before = steps(&self.tasks, task);
-        self.tasks.wait_until(&format!("{task} trains"), LIMIT, |tasks| steps(tasks, task) > before);
+        self.tasks
+            .wait_until(&format!("{task} trains"), LIMIT, |tasks| {
+                steps(tasks, task) > before
+            });
         begun.elapsed()
     }
 
@@ -74,7 +110,11 @@ fn what_is_lost_in_silence_in_one_direction_is_sent_again_and_counts_once() {
         site.let_pass(LONG);
         let before = steps(&site.tasks, WORKER);
         site.wait_until_it_trains(OTHER);
-        assert_eq!(steps(&site.tasks, WORKER), before, "nothing gets from {from} to {to}");
+        assert_eq!(
+            steps(&site.tasks, WORKER),
+            before,
+            "nothing gets from {from} to {to}"
+        );
         site.lan.find(from, to);
         let resumed = site.wait_until_it_trains(WORKER);
         println!("{from} to {to} lost for {LONG:?}: trains {resumed:?} after");
@@ -98,7 +138,9 @@ trial!(a_chief_whose_cable_is_pulled_holds_nobody_up, needs Networks, alone);
 fn a_chief_whose_cable_is_pulled_holds_nobody_up() {
     let mut site = Site::start(&["strategy.chief_trains=false"]);
     // Steps as small as these use up the largest reserve of data within seconds, where nothing holds them up.
-    [WORKER, OTHER].iter().for_each(|task| site.lan.bound(*task, Some(10)));
+    [WORKER, OTHER]
+        .iter()
+        .for_each(|task| site.lan.bound(*task, Some(10)));
     // By then the chief knows their pace, and their reserves of data are as large as they get.
     site.let_pass(LONG);
     site.lan.plug(CHIEF, false);
@@ -142,10 +184,20 @@ fn links_that_fail_at_random_lose_and_repeat_nothing() {
             3 => site.lan.route(victim, false),
             _ => site.lan.bound(victim, Some(2)),
         }
-        let what = ["loses all to one", "loses all", "cable", "route", "2 Mbit/s"][kind as usize];
-        println!("{:6.2} s: {victim} {what} for {time:?}", begun.elapsed().as_secs_f64());
+        let what = [
+            "loses all to one",
+            "loses all",
+            "cable",
+            "route",
+            "2 Mbit/s",
+        ][kind as usize];
+        println!(
+            "{:6.2} s: {victim} {what} for {time:?}",
+            begun.elapsed().as_secs_f64()
+        );
         let until = Instant::now() + time;
-        site.tasks.wait_until("time passes", LIMIT, |_| Instant::now() >= until);
+        site.tasks
+            .wait_until("time passes", LIMIT, |_| Instant::now() >= until);
         match kind {
             0 | 1 => rest.iter().for_each(|task| site.lan.find(victim, *task)),
             2 => site.lan.plug(victim, true),

@@ -62,13 +62,23 @@ throttle_secs = 0
 /// Trains up to a step on so many servers.
 fn train(job: &str, servers: usize, steps: u64) -> String {
     let cluster = format!("local:ps={servers},worker=1");
-    run(&["up", job, "--cluster", &cluster, "--set", &format!("train.max_steps={steps}")])
+    run(&[
+        "up",
+        job,
+        "--cluster",
+        &cluster,
+        "--set",
+        &format!("train.max_steps={steps}"),
+    ])
 }
 
 /// What a job has come to: its scores, and the logits of users that it has seen and has not.
 fn outcome(job: &str, folder: &Path) -> (serde_json::Value, Vec<serde_json::Value>) {
     let logits = |user| prediction(job, folder, user)["logits"].clone();
-    (scores(job)["metrics"].clone(), ["u7", "u8", "nobody"].map(logits).into())
+    (
+        scores(job)["metrics"].clone(),
+        ["u7", "u8", "nobody"].map(logits).into(),
+    )
 }
 
 trial!(a_large_table_has_the_same_bits_on_any_number_of_servers_and_after_every_restore);
@@ -86,13 +96,25 @@ fn a_large_table_has_the_same_bits_on_any_number_of_servers_and_after_every_rest
     assert_eq!(outcome(&job, &resumed), expected);
     let model = resumed.join("model").to_string_lossy().into_owned();
     let told = run(&["inspect", &model]);
-    let changed =
-        told.lines().find_map(|line| line.split_once("]  ")?.1.split_once(" of 2000000 rows changed"));
-    let changed: usize = changed.expect("it says how many").0.parse().expect("a number");
+    let changed = told.lines().find_map(|line| {
+        line.split_once("]  ")?
+            .1
+            .split_once(" of 2000000 rows changed")
+    });
+    let changed: usize = changed
+        .expect("it says how many")
+        .0
+        .parse()
+        .expect("a number");
     assert!((1000..=3000).contains(&changed), "{told}");
     let files = std::fs::read_dir(resumed.join("model/model.ckpt-240")).expect("a checkpoint");
-    let bytes: u64 = files.map(|file| file.expect("a file").metadata().expect("a file").len()).sum();
-    assert!(bytes < 2 << 20, "a checkpoint of {changed} rows has {bytes} bytes");
+    let bytes: u64 = files
+        .map(|file| file.expect("a file").metadata().expect("a file").len())
+        .sum();
+    assert!(
+        bytes < 2 << 20,
+        "a checkpoint of {changed} rows has {bytes} bytes"
+    );
 }
 
 trial!(servers_that_restore_find_a_damaged_checkpoint_together_and_go_on_from_the_one_before);
@@ -113,10 +135,18 @@ fn servers_that_restore_find_a_damaged_checkpoint_together_and_go_on_from_the_on
     bytes[place] ^= 1;
     std::fs::write(&shard, bytes).expect("it is damaged");
     let told = train(&job, 3, 120);
-    for part in ["checkpoint step 80 is damaged", "using step 40", "expected", "damaged.model.ckpt-80"] {
+    for part in [
+        "checkpoint step 80 is damaged",
+        "using step 40",
+        "expected",
+        "damaged.model.ckpt-80",
+    ] {
         assert!(told.contains(part), "{part}: {told}");
     }
-    assert!(damaged.join("model/damaged.model.ckpt-80").is_dir(), "{told}");
+    assert!(
+        damaged.join("model/damaged.model.ckpt-80").is_dir(),
+        "{told}"
+    );
     assert_eq!(outcome(&job, &damaged), expected);
 }
 
@@ -149,7 +179,11 @@ fn an_export_and_a_new_model_that_starts_from_a_large_table_have_its_rows_that_n
     let (scores, logits) = outcome(&job, &first);
     assert_eq!(outcome(&next, &second), (scores, logits));
     let export = run(&["export", &job]);
-    let bytes =
-        std::fs::metadata(Path::new(export.trim()).join("model.safetensors")).expect("an export").len();
-    assert!(bytes > 2_000_000 * 16 * 4, "every row is there, {bytes} bytes");
+    let bytes = std::fs::metadata(Path::new(export.trim()).join("model.safetensors"))
+        .expect("an export")
+        .len();
+    assert!(
+        bytes > 2_000_000 * 16 * 4,
+        "every row is there, {bytes} bytes"
+    );
 }

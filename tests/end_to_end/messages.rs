@@ -30,7 +30,12 @@ fn a_good_job_passes_its_check() {
 }
 
 /// Changes by flag, other training data, exit code, parts of the message.
-type Case = (&'static [&'static str], Option<&'static str>, i32, &'static [&'static str]);
+type Case = (
+    &'static [&'static str],
+    Option<&'static str>,
+    i32,
+    &'static [&'static str],
+);
 
 trial!(every_mistake_has_its_code_and_says_what_to_do);
 fn every_mistake_has_its_code_and_says_what_to_do() {
@@ -45,13 +50,21 @@ fn every_mistake_has_its_code_and_says_what_to_do() {
             &["feature.0.kind=numberic"],
             None,
             78,
-            &["E1101", "unknown feature kind `numberic`", "did you mean `numeric`?"],
+            &[
+                "E1101",
+                "unknown feature kind `numberic`",
+                "did you mean `numeric`?",
+            ],
         ),
         (
             &["train.max_stepz=1"],
             None,
             78,
-            &["E1001", "unknown key `max_stepz`", "did you mean `max_steps`?"],
+            &[
+                "E1001",
+                "unknown key `max_stepz`",
+                "did you mean `max_steps`?",
+            ],
         ),
         (
             &["model.dnn_optimizer.kind=adamm"],
@@ -71,7 +84,12 @@ fn every_mistake_has_its_code_and_says_what_to_do() {
             66,
             &["E4002", "input file `none.csv` does not exist", "looked in"],
         ),
-        (&["input.train.files=no*.csv"], None, 66, &["E4002", "input pattern `no*.csv` matches no file"]),
+        (
+            &["input.train.files=no*.csv"],
+            None,
+            66,
+            &["E4002", "input pattern `no*.csv` matches no file"],
+        ),
         (&[], Some(""), 65, &["E4001", "the input holds no record"]),
         (
             &[],
@@ -85,7 +103,12 @@ fn every_mistake_has_its_code_and_says_what_to_do() {
             65,
             &["E4004", "train.csv:2: column `x`: \"ten\" is not a number"],
         ),
-        (&[], Some("x,z,word,y\nNaN,2,a,1\n"), 65, &["E4004", "column `x`: \"NaN\" is not a finite number"]),
+        (
+            &[],
+            Some("x,z,word,y\nNaN,2,a,1\n"),
+            65,
+            &["E4004", "column `x`: \"NaN\" is not a finite number"],
+        ),
         (
             &[],
             Some("x,q,word,y\n1,2,a,1\n"),
@@ -96,7 +119,11 @@ fn every_mistake_has_its_code_and_says_what_to_do() {
             &[],
             Some("x_,zz,word,y\n1,2,a,1\n"),
             65,
-            &["E4003", "columns `x`, `z` are not in", "did you mean `x_` for `x`, `zz` for `z`?"],
+            &[
+                "E4003",
+                "columns `x`, `z` are not in",
+                "did you mean `x_` for `x`, `zz` for `z`?",
+            ],
         ),
         (
             &[],
@@ -139,11 +166,14 @@ trial!(a_label_outside_its_classes_stops_training_with_the_value);
 fn a_label_outside_its_classes_stops_training_with_the_value() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), 40, "[train]\nmax_steps = 500\n");
-    std::fs::write(folder.path().join("train.csv"), "x,z,word,y\n1,2,a,7\n").expect("the data is written");
+    std::fs::write(folder.path().join("train.csv"), "x,z,word,y\n1,2,a,7\n")
+        .expect("the data is written");
     let ended = Program::start("trainyard", &["train", &job.to_string_lossy()], &[]).wait(LIMIT);
     assert_eq!(ended.code, 65, "{}", ended.output);
     assert!(
-        ended.output.contains("label must be 0 or 1, or a probability between them, given 7"),
+        ended
+            .output
+            .contains("label must be 0 or 1, or a probability between them, given 7"),
         "{}",
         ended.output
     );
@@ -152,7 +182,11 @@ fn a_label_outside_its_classes_stops_training_with_the_value() {
 /// Trains the small job on other data with one more feature, and returns its code and output.
 fn train_with(feature: &str, data: &str) -> (i32, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let job = write_job(folder.path(), 40, &format!("[train]\nmax_steps = 8\n[[feature]]\n{feature}"));
+    let job = write_job(
+        folder.path(),
+        40,
+        &format!("[train]\nmax_steps = 8\n[[feature]]\n{feature}"),
+    );
     for file in ["train.csv", "eval.csv"] {
         std::fs::write(folder.path().join(file), data).expect("the data is written");
     }
@@ -165,20 +199,31 @@ fn an_id_out_of_range_stops_training_with_the_value() {
     let feature = "column = \"i\"\nkind = \"identity\"\nbuckets = 3\nwide = true\n";
     let (code, output) = train_with(feature, "x,z,word,y,i\n1,2,a,1,2\n1,2,a,0,7\n");
     assert_eq!(code, 65, "{output}");
-    assert!(output.contains("column `i`: id must be below 3, given 7"), "{output}");
+    assert!(
+        output.contains("column `i`: id must be below 3, given 7"),
+        "{output}"
+    );
 }
 
 trial!(a_column_of_missing_values_trains_as_long_as_its_kind_has_a_word_for_them);
 fn a_column_of_missing_values_trains_as_long_as_its_kind_has_a_word_for_them() {
     let data = "x,z,word,y,i\n1,2,a,1,\n-1,2,b,0,\n0.5,1,b,1,\n";
-    for kind in ["hashed\"\nbuckets = 3", "identity\"\nbuckets = 3", "vocabulary\"\nvalues = [\"a\"]"] {
-        let feature = format!("column = \"i\"\nkind = \"{kind}\nwide = true\ndeep = {{ embedding = 2 }}\n");
+    for kind in [
+        "hashed\"\nbuckets = 3",
+        "identity\"\nbuckets = 3",
+        "vocabulary\"\nvalues = [\"a\"]",
+    ] {
+        let feature =
+            format!("column = \"i\"\nkind = \"{kind}\nwide = true\ndeep = {{ embedding = 2 }}\n");
         let (code, output) = train_with(&feature, data);
         assert_eq!(code, 0, "{kind}: {output}");
     }
     let (code, output) = train_with("column = \"i\"\nkind = \"numeric\"\n", data);
     assert_eq!(code, 65, "{output}");
-    assert!(output.contains("column `i`") && output.contains("missing and has no default"), "{output}");
+    assert!(
+        output.contains("column `i`") && output.contains("missing and has no default"),
+        "{output}"
+    );
 }
 
 trial!(a_taken_port_is_told_with_its_owner);
@@ -202,7 +247,11 @@ fn a_task_whose_own_name_is_not_known_yet_ends_with_a_code_that_passes() {
     for flag in ["--listen", "--admin-listen"] {
         let ended = cluster.start("ps", 0, &[flag, &nowhere]).wait(LIMIT);
         assert_eq!(ended.code, 69, "{}", ended.output);
-        assert!(ended.output.contains("E2002") && ended.output.contains("looked up"), "{}", ended.output);
+        assert!(
+            ended.output.contains("E2002") && ended.output.contains("looked up"),
+            "{}",
+            ended.output
+        );
     }
 }
 
@@ -222,8 +271,18 @@ fn a_task_that_does_not_exist_is_answered_with_those_that_do() {
     let cluster = TestCluster::new(2, 0, 40, "[train]\nmax_steps = 5\n");
     let ended = cluster.start("ps", 3, &[]).wait(LIMIT);
     assert_eq!(ended.code, 78, "{}", ended.output);
-    assert!(ended.output.contains("task index 3 is out of range for role `ps`"), "{}", ended.output);
-    assert!(ended.output.contains("use index 0 or 1"), "{}", ended.output);
+    assert!(
+        ended
+            .output
+            .contains("task index 3 is out of range for role `ps`"),
+        "{}",
+        ended.output
+    );
+    assert!(
+        ended.output.contains("use index 0 or 1"),
+        "{}",
+        ended.output
+    );
 }
 
 trial!(a_checkpoint_of_another_model_is_refused_with_every_difference);
@@ -233,8 +292,12 @@ fn a_checkpoint_of_another_model_is_refused_with_every_difference() {
     let job = job.to_string_lossy();
     let trained = Program::start("trainyard", &["train", &job], &[]).wait(LIMIT);
     assert_eq!(trained.code, 0, "{}", trained.output);
-    let ended =
-        Program::start("trainyard", &["train", &job, "--set", "model.hidden_units=[9]"], &[]).wait(LIMIT);
+    let ended = Program::start(
+        "trainyard",
+        &["train", &job, "--set", "model.hidden_units=[9]"],
+        &[],
+    )
+    .wait(LIMIT);
     assert_eq!(ended.code, 65, "{}", ended.output);
     for part in [
         "error[E3002]",
@@ -243,7 +306,11 @@ fn a_checkpoint_of_another_model_is_refused_with_every_difference() {
         "f32[6, 8]",
         "f32[6, 9]",
     ] {
-        assert!(ended.output.contains(part), "no `{part}` in\n{}", ended.output);
+        assert!(
+            ended.output.contains(part),
+            "no `{part}` in\n{}",
+            ended.output
+        );
     }
 }
 
@@ -258,10 +325,19 @@ fn a_changed_optimizer_is_told_how_to_begin_with_the_values_that_were_trained() 
     };
     let first = train(&["--set", "model.dnn_optimizer.kind=adagrad"]);
     assert_eq!(first.code, 0, "{}", first.output);
-    let changed = train(&["--set", "model.dnn_optimizer.kind=adam", "--set", "train.max_steps=9"]);
+    let changed = train(&[
+        "--set",
+        "model.dnn_optimizer.kind=adam",
+        "--set",
+        "train.max_steps=9",
+    ]);
     assert_eq!(changed.code, 65, "{}", changed.output);
     for part in ["E3002", "checkpoint slots", "train.warm_start = { from ="] {
-        assert!(changed.output.contains(part), "no `{part}` in\n{}", changed.output);
+        assert!(
+            changed.output.contains(part),
+            "no `{part}` in\n{}",
+            changed.output
+        );
     }
 }
 
@@ -269,23 +345,56 @@ trial!(a_job_that_is_over_is_looked_at_by_its_job_file_and_by_its_folder);
 fn a_job_that_is_over_is_looked_at_by_its_job_file_and_by_its_folder() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), 40, "[train]\nmax_steps = 5\n");
-    let [job, model_dir] = [job, folder.path().join("model")].map(|path| path.to_string_lossy().into_owned());
+    let [job, model_dir] =
+        [job, folder.path().join("model")].map(|path| path.to_string_lossy().into_owned());
     let run = |arguments: &[&str]| Program::start("trainyard", arguments, &[]).wait(LIMIT);
     let said = |arguments: &[&str], code: i32, parts: &[&str]| {
         let ended = run(arguments);
         assert_eq!(ended.code, code, "{arguments:?}: {}", ended.output);
         for part in parts {
-            assert!(ended.output.contains(part), "no `{part}` in\n{}", ended.output);
+            assert!(
+                ended.output.contains(part),
+                "no `{part}` in\n{}",
+                ended.output
+            );
         }
     };
-    said(&["check", &job], 0, &["holds no checkpoint: training begins anew"]);
-    said(&["status", &job], 69, &["error[E2003]", "no `trainyard up` has run"]);
+    said(
+        &["check", &job],
+        0,
+        &["holds no checkpoint: training begins anew"],
+    );
+    said(
+        &["status", &job],
+        69,
+        &["error[E2003]", "no `trainyard up` has run"],
+    );
     said(&["train", &job], 0, &["trained to step 5"]);
     for target in [&job, &model_dir] {
-        said(&["status", target], 0, &["DONE  step 5", "the latest of step 5"]);
-        said(&["status", target, "--format", "json"], 0, &["\"phase\":\"done\"", "\"run\":null"]);
-        said(&["inspect", target], 0, &["job Done at step 5", "variables of step 5"]);
+        said(
+            &["status", target],
+            0,
+            &["DONE  step 5", "the latest of step 5"],
+        );
+        said(
+            &["status", target, "--format", "json"],
+            0,
+            &["\"phase\":\"done\"", "\"run\":null"],
+        );
+        said(
+            &["inspect", target],
+            0,
+            &["job done at step 5", "variables of step 5"],
+        );
     }
-    said(&["check", &job], 0, &["the job is done: it goes on with a larger train.max_steps"]);
-    said(&["check", &job, "--set", "model.dnn_optimizer.kind=adam"], 65, &["E3002", "checkpoint slots"]);
+    said(
+        &["check", &job],
+        0,
+        &["the job is done: it goes on with a larger train.max_steps"],
+    );
+    said(
+        &["check", &job, "--set", "model.dnn_optimizer.kind=adam"],
+        65,
+        &["E3002", "checkpoint slots"],
+    );
 }

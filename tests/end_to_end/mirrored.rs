@@ -16,7 +16,11 @@ fn cluster(servers: usize) -> TestCluster {
 }
 
 fn start(cluster: &TestCluster, more: &[&str]) -> [Program; 3] {
-    [cluster.start("chief", 0, more), cluster.start("worker", 0, more), cluster.start("worker", 1, more)]
+    [
+        cluster.start("chief", 0, more),
+        cluster.start("worker", 0, more),
+        cluster.start("worker", 1, more),
+    ]
 }
 
 fn end(programs: impl IntoIterator<Item = Program>) {
@@ -29,18 +33,34 @@ fn end(programs: impl IntoIterator<Item = Program>) {
 /// Name, values and slots of every tensor of the last checkpoint, as bits.
 fn last_checkpoint(cluster: &TestCluster) -> Vec<(String, Vec<u8>)> {
     let step = cluster.job_state()["global_step"].as_u64().expect("a step");
-    let folder = cluster.folder.path().join("model").join(format!("model.ckpt-{step}"));
+    let folder = cluster
+        .folder
+        .path()
+        .join("model")
+        .join(format!("model.ckpt-{step}"));
     let checkpoint = Checkpoint::open(&folder).expect("the last checkpoint");
     let mut tensors = Vec::new();
     for shard in &checkpoint.manifest().shards {
         for tensor in &shard.tensors {
-            let spec = checkpoint.manifest().variables.iter().find(|spec| spec.name == tensor.variable);
+            let spec = checkpoint
+                .manifest()
+                .variables
+                .iter()
+                .find(|spec| spec.name == tensor.variable);
             let spec = spec.expect("the tensor is a variable's");
             let mut values = vec![0.0; spec.len()];
             let slot = tensor.slot.as_deref();
-            checkpoint.read_rows(&tensor.variable, slot, 0..spec.rows(), &mut values).expect("it is whole");
+            checkpoint
+                .read_rows(&tensor.variable, slot, 0..spec.rows(), &mut values)
+                .expect("it is whole");
             let name = format!("{} {}", tensor.variable, slot.unwrap_or("values"));
-            tensors.push((name, values.iter().flat_map(|value| value.to_le_bytes()).collect()));
+            tensors.push((
+                name,
+                values
+                    .iter()
+                    .flat_map(|value| value.to_le_bytes())
+                    .collect(),
+            ));
         }
     }
     tensors.sort();
@@ -52,12 +72,24 @@ fn last_checkpoint(cluster: &TestCluster) -> Vec<(String, Vec<u8>)> {
 /// Says which variables differ, and by how much.
 fn difference(one: &[(String, Vec<u8>)], other: &[(String, Vec<u8>)]) -> String {
     let floats = |bytes: &[u8]| -> Vec<f32> {
-        bytes.as_chunks().0.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect()
+        bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|chunk| f32::from_le_bytes(*chunk))
+            .collect()
     };
-    let apart = one.iter().zip(other).filter(|(one, other)| one != other).map(|((name, one), (_, other))| {
-        let worst = floats(one).into_iter().zip(floats(other)).map(|(one, other)| (one - other).abs());
-        format!("{name} differs by {}", worst.fold(0.0, f32::max))
-    });
+    let apart = one
+        .iter()
+        .zip(other)
+        .filter(|(one, other)| one != other)
+        .map(|((name, one), (_, other))| {
+            let worst = floats(one)
+                .into_iter()
+                .zip(floats(other))
+                .map(|(one, other)| (one - other).abs());
+            format!("{name} differs by {}", worst.fold(0.0, f32::max))
+        });
     apart.collect::<Vec<_>>().join(", ")
 }
 
@@ -71,7 +103,8 @@ fn workers_that_add_up_their_gradients_end_with_the_bits_that_synchronous_server
     let servers = [served.start("ps", 0, &more), served.start("ps", 1, &more)];
     end(start(&served, &more).into_iter().chain(servers));
     assert_eq!(served.job_state()["global_step"].as_u64(), Some(STEPS));
-    let (one, other) = (last_checkpoint(&mirrored), last_checkpoint(&served));
+    let one = last_checkpoint(&mirrored);
+    let other = last_checkpoint(&served);
     assert_eq!(one.len(), other.len());
     assert!(one == other, "{}", difference(&one, &other));
 }
@@ -91,7 +124,11 @@ fn a_killed_worker_joins_again_at_a_step_and_no_batch_counts_twice() {
         assert_eq!(ended.code, 0, "{}", ended.output);
         told.push_str(&ended.output);
     }
-    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(STEPS), "{told}");
+    assert_eq!(
+        cluster.job_state()["global_step"].as_u64(),
+        Some(STEPS),
+        "{told}"
+    );
 }
 
 trial!(a_killed_chief_takes_over_where_the_workers_are);
@@ -104,7 +141,10 @@ fn a_killed_chief_takes_over_where_the_workers_are() {
     let mut chief = cluster.start("chief", 0, &MIRRORED);
     let line = chief.wait_for("the group stands", LIMIT);
     // Its own parameters are those of the checkpoint; one of the workers may be a step behind the other.
-    assert!(line.contains("step=") && !line.contains("behind=0"), "{line}");
+    assert!(
+        line.contains("step=") && !line.contains("behind=0"),
+        "{line}"
+    );
     end([chief, worker, other]);
     assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(STEPS));
 }
@@ -119,10 +159,15 @@ fn workers_that_stay_away_are_made_up_for_to_the_bit() {
         assert_eq!(program.wait(LIMIT).code, 137);
     }
     end([chief]);
-    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(STEPS), "one computes every lane");
+    assert_eq!(
+        cluster.job_state()["global_step"].as_u64(),
+        Some(STEPS),
+        "one computes every lane"
+    );
     let together = self::cluster(0);
     end(start(&together, &MIRRORED));
-    let (one, other) = (last_checkpoint(&cluster), last_checkpoint(&together));
+    let one = last_checkpoint(&cluster);
+    let other = last_checkpoint(&together);
     assert!(one == other, "{}", difference(&one, &other));
 }
 
@@ -133,7 +178,11 @@ fn tables_on_servers_and_the_rest_in_the_workers_train_together() {
     let servers = [cluster.start("ps", 0, &more), cluster.start("ps", 1, &more)];
     end(start(&cluster, &more).into_iter().chain(servers));
     assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(STEPS));
-    assert!(last_checkpoint(&cluster).iter().any(|(name, _)| name.contains("embedding")));
+    assert!(
+        last_checkpoint(&cluster)
+            .iter()
+            .any(|(name, _)| name.contains("embedding"))
+    );
 }
 
 trial!(a_cluster_that_does_not_fit_the_strategy_is_refused);
@@ -142,17 +191,29 @@ fn a_cluster_that_does_not_fit_the_strategy_is_refused() {
     let ended = with_servers.start("chief", 0, &MIRRORED).wait(LIMIT);
     assert_eq!(ended.code, 78, "{}", ended.output);
     assert!(
-        ended.output.contains("keeps the parameters in the workers, the cluster has 1 ps"),
+        ended
+            .output
+            .contains("keeps the parameters in the workers, the cluster has 1 ps"),
         "{}",
         ended.output
     );
     let without = cluster(0);
     for (set, text) in [
-        ("strategy.kind=\"parameter_server\"", "needs at least one ps"),
+        (
+            "strategy.kind=\"parameter_server\"",
+            "needs at least one ps",
+        ),
         ("strategy.kind=\"hybrid\"", "needs at least one ps"),
-        ("strategy.kind=\"mirrored\"", "trains in one process, a cluster was given"),
+        (
+            "strategy.kind=\"mirrored\"",
+            "trains in one process, a cluster was given",
+        ),
     ] {
         let ended = without.start("chief", 0, &["--set", set]).wait(LIMIT);
-        assert!(ended.code == 78 && ended.output.contains(text), "{set}: {}", ended.output);
+        assert!(
+            ended.code == 78 && ended.output.contains(text),
+            "{set}: {}",
+            ended.output
+        );
     }
 }

@@ -20,22 +20,33 @@ fn exact(length: Duration, periods: Periods, settings: &[&str]) {
         workers: 3,
         rows: 5000,
         periods,
-        settings: settings.iter().map(|setting| (*setting).to_owned()).collect(),
+        settings: settings
+            .iter()
+            .map(|setting| (*setting).to_owned())
+            .collect(),
     };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let report = nemesis.run(folder.path(), &mut |line| println!("{line}"));
     let problem = match report {
-        Ok(report) if report.is_good() && report.absent.is_empty() && report.goodput > GOODPUT_MIN => {
+        Ok(report)
+            if report.is_good() && report.absent.is_empty() && report.goodput > GOODPUT_MIN =>
+        {
             println!("{report}");
             return;
         }
         Ok(report) => report.to_string(),
         Err(problem) => problem,
     };
-    panic!("seed {seed}, kept in {}:\n{problem}", folder.keep().display());
+    panic!(
+        "seed {seed}, kept in {}:\n{problem}",
+        folder.keep().display()
+    );
 }
 
-trial!(every_update_counts_once_while_workers_servers_and_the_chief_are_killed_at_random, alone);
+trial!(
+    every_update_counts_once_while_workers_servers_and_the_chief_are_killed_at_random,
+    alone
+);
 fn every_update_counts_once_while_workers_servers_and_the_chief_are_killed_at_random() {
     let every = |seconds: f64| Some(Duration::from_secs_f64(seconds));
     let periods = Periods {
@@ -46,20 +57,46 @@ fn every_update_counts_once_while_workers_servers_and_the_chief_are_killed_at_ra
         pause: None,
         terminate: None,
     };
-    exact(Duration::from_secs(20), periods, &["run.save_checkpoints_secs=2"]);
+    exact(
+        Duration::from_secs(20),
+        periods,
+        &["run.save_checkpoints_secs=2"],
+    );
 }
 
-trial!(every_update_counts_once_while_tasks_stand_still_or_are_told_to_stop_at_random, alone);
+trial!(
+    every_update_counts_once_while_tasks_stand_still_or_are_told_to_stop_at_random,
+    alone
+);
 fn every_update_counts_once_while_tasks_stand_still_or_are_told_to_stop_at_random() {
     let every = |seconds: f64| Some(Duration::from_secs_f64(seconds));
-    let periods = Periods { pause: every(4.0), terminate: every(3.0), ..Periods::default() };
-    exact(Duration::from_secs(15), periods, &["run.save_checkpoints_secs=2"]);
+    let periods = Periods {
+        pause: every(4.0),
+        terminate: every(3.0),
+        ..Periods::default()
+    };
+    exact(
+        Duration::from_secs(15),
+        periods,
+        &["run.save_checkpoints_secs=2"],
+    );
 }
 
-trial!(every_update_counts_once_while_servers_in_pairs_are_killed_at_random, alone);
+trial!(
+    every_update_counts_once_while_servers_in_pairs_are_killed_at_random,
+    alone
+);
 fn every_update_counts_once_while_servers_in_pairs_are_killed_at_random() {
     let every = |seconds: f64| Some(Duration::from_secs_f64(seconds));
-    let periods = Periods { worker: every(5.0), server: every(4.0), chief: every(6.0), ..Periods::default() };
-    let settings = ["run.save_checkpoints_secs=3", "parameter_servers.durability=replica"];
+    let periods = Periods {
+        worker: every(5.0),
+        server: every(4.0),
+        chief: every(6.0),
+        ..Periods::default()
+    };
+    let settings = [
+        "run.save_checkpoints_secs=3",
+        "parameter_servers.durability=replica",
+    ];
     exact(Duration::from_secs(20), periods, &settings);
 }

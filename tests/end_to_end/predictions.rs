@@ -11,7 +11,9 @@ use crate::end_to_end::LIMIT;
 
 /// A trained job with the rows of `records.csv`: ten, of which the third, seventh and tenth cannot be read. Each has its number.
 fn trained(folder: &Path) -> String {
-    let job = write_job(folder, 400, "[train]\nmax_steps = 20\n").to_string_lossy().into_owned();
+    let job = write_job(folder, 400, "[train]\nmax_steps = 20\n")
+        .to_string_lossy()
+        .into_owned();
     let ended = Program::start("trainyard", &["train", &job], &[]).wait(LIMIT);
     assert_eq!(ended.code, 0, "{}", ended.output);
     let row = |number: usize| match number {
@@ -22,19 +24,32 @@ fn trained(folder: &Path) -> String {
     };
     let rows: String = (1..=10)
         .map(|number| {
-            let name = if number == 10 { String::new() } else { format!(",\"user {number}, \"\"x\"\"\"") };
+            let name = if number == 10 {
+                String::new()
+            } else {
+                format!(",\"user {number}, \"\"x\"\"\"")
+            };
             format!("{}{name}\n", row(number))
         })
         .collect();
-    std::fs::write(folder.join("records.csv"), format!("x,z,word,y,user\n{rows}")).expect("it is written");
+    std::fs::write(
+        folder.join("records.csv"),
+        format!("x,z,word,y,user\n{rows}"),
+    )
+    .expect("it is written");
     job
 }
 
 /// Predicts the records, and returns the lines.
 fn predict(folder: &Path, job: &str, more: &[&str]) -> (Ended, Vec<String>) {
-    let (records, lines) = (folder.join("records.csv"), folder.join("lines"));
+    let records = folder.join("records.csv");
+    let lines = folder.join("lines");
     let [records, out] = [&records, &lines].map(|path| path.to_string_lossy().into_owned());
-    let arguments = [&["predict", job, "--input", &records, "--output", &out], more].concat();
+    let arguments = [
+        &["predict", job, "--input", &records, "--output", &out],
+        more,
+    ]
+    .concat();
     let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
     let text = std::fs::read_to_string(lines).unwrap_or_default();
     (ended, text.lines().map(str::to_owned).collect())
@@ -48,7 +63,11 @@ fn each_record_has_a_line_with_its_kept_columns_and_a_bad_one_says_why() {
     let skip = "input.bad_rows=\"skip\"";
     let (ended, lines) = predict(folder, &job, &["--keep", "user,word", "--set", skip]);
     assert_eq!(ended.code, 0, "{}", ended.output);
-    assert!(ended.output.contains("predicted 7 of 10 records"), "{}", ended.output);
+    assert!(
+        ended.output.contains("predicted 7 of 10 records"),
+        "{}",
+        ended.output
+    );
     assert_eq!(lines.len(), 10);
     for (number, line) in (1_u32..).zip(&lines) {
         let line: Value = serde_json::from_str(line).expect("a line is JSON");
@@ -59,19 +78,38 @@ fn each_record_has_a_line_with_its_kept_columns_and_a_bad_one_says_why() {
         }
         if [3, 7, 10].contains(&number) {
             let why = line["error"].as_str().expect("a reason");
-            assert!(why.contains(&format!("records.csv:{}", number + 1)), "{why}");
+            assert!(
+                why.contains(&format!("records.csv:{}", number + 1)),
+                "{why}"
+            );
             assert_eq!(line["probabilities"], Value::Null, "{line}");
         } else {
             assert_eq!(line["word"], format!("w{number}"));
-            assert_eq!(line["probabilities"].as_array().map(Vec::len), Some(2), "{line}");
+            assert_eq!(
+                line["probabilities"].as_array().map(Vec::len),
+                Some(2),
+                "{line}"
+            );
         }
     }
-    let (ended, csv) = predict(folder, &job, &["--keep", "user", "--format", "csv", "--set", skip]);
+    let (ended, csv) = predict(
+        folder,
+        &job,
+        &["--keep", "user", "--format", "csv", "--set", skip],
+    );
     assert_eq!(ended.code, 0, "{}", ended.output);
     let header = "user,class_ids,classes,logistic,logits,probabilities_0,probabilities_1,error";
     assert_eq!((csv.len(), csv[0].as_str()), (11, header));
-    assert!(csv[1].starts_with("\"user 1, \"\"x\"\"\",") && csv[1].ends_with(','), "{}", csv[1]);
-    assert!(csv[3].starts_with("\"user 3, \"\"x\"\"\",,,,,,,\""), "{}", csv[3]);
+    assert!(
+        csv[1].starts_with("\"user 1, \"\"x\"\"\",") && csv[1].ends_with(','),
+        "{}",
+        csv[1]
+    );
+    assert!(
+        csv[3].starts_with("\"user 3, \"\"x\"\"\",,,,,,,\""),
+        "{}",
+        csv[3]
+    );
 }
 
 trial!(where_no_row_may_be_bad_all_records_have_their_lines_and_the_command_fails);
@@ -81,10 +119,16 @@ fn where_no_row_may_be_bad_all_records_have_their_lines_and_the_command_fails() 
     let job = trained(folder);
     let (ended, lines) = predict(folder, &job, &[]);
     assert_eq!((ended.code, lines.len()), (65, 10), "{}", ended.output);
-    for words in
-        ["error[E4004]: 3 of 10 records are unreadable, 0 may be", "records.csv:4: column `x`", "bad_rows"]
-    {
-        assert!(ended.output.contains(words), "`{words}` in {}", ended.output);
+    for words in [
+        "error[E4004]: 3 of 10 records are unreadable, 0 may be",
+        "records.csv:4: column `x`",
+        "bad_rows",
+    ] {
+        assert!(
+            ended.output.contains(words),
+            "`{words}` in {}",
+            ended.output
+        );
     }
     let (ended, lines) = predict(folder, &job, &["--keep", "usr"]);
     assert_eq!((ended.code, lines.len()), (65, 0), "{}", ended.output);
@@ -107,7 +151,9 @@ fn where_no_row_may_be_bad_all_records_have_their_lines_and_the_command_fails() 
     );
     assert_eq!(ended.code, 64, "{}", ended.output);
     assert!(
-        ended.output.contains("--keep logits: a prediction has a value of that name"),
+        ended
+            .output
+            .contains("--keep logits: a prediction has a value of that name"),
         "{}",
         ended.output
     );
@@ -118,10 +164,16 @@ fn kept_columns_are_the_same_whatever_the_format_of_the_files() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let folder = folder.path();
     let job = trained(folder);
-    std::fs::write(folder.join("records.csv"), "x,z,word,y,id,note\n0.5,1,w1,0,17,\n0.25,2,w2,1,18,late\n")
-        .expect("it is written");
+    std::fs::write(
+        folder.join("records.csv"),
+        "x,z,word,y,id,note\n0.5,1,w1,0,17,\n0.25,2,w2,1,18,late\n",
+    )
+    .expect("it is written");
     let told = |format: &str| {
-        let input = folder.join(format!("records.{format}")).to_string_lossy().into_owned();
+        let input = folder
+            .join(format!("records.{format}"))
+            .to_string_lossy()
+            .into_owned();
         let from = folder.join("records.csv").to_string_lossy().into_owned();
         if format != "csv" {
             let ended = Program::start("trainyard", &["convert", &from, &input], &[]).wait(LIMIT);
@@ -129,13 +181,27 @@ fn kept_columns_are_the_same_whatever_the_format_of_the_files() {
         }
         let kind = format!("input.format=\"{format}\"");
         let out = folder.join("lines").to_string_lossy().into_owned();
-        let arguments =
-            ["predict", &job, "--input", &input, "--output", &out, "--keep", "id,note,x", "--set", &kind];
+        let arguments = [
+            "predict",
+            &job,
+            "--input",
+            &input,
+            "--output",
+            &out,
+            "--keep",
+            "id,note,x",
+            "--set",
+            &kind,
+        ];
         let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
         assert_eq!(ended.code, 0, "{}", ended.output);
         let text = std::fs::read_to_string(out).expect("the lines");
-        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"));
-        lines.map(|line| ["id", "note", "x", "logits"].map(|key| line[key].clone())).collect::<Vec<_>>()
+        let lines = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"));
+        lines
+            .map(|line| ["id", "note", "x", "logits"].map(|key| line[key].clone()))
+            .collect::<Vec<_>>()
     };
     let parquet = told("parquet");
     assert_eq!(parquet[0][..3], [json!(17), json!(null), json!(0.5)]);
@@ -144,7 +210,8 @@ fn kept_columns_are_the_same_whatever_the_format_of_the_files() {
     // Fields of text have no type.
     let csv = told("csv");
     assert_eq!(csv[1][..3], [json!("18"), json!("late"), json!("0.25")]);
-    let logits = |lines: &[[Value; 4]]| lines.iter().map(|line| line[3].clone()).collect::<Vec<_>>();
+    let logits =
+        |lines: &[[Value; 4]]| lines.iter().map(|line| line[3].clone()).collect::<Vec<_>>();
     assert_eq!(logits(&csv), logits(&parquet));
 }
 
@@ -153,7 +220,9 @@ fn predictions_end_well_where_nobody_reads_them_any_more() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let folder = folder.path();
     let job = trained(folder);
-    let rows: String = (0..20_000).map(|row| format!("0.{row},0.1,w1,0\n")).collect();
+    let rows: String = (0..20_000)
+        .map(|row| format!("0.{row},0.1,w1,0\n"))
+        .collect();
     let many = folder.join("many.csv");
     std::fs::write(&many, format!("x,z,word,y\n{rows}")).expect("it is written");
     let program = trainyard_tests::program("trainyard");
@@ -164,7 +233,9 @@ fn predictions_end_well_where_nobody_reads_them_any_more() {
         .spawn()
         .expect("it is started");
     let mut first = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut first).expect("a line");
+    BufReader::new(child.stdout.take().expect("a pipe"))
+        .read_line(&mut first)
+        .expect("a line");
     assert!(first.starts_with('{'), "{first}");
     // The pipe is closed by now: it had room for a fraction of the lines.
     let ended = child.wait_with_output().expect("it ends");

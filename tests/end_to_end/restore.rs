@@ -19,19 +19,39 @@ fn ended_well(program: Program) -> String {
 }
 
 /// Starts the servers, the chief and the worker of a job on two servers.
-fn start(cluster: &TestCluster, more: &[&str], slow: &[(&str, &str)]) -> (Vec<Program>, Program, Program) {
-    let servers = (0..2).map(|index| cluster.start_in("ps", index, more, slow)).collect();
-    (servers, cluster.start("chief", 0, more), cluster.start("worker", 0, more))
+fn start(
+    cluster: &TestCluster,
+    more: &[&str],
+    slow: &[(&str, &str)],
+) -> (Vec<Program>, Program, Program) {
+    let servers = (0..2)
+        .map(|index| cluster.start_in("ps", index, more, slow))
+        .collect();
+    (
+        servers,
+        cluster.start("chief", 0, more),
+        cluster.start("worker", 0, more),
+    )
 }
 
 /// What has a job of 300 steps go on.
 const GOES_ON: [&str; 2] = ["--set", "train.max_steps=400"];
 
 /// Trains a job to its end, and starts it again to go on, with what its servers do before each piece that they restore.
-fn train_and_restore(cluster: &TestCluster, before_reading: &str) -> (Vec<Program>, Program, Program) {
+fn train_and_restore(
+    cluster: &TestCluster,
+    before_reading: &str,
+) -> (Vec<Program>, Program, Program) {
     let (servers, chief, worker) = start(cluster, &[], &[]);
-    [worker, chief].into_iter().chain(servers).for_each(|program| drop(ended_well(program)));
-    start(cluster, &GOES_ON, &[("FAILPOINTS", &format!("ps.restore.read={before_reading}"))])
+    [worker, chief]
+        .into_iter()
+        .chain(servers)
+        .for_each(|program| drop(ended_well(program)));
+    start(
+        cluster,
+        &GOES_ON,
+        &[("FAILPOINTS", &format!("ps.restore.read={before_reading}"))],
+    )
 }
 
 trial!(a_restore_that_takes_longer_than_any_call_is_made_once_and_its_servers_answer_meanwhile);
@@ -41,28 +61,46 @@ fn a_restore_that_takes_longer_than_any_call_is_made_once_and_its_servers_answer
     // short as here.
     let (mut servers, mut chief, worker) = train_and_restore(&cluster, "sleep(1500)");
     let line = servers[0].wait_for("the admin port listens", LIMIT);
-    let admin = line.split("address=").nth(1).and_then(|rest| rest.split(' ').next()).expect("it says where");
+    let admin = line
+        .split("address=")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next())
+        .expect("it says where");
     chief.wait_for("restoring", LIMIT);
-    let (begun, mut preparing) = (Instant::now(), 0);
-    while !servers.iter_mut().all(|server| server.has_said("variables are ready")) {
+    let begun = Instant::now();
+    let mut preparing = 0;
+    while !servers
+        .iter_mut()
+        .all(|server| server.has_said("variables are ready"))
+    {
         assert!(begun.elapsed() < LIMIT, "it is never restored");
-        let (_, body) = get(admin, "/readyz", ANSWERS_WITHIN).expect("the server answers while it restores");
+        let (_, body) =
+            get(admin, "/readyz", ANSWERS_WITHIN).expect("the server answers while it restores");
         preparing += usize::from(body.contains("preparing") && body.contains("GB"));
         get(admin, "/metrics", ANSWERS_WITHIN).expect("the server answers while it restores");
         std::thread::sleep(LOOK);
     }
-    println!("restored within {:?}, seen {preparing} times", begun.elapsed());
+    println!(
+        "restored within {:?}, seen {preparing} times",
+        begun.elapsed()
+    );
     assert!(
         begun.elapsed() > Duration::from_secs(8),
         "it must take longer than a silent peer is believed in"
     );
-    assert!(preparing > 20, "/readyz says how far it has come: {preparing}");
+    assert!(
+        preparing > 20,
+        "/readyz says how far it has come: {preparing}"
+    );
     let [worker, chief] = [worker, chief].map(ended_well);
     for server in servers {
         let output = ended_well(server);
         assert_eq!(output.matches("variables are ready").count(), 1, "{output}");
     }
-    assert!(!chief.contains("was restarted") && !chief.contains("cannot be reached"), "{chief}");
+    assert!(
+        !chief.contains("was restarted") && !chief.contains("cannot be reached"),
+        "{chief}"
+    );
     assert!(worker.contains("joined"), "{worker}");
     assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(400));
 }
@@ -73,14 +111,27 @@ fn a_save_that_takes_long_holds_up_neither_steps_nor_answers() {
     let slow = [("FAILPOINTS", "ps.ckpt.before_fsync=sleep(4000)")];
     let (mut servers, mut chief, worker) = start(
         &cluster,
-        &["--set", "input.train.epochs=1000000", "--set", "run.save_checkpoints_secs=3"],
+        &[
+            "--set",
+            "input.train.epochs=1000000",
+            "--set",
+            "run.save_checkpoints_secs=3",
+        ],
         &slow,
     );
     let line = servers[0].wait_for("the admin port listens", LIMIT);
-    let admin = line.split("address=").nth(1).and_then(|rest| rest.split(' ').next()).expect("it says where");
+    let admin = line
+        .split("address=")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next())
+        .expect("it says where");
     chief.wait_for("training is open", LIMIT);
-    let pushes = || metric(admin, "trainyard_ps_pushes_total").expect("the server answers while it saves");
-    let (begun, mut before, mut asked, mut idle) = (Instant::now(), pushes(), 0, 0);
+    let pushes =
+        || metric(admin, "trainyard_ps_pushes_total").expect("the server answers while it saves");
+    let begun = Instant::now();
+    let mut before = pushes();
+    let mut asked = 0;
+    let mut idle = 0;
     while !chief.has_said("checkpoint saved") || asked < 40 {
         assert!(begun.elapsed() < LIMIT, "it is never saved");
         get(admin, "/readyz", ANSWERS_WITHIN).expect("the server answers while it saves");
@@ -90,14 +141,21 @@ fn a_save_that_takes_long_holds_up_neither_steps_nor_answers() {
         std::thread::sleep(LOOK);
     }
     println!("asked {asked} times, of which {idle} had no push since the one before");
-    assert!(idle < asked / 4, "training stood still in {idle} of {asked} tenths of a second");
+    assert!(
+        idle < asked / 4,
+        "training stood still in {idle} of {asked} tenths of a second"
+    );
     drop((worker, chief, servers));
 }
 
 /// Whether a checkpoint is being written.
 fn is_saving(cluster: &TestCluster) -> bool {
-    let entries = std::fs::read_dir(cluster.model_dir()).expect("the model folder").filter_map(Result::ok);
-    entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("tmp."))
+    let entries = std::fs::read_dir(cluster.model_dir())
+        .expect("the model folder")
+        .filter_map(Result::ok);
+    entries
+        .into_iter()
+        .any(|entry| entry.file_name().to_string_lossy().starts_with("tmp."))
 }
 
 trial!(a_worker_that_dies_while_a_checkpoint_is_written_is_missed_before_it_is_written);
@@ -128,7 +186,10 @@ fn a_worker_that_dies_while_a_checkpoint_is_written_is_missed_before_it_is_writt
     second.signal(Signal::KILL);
     chief.wait_for_after(said, "has fallen silent", LIMIT);
     chief.wait_for_next("training step=", LIMIT);
-    assert!(is_saving(&cluster), "nobody trained before the checkpoint was written");
+    assert!(
+        is_saving(&cluster),
+        "nobody trained before the checkpoint was written"
+    );
     drop((first, second, chief, servers));
 }
 
@@ -144,7 +205,10 @@ fn a_server_that_is_told_to_stop_while_it_restores_ends_and_its_successor_restor
     println!("it ended {:?} after it was told to", begun.elapsed());
     assert!(output.contains("nothing was trained here"), "{output}");
     servers.push(cluster.start("ps", 1, &GOES_ON));
-    [worker, chief].into_iter().chain(servers).for_each(|program| drop(ended_well(program)));
+    [worker, chief]
+        .into_iter()
+        .chain(servers)
+        .for_each(|program| drop(ended_well(program)));
     assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(400));
 }
 
@@ -156,13 +220,25 @@ fn a_server_that_dies_in_the_last_checkpoint_comes_back_and_nothing_is_trained_t
     let chief = cluster.start("chief", 0, &more);
     let worker = cluster.start("worker", 0, &more);
     let first = cluster.start("ps", 0, &more);
-    let dies = cluster.start_in("ps", 1, &more, &[("FAILPOINTS", "ps.ckpt.before_fsync=1*off->panic")]);
+    let dies = cluster.start_in(
+        "ps",
+        1,
+        &more,
+        &[("FAILPOINTS", "ps.ckpt.before_fsync=1*off->panic")],
+    );
     let died = dies.wait(LIMIT);
     assert_ne!(died.code, 0, "{}", died.output);
-    assert!(died.output.contains("failpoint ps.ckpt.before_fsync panic"), "{}", died.output);
+    assert!(
+        died.output.contains("failpoint ps.ckpt.before_fsync panic"),
+        "{}",
+        died.output
+    );
     let second = cluster.start("ps", 1, &more);
     let chief = ended_well(chief);
-    assert!(chief.contains("the last checkpoint is tried again"), "{chief}");
+    assert!(
+        chief.contains("the last checkpoint is tried again"),
+        "{chief}"
+    );
     assert!(!chief.contains("restoring"), "{chief}");
     for program in [worker, first, second] {
         ended_well(program);
@@ -178,15 +254,28 @@ fn a_job_that_fails_keeps_the_logs_of_its_servers_and_goes_on_from_them() {
     let mut text = std::fs::read_to_string(&data).expect("the data");
     text.push_str("3e38,3e38,a,1\n");
     std::fs::write(&data, text).expect("written");
-    let more = ["--set", "run.save_checkpoints_secs=100000", "--set", "input.train.shuffle_rows=1"];
+    let more = [
+        "--set",
+        "run.save_checkpoints_secs=100000",
+        "--set",
+        "input.train.shuffle_rows=1",
+    ];
     let halt = ["--set", "parameter_servers.guard.nonfinite=halt"];
     let (servers, chief, worker) = start(&cluster, &[&more[..], &halt].concat(), &[]);
     let [chief, _] = [chief, worker].map(|program| program.wait(LIMIT));
     assert_eq!(chief.code, 65, "{}", chief.output);
     for server in servers {
         let ended = server.wait(LIMIT);
-        assert_eq!(ended.code, 75, "it is to be started again: {}", ended.output);
-        assert!(ended.output.contains("error[E2010]: the job has failed: "), "{}", ended.output);
+        assert_eq!(
+            ended.code, 75,
+            "it is to be started again: {}",
+            ended.output
+        );
+        assert!(
+            ended.output.contains("error[E2010]: the job has failed: "),
+            "{}",
+            ended.output
+        );
     }
     let state = cluster.job_state();
     assert_eq!(state["phase"], "failed", "{state}");
@@ -194,10 +283,19 @@ fn a_job_that_fails_keeps_the_logs_of_its_servers_and_goes_on_from_them() {
     let servers = [0, 1].map(|index| cluster.start("ps", index, &more));
     let mut chief = cluster.start("chief", 0, &more);
     let line = chief.wait_for("checkpoint saved", LIMIT);
-    let step = line.split("step=").nth(1).and_then(|rest| rest.split(' ').next()).expect("a step");
-    assert!(step.parse::<u64>().expect("a number") > 50, "everything since step 0 was in the logs: {line}");
+    let step = line
+        .split("step=")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next())
+        .expect("a step");
+    assert!(
+        step.parse::<u64>().expect("a number") > 50,
+        "everything since step 0 was in the logs: {line}"
+    );
     chief.wait_for("training is open", LIMIT);
-    cluster.start("worker", 0, &more).wait_for("training step=", LIMIT);
+    cluster
+        .start("worker", 0, &more)
+        .wait_for("training step=", LIMIT);
     drop((servers, chief));
 }
 
@@ -208,14 +306,16 @@ fn a_log_stays_while_the_model_folder_is_not_there_and_is_used_when_it_is() {
     let more = ["--state-dir", state.path().to_str().expect("a name")];
     let settings = ["--set", "run.save_checkpoints_secs=100000"];
     let server = cluster.start("ps", 0, &[&more[..], &settings].concat());
-    let (mut chief, worker) = (cluster.start("chief", 0, &settings), cluster.start("worker", 0, &settings));
+    let mut chief = cluster.start("chief", 0, &settings);
+    let worker = cluster.start("worker", 0, &settings);
     chief.wait_for("training step=", LIMIT);
     for program in [server, chief, worker] {
         program.signal(Signal::KILL);
         assert_eq!(program.wait(LIMIT).code, 137);
     }
     // As a folder is seen that is not mounted yet.
-    let (model, away) = (cluster.model_dir(), cluster.folder.path().join("away"));
+    let model = cluster.model_dir();
+    let away = cluster.folder.path().join("away");
     std::fs::rename(&model, &away).expect("moved");
     std::fs::create_dir(&model).expect("an empty one");
     let mut server = cluster.start("ps", 0, &[&more[..], &settings].concat());
@@ -234,7 +334,11 @@ fn tasks_of_a_job_that_fails_end_with_a_code_that_has_them_started_again() {
     let cluster = TestCluster::new(1, 1, 2000, "[train]\nmax_steps = 100000000\n");
     let server = cluster.start("ps", 0, &[]);
     // It alone gives up, and soon.
-    let mut chief = cluster.start("chief", 0, &["--set", "run.session_creation_timeout_secs=3"]);
+    let mut chief = cluster.start(
+        "chief",
+        0,
+        &["--set", "run.session_creation_timeout_secs=3"],
+    );
     let mut worker = cluster.start("worker", 0, &[]);
     let evaluator = cluster.start("evaluator", 0, &[]);
     chief.wait_for("training step=", LIMIT);
@@ -245,8 +349,16 @@ fn tasks_of_a_job_that_fails_end_with_a_code_that_has_them_started_again() {
     assert_eq!(chief.code, 69, "{}", chief.output);
     for program in [worker, evaluator] {
         let ended = program.wait(LIMIT);
-        assert_eq!(ended.code, 75, "it is to be started again: {}", ended.output);
-        assert!(ended.output.contains("error[E2010]: the job has failed: "), "{}", ended.output);
+        assert_eq!(
+            ended.code, 75,
+            "it is to be started again: {}",
+            ended.output
+        );
+        assert!(
+            ended.output.contains("error[E2010]: the job has failed: "),
+            "{}",
+            ended.output
+        );
     }
     // One that is started beside what is left of the job waits for its next chief.
     let mut evaluator = cluster.start("evaluator", 0, &[]);
@@ -265,7 +377,8 @@ trial!(a_chief_without_the_mount_ends_and_the_worker_that_trains_waits_for_anoth
 fn a_chief_without_the_mount_ends_and_the_worker_that_trains_waits_for_another() {
     let (cluster, empty) = train_beside_an_empty_folder();
     let _server = cluster.start("ps", 0, &[]);
-    let (mut chief, mut worker) = (cluster.start("chief", 0, &[]), cluster.start("worker", 0, &[]));
+    let mut chief = cluster.start("chief", 0, &[]);
+    let mut worker = cluster.start("worker", 0, &[]);
     chief.wait_for("training step=", LIMIT);
     worker.wait_for("training step=", LIMIT);
     chief.signal(Signal::KILL);
@@ -273,6 +386,17 @@ fn a_chief_without_the_mount_ends_and_the_worker_that_trains_waits_for_another()
     let unmounted = ["--model-dir", empty.path().to_str().expect("a name")];
     let refused = cluster.start("chief", 0, &unmounted).wait(LIMIT);
     assert_eq!(refused.code, 76, "{}", refused.output);
+    assert!(
+        refused.output.contains("is empty on the host of chief:0"),
+        "{}",
+        refused.output
+    );
+    let written = std::fs::read_dir(empty.path()).expect("a folder").count();
+    assert_eq!(written, 0, "a folder that is not mounted stays empty");
+    assert!(
+        !worker.has_said("the session is over"),
+        "the chief that is wrong ends nobody's session"
+    );
     let mut chief = cluster.start("chief", 0, &[]);
     chief.wait_for("taking over a job that is running", LIMIT);
     worker.wait_for_next("training step=", LIMIT);
@@ -282,7 +406,8 @@ trial!(a_server_without_the_mount_waits_for_it_and_the_others_keep_what_they_hav
 fn a_server_without_the_mount_waits_for_it_and_the_others_keep_what_they_have() {
     let (cluster, empty) = train_beside_an_empty_folder();
     let server = cluster.start("ps", 0, &[]);
-    let (mut chief, mut worker) = (cluster.start("chief", 0, &[]), cluster.start("worker", 0, &[]));
+    let mut chief = cluster.start("chief", 0, &[]);
+    let mut worker = cluster.start("worker", 0, &[]);
     chief.wait_for("training step=", LIMIT);
     worker.wait_for("training step=", LIMIT);
     server.signal(Signal::KILL);
@@ -290,11 +415,47 @@ fn a_server_without_the_mount_waits_for_it_and_the_others_keep_what_they_have() 
     let unmounted = ["--model-dir", empty.path().to_str().expect("a name")];
     let mut server = cluster.start("ps", 0, &unmounted);
     server.wait_for("has no cluster_id", LIMIT);
-    chief.wait_for("waits until its model_dir has a cluster_id", LIMIT);
+    chief.wait_for("has a cluster_id: is it mounted there?", LIMIT);
     server.signal(Signal::TERM);
     assert_eq!(server.wait(LIMIT).code, 0, "nothing was trained here");
     let mut server = cluster.start("ps", 0, &[]);
     server.wait_for("memory brought back from the log", LIMIT);
     worker.wait_for_next("training step=", LIMIT);
-    assert!(!chief.has_said("restoring"), "what the server had is in its log");
+    assert!(
+        !chief.has_said("restoring"),
+        "what the server had is in its log"
+    );
+}
+
+trial!(a_server_whose_folder_is_of_another_cluster_waits_and_keeps_its_log);
+fn a_server_whose_folder_is_of_another_cluster_waits_and_keeps_its_log() {
+    let (cluster, wrong) = train_beside_an_empty_folder();
+    // As a chief leaves it behind that began where nothing was mounted.
+    std::fs::write(
+        wrong.path().join("cluster_id"),
+        "000000000000000000000000000000a7",
+    )
+    .expect("written");
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let state = elsewhere.path().to_str().expect("a name");
+    let server = cluster.start("ps", 0, &["--state-dir", state]);
+    let mut chief = cluster.start("chief", 0, &[]);
+    let mut worker = cluster.start("worker", 0, &[]);
+    chief.wait_for("training step=", LIMIT);
+    worker.wait_for("training step=", LIMIT);
+    server.signal(Signal::KILL);
+    assert_eq!(server.wait(LIMIT).code, 137);
+    let wrong = wrong.path().to_str().expect("a name");
+    let mut server = cluster.start("ps", 0, &["--model-dir", wrong, "--state-dir", state]);
+    server.wait_for("is of cluster 000000000000000000000000000000a7", LIMIT);
+    chief.wait_for("is the folder mounted there?", LIMIT);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(LIMIT).code, 0, "nothing was trained here");
+    let mut server = cluster.start("ps", 0, &["--state-dir", state]);
+    server.wait_for("memory brought back from the log", LIMIT);
+    worker.wait_for_next("training step=", LIMIT);
+    assert!(
+        !chief.has_said("restoring"),
+        "what the server had is in its log"
+    );
 }

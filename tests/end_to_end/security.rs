@@ -19,9 +19,18 @@ use trainyard_tests::{Program, TestCluster};
 use crate::end_to_end::LIMIT;
 
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
-const PS: Task = Task { role: Role::Ps, index: 0 };
-const CHIEF: Task = Task { role: Role::Chief, index: 0 };
-const WORKER: Task = Task { role: Role::Worker, index: 0 };
+const PS: Task = Task {
+    role: Role::Ps,
+    index: 0,
+};
+const CHIEF: Task = Task {
+    role: Role::Chief,
+    index: 0,
+};
+const WORKER: Task = Task {
+    role: Role::Worker,
+    index: 0,
+};
 
 /// A cluster with a server, a chief and a worker, and an authority for it.
 struct Site {
@@ -32,7 +41,10 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let cluster = TestCluster::new(1, 1, 2000, "");
-        Self { cluster, authority: Authority::new().expect("random numbers") }
+        Self {
+            cluster,
+            authority: Authority::new().expect("random numbers"),
+        }
     }
 
     fn folder(&self, name: &str) -> PathBuf {
@@ -48,13 +60,25 @@ impl Site {
         host: &str,
         until: SystemTime,
     ) -> String {
-        write_credentials(&self.folder(name), of, (authority, &self.authority), host, until)
+        write_credentials(
+            &self.folder(name),
+            of,
+            (authority, &self.authority),
+            host,
+            until,
+        )
     }
 
     /// The credentials that a task should have.
     fn good(&self, task: Task) -> String {
         let name = format!("{}-{}", task.role, task.index);
-        self.credentials(&name, task, &self.authority, "127.0.0.1", SystemTime::now() + DAY)
+        self.credentials(
+            &name,
+            task,
+            &self.authority,
+            "127.0.0.1",
+            SystemTime::now() + DAY,
+        )
     }
 
     fn start(&self, task: Task, more: &[&str]) -> Program {
@@ -96,7 +120,8 @@ fn refused(program: Program, code: i32) -> String {
 trial!(a_job_whose_tasks_have_certificates_trains_and_ends);
 fn a_job_whose_tasks_have_certificates_trains_and_ends() {
     let site = Site::new();
-    let programs = [PS, CHIEF, WORKER].map(|task| site.start(task, &["--tls-dir", &site.good(task)]));
+    let programs =
+        [PS, CHIEF, WORKER].map(|task| site.start(task, &["--tls-dir", &site.good(task)]));
     for program in programs {
         let ended = program.wait(LIMIT);
         assert_eq!(ended.code, 0, "{}", ended.output);
@@ -109,19 +134,31 @@ fn a_job_whose_tasks_have_tokens_trains_and_ends_and_one_without_is_refused() {
     let tokens = ["ab", "cd", "ef"].map(|two| two.repeat(32));
     let [chief, worker, ps] = &tokens;
     let all = site.folder("all.toml");
-    secret(&all, &format!("chief = \"{chief}\"\nworker = \"{worker}\"\nps = \"{ps}\"\n"));
+    secret(
+        &all,
+        &format!("chief = \"{chief}\"\nworker = \"{worker}\"\nps = \"{ps}\"\n"),
+    );
     let own = site.folder("worker.toml");
     secret(&own, &format!("worker = \"{worker}\"\n"));
-    let (all, own) = (all.to_string_lossy(), own.to_string_lossy());
+    let all = all.to_string_lossy();
+    let own = own.to_string_lossy();
     let server = site.start(PS, &["--token-file", &all]);
     let chief = site.start(CHIEF, &["--token-file", &all]);
     let output = refused(site.start(WORKER, &[]), 77);
-    assert!(output.contains("has not proved which task it is"), "{output}");
+    assert!(
+        output.contains("has not proved which task it is"),
+        "{output}"
+    );
     let worker = site.start(WORKER, &["--token-file", &own]);
     for program in [server, chief, worker] {
         let ended = program.wait(LIMIT);
         assert_eq!(ended.code, 0, "{}", ended.output);
-        assert!(tokens.iter().all(|token| !ended.output.contains(token.as_str())), "a token is shown");
+        assert!(
+            tokens
+                .iter()
+                .all(|token| !ended.output.contains(token.as_str())),
+            "a token is shown"
+        );
     }
 }
 
@@ -129,8 +166,15 @@ trial!(who_cannot_prove_which_task_it_is_gets_nowhere_and_is_told_why);
 fn who_cannot_prove_which_task_it_is_gets_nowhere_and_is_told_why() {
     let site = Site::new();
     let _server = site.start(PS, &["--tls-dir", &site.good(PS)]);
-    let mut chief =
-        site.start(CHIEF, &["--tls-dir", &site.good(CHIEF), "--set", "strategy.chief_trains=false"]);
+    let mut chief = site.start(
+        CHIEF,
+        &[
+            "--tls-dir",
+            &site.good(CHIEF),
+            "--set",
+            "strategy.chief_trains=false",
+        ],
+    );
     let hurry = ["--connect-deadline", "3"];
     let other = Authority::new().expect("random numbers");
     let tomorrow = SystemTime::now() + DAY;
@@ -143,12 +187,21 @@ fn who_cannot_prove_which_task_it_is_gets_nowhere_and_is_told_why() {
     refused(site.start(WORKER, &hurry), 69);
     chief.wait_for("it does not speak TLS", LIMIT);
 
-    let expired = site.credentials("expired", WORKER, &site.authority, "127.0.0.1", SystemTime::now() - DAY);
+    let expired = site.credentials(
+        "expired",
+        WORKER,
+        &site.authority,
+        "127.0.0.1",
+        SystemTime::now() - DAY,
+    );
     let output = refused(start(&expired), 78);
     assert!(output.contains("it has ended"), "{output}");
     let another = site.credentials("another", PS, &site.authority, "127.0.0.1", tomorrow);
     let output = refused(start(&another), 78);
-    assert!(output.contains("it is of ps:0, and this task is worker:0"), "{output}");
+    assert!(
+        output.contains("it is of ps:0, and this task is worker:0"),
+        "{output}"
+    );
     let open = site.good(WORKER);
     std::fs::set_permissions(
         Path::new(&open).join(KEY_FILE),
@@ -156,9 +209,15 @@ fn who_cannot_prove_which_task_it_is_gets_nowhere_and_is_told_why() {
     )
     .expect("it is ours");
     let output = refused(start(&open), 78);
-    assert!(output.contains("it may be read by others, mode 0644"), "{output}");
+    assert!(
+        output.contains("it may be read by others, mode 0644"),
+        "{output}"
+    );
     let output = refused(start("/nowhere"), 78);
-    assert!(output.contains("/nowhere/ca.crt cannot be used"), "{output}");
+    assert!(
+        output.contains("/nowhere/ca.crt cannot be used"),
+        "{output}"
+    );
 }
 
 trial!(a_server_whose_certificate_is_of_another_host_is_not_believed);
@@ -167,16 +226,25 @@ fn a_server_whose_certificate_is_of_another_host_is_not_believed() {
     let tomorrow = SystemTime::now() + DAY;
     let elsewhere = site.credentials("elsewhere", PS, &site.authority, "10.1.2.3", tomorrow);
     let _server = site.start(PS, &["--tls-dir", &elsewhere]);
-    let chief = site.start(CHIEF, &["--tls-dir", &site.good(CHIEF), "--connect-deadline", "3"]);
+    let chief = site.start(
+        CHIEF,
+        &["--tls-dir", &site.good(CHIEF), "--connect-deadline", "3"],
+    );
     let output = refused(chief, 69);
-    assert!(output.contains("its certificate does not hold this host's name"), "{output}");
+    assert!(
+        output.contains("its certificate does not hold this host's name"),
+        "{output}"
+    );
 }
 
 trial!(an_address_that_other_hosts_reach_needs_protection);
 fn an_address_that_other_hosts_reach_needs_protection() {
     let site = Site::new();
     let output = refused(site.start(PS, &["--listen", "0.0.0.0:0"]), 78);
-    assert!(output.contains("can be reached from other hosts, without TLS"), "{output}");
+    assert!(
+        output.contains("can be reached from other hosts, without TLS"),
+        "{output}"
+    );
     assert!(output.contains("--tls-dir"), "it says what to do: {output}");
     let mut waived = site.start(PS, &["--listen", "0.0.0.0:0", "--insecure-no-auth"]);
     waived.wait_for("insecure: nothing proves", LIMIT);
@@ -188,8 +256,10 @@ fn an_address_that_other_hosts_reach_needs_protection() {
 /// The methods of all services: `/package.Service/Method`.
 fn methods() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/trainyard/v1");
-    let mut found =
-        vec!["/grpc.health.v1.Health/Check".to_owned(), "/trainyard.v1.SessionService/Steal".to_owned()];
+    let mut found = vec![
+        "/grpc.health.v1.Health/Check".to_owned(),
+        "/trainyard.v1.SessionService/Steal".to_owned(),
+    ];
     for file in std::fs::read_dir(folder).expect("the protocol") {
         let text = std::fs::read_to_string(file.expect("a file").path()).expect("a text");
         let mut service = String::new();
@@ -198,7 +268,10 @@ fn methods() -> Vec<String> {
             match words.next() {
                 Some("service") => service = words.next().expect("its name").to_owned(),
                 Some("rpc") => {
-                    found.push(format!("/trainyard.v1.{service}/{}", words.next().expect("its name")));
+                    found.push(format!(
+                        "/trainyard.v1.{service}/{}",
+                        words.next().expect("its name")
+                    ));
                 }
                 _ => {}
             }
@@ -212,13 +285,17 @@ fn methods() -> Vec<String> {
 fn callers(path: &str) -> &'static [Role] {
     let (_, call) = path.rsplit_once('.').expect("a package");
     match call {
-        "ParameterService/Claim" | "ParameterService/Prepare" | "ParameterService/Open" => &[Role::Chief],
-        "ParameterService/SaveShard" | "ParameterService/Finish" => &[Role::Chief],
-        "ReplicaService/Watch" | "ReplicaService/Appoint" | "ReplicaService/Dismiss" => &[Role::Chief],
-        "SessionService/StandBy" => &[Role::Chief],
-        "ParameterService/OpenSession" | "ParameterService/Step" | "ParameterService/CloseSession" => {
-            &[Role::Chief, Role::Worker]
+        "ParameterService/Claim" | "ParameterService/Prepare" | "ParameterService/Open" => {
+            &[Role::Chief]
         }
+        "ParameterService/SaveShard" | "ParameterService/Finish" => &[Role::Chief],
+        "ReplicaService/Watch" | "ReplicaService/Appoint" | "ReplicaService/Dismiss" => {
+            &[Role::Chief]
+        }
+        "SessionService/StandBy" => &[Role::Chief],
+        "ParameterService/OpenSession"
+        | "ParameterService/Step"
+        | "ParameterService/CloseSession" => &[Role::Chief, Role::Worker],
         "SessionService/Register" | "SessionService/Heartbeat" | "SessionService/Attend" => {
             &[Role::Chief, Role::Worker]
         }
@@ -252,17 +329,34 @@ trial!(each_role_may_call_what_is_its_own_and_nothing_else);
 fn each_role_may_call_what_is_its_own_and_nothing_else() {
     let site = Site::new();
     let mut server = site.start(PS, &["--tls-dir", &site.good(PS)]);
-    let mut chief =
-        site.start(CHIEF, &["--tls-dir", &site.good(CHIEF), "--set", "strategy.chief_trains=false"]);
+    let mut chief = site.start(
+        CHIEF,
+        &[
+            "--tls-dir",
+            &site.good(CHIEF),
+            "--set",
+            "strategy.chief_trains=false",
+        ],
+    );
     server.wait_for("serving", LIMIT);
     chief.wait_for("training is open", LIMIT);
     let methods = methods();
     assert!(methods.len() > 20, "{methods:?}");
     let cluster = ClusterSpec::load(&site.cluster.cluster).expect("a cluster");
     let runtime = Runtime::new().expect("a runtime");
-    let (mut cells, mut wrong) = (0, Vec::new());
-    for role in [Some(Role::Chief), Some(Role::Worker), Some(Role::Ps), Some(Role::Evaluator), None] {
-        let task = Task { role: role.unwrap_or(Role::Worker), index: 3 };
+    let mut cells = 0;
+    let mut wrong = Vec::new();
+    for role in [
+        Some(Role::Chief),
+        Some(Role::Worker),
+        Some(Role::Ps),
+        Some(Role::Evaluator),
+        None,
+    ] {
+        let task = Task {
+            role: role.unwrap_or(Role::Worker),
+            index: 3,
+        };
         let folder = site.folder(&format!("caller-{}", task.role));
         let credentials = site.credentials(
             &folder.file_name().expect("a name").to_string_lossy(),
@@ -273,8 +367,11 @@ fn each_role_may_call_what_is_its_own_and_nothing_else() {
         );
         // Nobody: without any certificate.
         let network = role.map_or(Network::System, |_| {
-            let security = Security::load(&cluster, task, Some(Path::new(&credentials)), None, false);
-            Network::Other(Arc::new(Caller(Arc::new(security.expect("good credentials")))))
+            let security =
+                Security::load(&cluster, task, Some(Path::new(&credentials)), None, false);
+            Network::Other(Arc::new(Caller(Arc::new(
+                security.expect("good credentials"),
+            ))))
         });
         for target in [PS, CHIEF] {
             let address = cluster.address(target).expect("an address");

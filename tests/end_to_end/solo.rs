@@ -20,7 +20,11 @@ impl Trained {
     /// Reads the last checkpoint of a model folder.
     pub(crate) fn of(model_dir: &Path) -> Self {
         let found = latest_good(model_dir, &mut |warning| panic!("{}", warning.render()));
-        Self::in_checkpoint(&found.expect("the folder can be read").expect("a checkpoint"))
+        Self::in_checkpoint(
+            &found
+                .expect("the folder can be read")
+                .expect("a checkpoint"),
+        )
     }
 
     /// Reads a checkpoint.
@@ -34,11 +38,17 @@ impl Trained {
                 let read = checkpoint.read_rows(&spec.name, slot, 0..spec.rows(), &mut values);
                 read.expect("the checkpoint holds it");
                 let name = format!("{} {}", spec.name, slot.unwrap_or("values"));
-                parameters.insert(name, values.iter().map(|value: &f32| value.to_bits()).collect());
+                parameters.insert(
+                    name,
+                    values.iter().map(|value: &f32| value.to_bits()).collect(),
+                );
             }
         }
         assert!(!parameters.is_empty(), "a model has variables");
-        Self { global_step: manifest.global_step, parameters }
+        Self {
+            global_step: manifest.global_step,
+            parameters,
+        }
     }
 
     /// Checks that another job has come to the same step and the same bits.
@@ -46,7 +56,10 @@ impl Trained {
         assert_eq!(self.global_step, other.global_step, "{which}: steps");
         let names = |trained: &Self| trained.parameters.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(self), names(other), "{which}: variables and slots");
-        let apart = self.parameters.iter().filter(|(name, bits)| other.parameters[*name] != **bits);
+        let apart = self
+            .parameters
+            .iter()
+            .filter(|(name, bits)| other.parameters[*name] != **bits);
         let apart: Vec<&String> = apart.map(|(name, _)| name).collect();
         assert!(apart.is_empty(), "{which}: other bits in {apart:?}");
     }
@@ -79,7 +92,8 @@ impl Solo {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("job.toml");
         let model_dir = folder.path().join("model");
-        std::fs::write(&path, format!("model_dir = {model_dir:?}\n{job}")).expect("the job is written");
+        std::fs::write(&path, format!("model_dir = {model_dir:?}\n{job}"))
+            .expect("the job is written");
         Self { folder, job: path }
     }
 
@@ -111,7 +125,11 @@ impl Solo {
     /// The arguments of `train`, into a folder of this one, with keys of the job set and nothing evaluated.
     pub(crate) fn training(&self, model: &str, set: &[&str]) -> Vec<String> {
         let mut arguments = vec!["train".to_owned(), self.job.to_string_lossy().into_owned()];
-        arguments.extend(["--no-evaluation".to_owned(), "--model-dir".to_owned(), self.argument(model)]);
+        arguments.extend([
+            "--no-evaluation".to_owned(),
+            "--model-dir".to_owned(),
+            self.argument(model),
+        ]);
         for assignment in set {
             arguments.extend(["--set".to_owned(), (*assignment).to_owned()]);
         }
@@ -121,7 +139,11 @@ impl Solo {
     /// Starts to train.
     pub(crate) fn start(&self, model: &str, set: &[&str]) -> Program {
         let arguments = self.training(model, set);
-        Program::start("trainyard", &arguments.iter().map(String::as_str).collect::<Vec<_>>(), &[])
+        Program::start(
+            "trainyard",
+            &arguments.iter().map(String::as_str).collect::<Vec<_>>(),
+            &[],
+        )
     }
 
     /// Trains to the end.

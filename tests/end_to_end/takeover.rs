@@ -46,18 +46,25 @@ fn job(folder: &Path) -> String {
 trial!(a_tensorflow_checkpoint_predicts_what_tensorflow_predicts_and_trains_on);
 fn a_tensorflow_checkpoint_predicts_what_tensorflow_predicts_and_trains_on() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (job, from) = (job(folder.path()), tensorflow().to_string_lossy().into_owned());
+    let job = job(folder.path());
+    let from = tensorflow().to_string_lossy().into_owned();
     let listed = trainyard(&["import-tf", &from], 0);
     assert!(listed.contains("dnn/logits/kernel/Adagrad"), "{listed}");
     let matched = trainyard(&["import-tf", &from, "--job", &job], 0);
-    assert!(matched.contains("at step 20") && !matched.contains("NOT THERE"), "{matched}");
+    assert!(
+        matched.contains("at step 20") && !matched.contains("NOT THERE"),
+        "{matched}"
+    );
     let written = trainyard(&["import-tf", &from, "--job", &job, "--write"], 0);
     assert!(
         written.contains("model.ckpt-20") && written.contains("0 optimizer slots start anew"),
         "{written}"
     );
     let again = trainyard(&["import-tf", &from, "--job", &job, "--write"], 78);
-    assert!(again.contains("holds a checkpoint of step 20 already"), "{again}");
+    assert!(
+        again.contains("holds a checkpoint of step 20 already"),
+        "{again}"
+    );
     let predicted = trainyard(&["predict", &job], 0);
     let logits: Vec<f64> = predicted
         .lines()
@@ -82,37 +89,87 @@ fn a_tensorflow_checkpoint_predicts_what_tensorflow_predicts_and_trains_on() {
 trial!(a_renamed_column_that_sorts_elsewhere_than_in_tensorflow_is_refused);
 fn a_renamed_column_that_sorts_elsewhere_than_in_tensorflow_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (job, from) = (job(folder.path()), tensorflow().to_string_lossy().into_owned());
+    let job = job(folder.path());
+    let from = tensorflow().to_string_lossy().into_owned();
     let text = std::fs::read_to_string(&job).expect("the job is read");
-    std::fs::write(&job, text.replace("column = \"c\"", "column = \"z\"")).expect("the job is written");
-    let layer = "dnn/input_from_feature_columns/input_layer";
-    let deep = format!("{layer}/z_embedding/embedding_weights={layer}/c_embedding/embedding_weights");
-    let wide = "linear/linear_model/z/weights=linear/linear_model/c/weights";
-    let refused =
-        trainyard(&["import-tf", &from, "--job", &job, "--rename", &deep, "--rename", wide, "--write"], 65);
-    assert!(refused.contains("in the checkpoint: c_embedding, x"), "{refused}");
-    assert!(refused.contains("the feature `z` needs name = \"c\""), "{refused}");
-    std::fs::write(&job, text.replace("column = \"c\"", "column = \"z\"\nname = \"c\""))
+    std::fs::write(&job, text.replace("column = \"c\"", "column = \"z\""))
         .expect("the job is written");
+    let layer = "dnn/input_from_feature_columns/input_layer";
+    let deep =
+        format!("{layer}/z_embedding/embedding_weights={layer}/c_embedding/embedding_weights");
+    let wide = "linear/linear_model/z/weights=linear/linear_model/c/weights";
+    let refused = trainyard(
+        &[
+            "import-tf",
+            &from,
+            "--job",
+            &job,
+            "--rename",
+            &deep,
+            "--rename",
+            wide,
+            "--write",
+        ],
+        65,
+    );
+    assert!(
+        refused.contains("in the checkpoint: c_embedding, x"),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("the feature `z` needs name = \"c\""),
+        "{refused}"
+    );
+    std::fs::write(
+        &job,
+        text.replace("column = \"c\"", "column = \"z\"\nname = \"c\""),
+    )
+    .expect("the job is written");
     let written = trainyard(&["import-tf", &from, "--job", &job, "--write"], 0);
-    assert!(written.contains("the first kernel reads, in this order: c_embedding, x"), "{written}");
+    assert!(
+        written.contains("the first kernel reads, in this order: c_embedding, x"),
+        "{written}"
+    );
 }
 
 trial!(a_new_model_starts_from_another_whatever_the_number_of_servers);
 fn a_new_model_starts_from_another_whatever_the_number_of_servers() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let job = write_job(folder.path(), 400, "[train]\nmax_steps = 60\n").to_string_lossy().into_owned();
-    let (old, new) = (folder.path().join("model"), folder.path().join("new").to_string_lossy().into_owned());
+    let job = write_job(folder.path(), 400, "[train]\nmax_steps = 60\n")
+        .to_string_lossy()
+        .into_owned();
+    let old = folder.path().join("model");
+    let new = folder.path().join("new").to_string_lossy().into_owned();
     trainyard(&["train", &job], 0);
     let warm = format!("train.warm_start={{ from = \"{}\" }}", old.display());
-    let cluster = ["--cluster", "local:ps=2,worker=1", "--model-dir", &new, "--set", &warm];
-    let output = trainyard(&[&["up", &job, "--set", "train.max_steps=5"], &cluster[..]].concat(), 0);
-    assert!(output.contains("first values come from another checkpoint"), "{output}");
+    let cluster = [
+        "--cluster",
+        "local:ps=2,worker=1",
+        "--model-dir",
+        &new,
+        "--set",
+        &warm,
+    ];
+    let output = trainyard(
+        &[&["up", &job, "--set", "train.max_steps=5"], &cluster[..]].concat(),
+        0,
+    );
+    assert!(
+        output.contains("first values come from another checkpoint"),
+        "{output}"
+    );
     // The first checkpoint of the new model holds what the old one ended with, in other slices.
     let scored = |arguments: &[&str]| {
-        let text = trainyard(&[&["evaluate", &job, "--format", "json"], arguments].concat(), 0);
+        let text = trainyard(
+            &[&["evaluate", &job, "--format", "json"], arguments].concat(),
+            0,
+        );
         let scores: serde_json::Value = serde_json::from_str(text.trim()).expect("scores are JSON");
-        scores.to_string().split("average_loss").nth(1).map(|rest| rest[..12].to_owned())
+        scores
+            .to_string()
+            .split("average_loss")
+            .nth(1)
+            .map(|rest| rest[..12].to_owned())
     };
     assert_eq!(scored(&["--model-dir", &new, "--step", "0"]), scored(&[]));
 }
@@ -120,21 +177,47 @@ fn a_new_model_starts_from_another_whatever_the_number_of_servers() {
 trial!(a_warm_start_that_cannot_be_says_why);
 fn a_warm_start_that_cannot_be_says_why() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (job, from) = (job(folder.path()), tensorflow().to_string_lossy().into_owned());
+    let job = job(folder.path());
+    let from = tensorflow().to_string_lossy().into_owned();
     let told = |warm_start: &str, code: i32| {
-        trainyard(&["train", &job, "--set", &format!("train.warm_start={warm_start}")], code)
+        trainyard(
+            &[
+                "train",
+                &job,
+                "--set",
+                &format!("train.warm_start={warm_start}"),
+            ],
+            code,
+        )
     };
     let missing = told("{ from = \"nowhere\" }", 66);
-    assert!(missing.contains("no checkpoint at") && missing.contains("nowhere"), "{missing}");
-    let none = told(&format!("{{ from = \"{from}\", variables = \"tower/.*\" }}"), 65);
-    assert!(none.contains("holds no variable of this model that matches"), "{none}");
-    let renamed = told(
-        &format!("{{ from = \"{from}\", rename = {{ \"dnn/logits/bias\" = \"dnn/logits/biass\" }} }}"),
+    assert!(
+        missing.contains("no checkpoint at") && missing.contains("nowhere"),
+        "{missing}"
+    );
+    let none = told(
+        &format!("{{ from = \"{from}\", variables = \"tower/.*\" }}"),
         65,
     );
-    assert!(renamed.contains("did you mean `dnn/logits/bias`?"), "{renamed}");
+    assert!(
+        none.contains("holds no variable of this model that matches"),
+        "{none}"
+    );
+    let renamed = told(
+        &format!(
+            "{{ from = \"{from}\", rename = {{ \"dnn/logits/bias\" = \"dnn/logits/biass\" }} }}"
+        ),
+        65,
+    );
+    assert!(
+        renamed.contains("did you mean `dnn/logits/bias`?"),
+        "{renamed}"
+    );
     let pattern = told(&format!("{{ from = \"{from}\", variables = \"(\" }}"), 78);
-    assert!(pattern.contains("must be a regular expression"), "{pattern}");
+    assert!(
+        pattern.contains("must be a regular expression"),
+        "{pattern}"
+    );
     let other = trainyard(
         &[
             "train",
@@ -146,5 +229,8 @@ fn a_warm_start_that_cannot_be_says_why() {
         ],
         65,
     );
-    assert!(other.contains("dnn/hiddenlayer_0/kernel: [5, 5] here, [5, 4] there"), "{other}");
+    assert!(
+        other.contains("dnn/hiddenlayer_0/kernel: [5, 5] here, [5, 4] there"),
+        "{other}"
+    );
 }

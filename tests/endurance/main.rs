@@ -59,7 +59,10 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let commands = ["run", "evaluate", "predict", "inspect"];
-    if std::env::args().nth(1).is_some_and(|first| commands.contains(&first.as_str())) {
+    if std::env::args()
+        .nth(1)
+        .is_some_and(|first| commands.contains(&first.as_str()))
+    {
         return trainyard::main_with(Clicks::from_job);
     }
     let arguments = Arguments::parse();
@@ -69,10 +72,16 @@ fn main() -> ExitCode {
     let minutes = |minutes: f64| Duration::from_secs_f64(minutes * 60.0);
     let endurance = Endurance {
         program: std::env::current_exe().expect("the path of this program"),
-        seed: arguments.seed.unwrap_or_else(|| trainyard_tests::seed("nothing grows")),
+        seed: arguments
+            .seed
+            .unwrap_or_else(|| trainyard_tests::seed("nothing grows")),
         length: minutes(arguments.minutes),
         point: Duration::from_secs_f64(arguments.point_seconds),
-        warm_up: minutes(arguments.warm_up.unwrap_or((arguments.minutes / 3.0).min(10.0))),
+        warm_up: minutes(
+            arguments
+                .warm_up
+                .unwrap_or((arguments.minutes / 3.0).min(10.0)),
+        ),
         servers: arguments.servers,
         workers: arguments.workers,
         kill_worker: period(arguments.kill_worker),
@@ -83,9 +92,14 @@ fn main() -> ExitCode {
     };
     let mut out = std::io::stdout();
     let _ = writeln!(out, "seed {}", endurance.seed);
-    let outcome = endurance.run(folder, &mut |line| drop(writeln!(std::io::stdout(), "{line}")));
+    let outcome = endurance.run(folder, &mut |line| {
+        drop(writeln!(std::io::stdout(), "{line}"))
+    });
     let (text, code) = match outcome {
-        Ok(report) => (report.to_string(), ExitCode::from(u8::from(!report.is_good()))),
+        Ok(report) => (
+            report.to_string(),
+            ExitCode::from(u8::from(!report.is_good())),
+        ),
         Err(problem) => (format!("{problem}\n"), ExitCode::FAILURE),
     };
     let _ = out.write_all(text.as_bytes());

@@ -12,7 +12,9 @@ pub fn get(address: &str, page: &str, patience: Duration) -> Option<(String, Str
     let address: SocketAddr = address.parse().ok()?;
     let mut stream = TcpStream::connect_timeout(&address, patience).ok()?;
     stream.set_read_timeout(Some(patience)).ok()?;
-    stream.write_all(format!("GET {page} HTTP/1.0\r\n\r\n").as_bytes()).ok()?;
+    stream
+        .write_all(format!("GET {page} HTTP/1.0\r\n\r\n").as_bytes())
+        .ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;
@@ -23,11 +25,14 @@ pub fn get(address: &str, page: &str, patience: Duration) -> Option<(String, Str
 /// not recorded it.
 pub fn metric(admin: &str, name: &str) -> Option<f64> {
     let (_, body) = get(admin, "/metrics", PATIENCE)?;
-    let value = body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    let value = body
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
     value.trim().parse().ok()
 }
 
 /// Whether a task does its work.
 pub fn is_ready(admin: &str) -> bool {
-    get(admin, "/readyz", PATIENCE).is_some_and(|(head, _)| head.split_whitespace().nth(1) == Some("200"))
+    get(admin, "/readyz", PATIENCE)
+        .is_some_and(|(head, _)| head.split_whitespace().nth(1) == Some("200"))
 }

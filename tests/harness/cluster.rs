@@ -13,7 +13,9 @@ pub fn census_rows(path: &Path, rows: usize, seed: u64) {
     let mut text = "x,z,word,y\n".to_owned();
     let mut draw = Draw::new(seed);
     for _ in 0..rows {
-        let (x, z, word) = (draw.fraction() * 4.0 - 2.0, draw.fraction() * 4.0 - 2.0, draw.below(5));
+        let x = draw.fraction() * 4.0 - 2.0;
+        let z = draw.fraction() * 4.0 - 2.0;
+        let word = draw.below(5);
         let label = u8::from(x - 0.5 * z + word as f64 - 2.0 + draw.fraction() > 0.5);
         let _ = writeln!(text, "{x:.4},{z:.4},w{word},{label}");
     }
@@ -65,9 +67,10 @@ metric = "auc"
         folder.join("model").display()
     );
     let path = folder.join("job.toml");
-    let (epochs, job) = match end.contains("max_steps") {
-        true => ("", job),
-        false => ("epochs = 2", job),
+    let (epochs, job) = if end.contains("max_steps") {
+        ("", job)
+    } else {
+        ("epochs = 2", job)
     };
     std::fs::write(&path, job.replace("EPOCHS", epochs)).expect("the job is written");
     path
@@ -95,10 +98,15 @@ impl TestCluster {
     pub fn new(ps: usize, workers: usize, rows: usize, end: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let job = write_job(folder.path(), rows, end);
-        let addresses: Vec<String> =
-            free_ports(1 + workers + ps).iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let addresses: Vec<String> = free_ports(1 + workers + ps)
+            .iter()
+            .map(|port| format!("127.0.0.1:{port}"))
+            .collect();
         let list = |part: &[String]| {
-            part.iter().map(|address| format!("\"{address}\"")).collect::<Vec<_>>().join(", ")
+            part.iter()
+                .map(|address| format!("\"{address}\""))
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         let text = format!(
             "[cluster]\nchief = [{}]\nworker = [{}]\nps = [{}]\n",
@@ -108,7 +116,13 @@ impl TestCluster {
         );
         let cluster = folder.path().join("cluster.toml");
         std::fs::write(&cluster, text).expect("the cluster is written");
-        Self { folder, job, cluster, addresses, workers }
+        Self {
+            folder,
+            job,
+            cluster,
+            addresses,
+            workers,
+        }
     }
 
     /// The folder of the model.
@@ -122,9 +136,16 @@ impl TestCluster {
     }
 
     /// Starts a daemon by its flags, with these variables in its environment.
-    pub fn start_in(&self, role: &str, index: usize, more: &[&str], environment: &[(&str, &str)]) -> Program {
-        let (job, cluster, index) =
-            (self.job.to_string_lossy(), self.cluster.to_string_lossy(), index.to_string());
+    pub fn start_in(
+        &self,
+        role: &str,
+        index: usize,
+        more: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Program {
+        let job = self.job.to_string_lossy();
+        let cluster = self.cluster.to_string_lossy();
+        let index = index.to_string();
         let mut arguments = vec!["--job", &job, "--cluster", &cluster, "--index", &index];
         arguments.extend(more);
         Program::start(&format!("trainyard-{role}"), &arguments, environment)
@@ -141,7 +162,11 @@ impl TestCluster {
             "task": {"type": role, "index": index},
         });
         let job = self.job.to_string_lossy();
-        Program::start(&format!("trainyard-{role}"), &["--job", &job], &[("TF_CONFIG", &config.to_string())])
+        Program::start(
+            &format!("trainyard-{role}"),
+            &["--job", &job],
+            &[("TF_CONFIG", &config.to_string())],
+        )
     }
 
     /// The marker of how the job stands.
@@ -149,7 +174,8 @@ impl TestCluster {
     /// # Panics
     /// There is none.
     pub fn job_state(&self) -> serde_json::Value {
-        let text = std::fs::read(self.model_dir().join("job_state.json")).expect("the marker is there");
+        let text =
+            std::fs::read(self.model_dir().join("job_state.json")).expect("the marker is there");
         serde_json::from_slice(&text).expect("the marker is JSON")
     }
 }

@@ -8,8 +8,8 @@ use std::process::Stdio;
 
 use trainyard::{Access, Initializer, VariableSpec};
 use trainyard_checkpoint::{
-    Checkpoint, InMemory, JobPhase, JobState, Keep, Manifest, PositionRecord, ShardState, SliceView, begin,
-    claim_epoch, commit, latest_good, retain, sweep, write_shard,
+    Checkpoint, InMemory, JobPhase, JobState, Keep, Manifest, PositionRecord, ShardState,
+    SliceView, begin, claim_epoch, commit, latest_good, retain, sweep, write_shard,
 };
 
 use crate::Draw;
@@ -62,11 +62,21 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
     sweep(model_dir)?;
     std::fs::create_dir_all(model_dir).ok();
     let epoch = claim_epoch(model_dir)?;
-    let folder = begin(model_dir, step, &format!("{epoch}-1"), (SERVERS * VALUES * 4) as u64)?;
+    let folder = begin(
+        model_dir,
+        step,
+        &format!("{epoch}-1"),
+        (SERVERS * VALUES * 4) as u64,
+    )?;
     let mut manifest = Manifest::new("1".to_owned(), epoch, step, step);
     for server in 0..SERVERS {
-        let values: Vec<f32> = (0..VALUES).map(|place| value(step, server, place)).collect();
-        let source = InMemory { values: &values, slots: Vec::new() };
+        let values: Vec<f32> = (0..VALUES)
+            .map(|place| value(step, server, place))
+            .collect();
+        let source = InMemory {
+            values: &values,
+            slots: Vec::new(),
+        };
         let name = name(server);
         let slices = [SliceView {
             variable: &name,
@@ -77,9 +87,21 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
             held: None,
             source: &source,
         }];
-        let position = PositionRecord { shard: 0, pass: 0, batch: step, ahead: Vec::new() };
-        let state = ShardState { ps: server, num_ps: SERVERS, version: step, positions: vec![position] };
-        manifest.shards.push(write_shard(&folder, &state, &slices, &[])?);
+        let position = PositionRecord {
+            shard: 0,
+            pass: 0,
+            batch: step,
+            ahead: Vec::new(),
+        };
+        let state = ShardState {
+            ps: server,
+            num_ps: SERVERS,
+            version: step,
+            positions: vec![position],
+        };
+        manifest
+            .shards
+            .push(write_shard(&folder, &state, &slices, &[])?);
         manifest.variables.push(VariableSpec {
             name: name.clone(),
             shape: vec![VALUES],
@@ -91,19 +113,32 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
     manifest.num_ps = SERVERS;
     commit(model_dir, &folder, &manifest)?;
     retain(model_dir, Keep::newest(KEEP))?;
-    let (phase, reason) = (JobPhase::Running, "training".to_owned());
-    JobState { phase, global_step: step, reason, cluster_epoch: epoch, epochs: None, early_stopping: None }
-        .write(model_dir)
+    let phase = JobPhase::Running;
+    let reason = "training".to_owned();
+    JobState {
+        phase,
+        global_step: step,
+        reason,
+        cluster_epoch: epoch,
+        epochs: None,
+        early_stopping: None,
+    }
+    .write(model_dir)
 }
 
 /// Whether a checkpoint holds what [`save`] has written.
 fn holds(checkpoint: &Checkpoint) -> Result<(), String> {
     let step = checkpoint.manifest().global_step;
     for server in 0..SERVERS {
-        let found = checkpoint.read(&name(server)).map_err(|error| error.to_string())?;
+        let found = checkpoint
+            .read(&name(server))
+            .map_err(|error| error.to_string())?;
         let expected = (0..VALUES).map(|place| value(step, server, place));
         if !found.iter().copied().eq(expected) {
-            return Err(format!("step {step} holds other values of {}", name(server)));
+            return Err(format!(
+                "step {step} holds other values of {}",
+                name(server)
+            ));
         }
     }
     Ok(())
@@ -139,14 +174,22 @@ impl CrashPoints {
             let all = calls(|output, folder| {
                 prepare(folder)?;
                 let mut command = strace(output, None);
-                Ok((command.arg(&self.program).args(self.saving(folder, step)).status(), folder.to_owned()))
+                Ok((
+                    command
+                        .arg(&self.program)
+                        .args(self.saving(folder, step))
+                        .status(),
+                    folder.to_owned(),
+                ))
             })?;
             survived.points += all.len();
             let wanted = self.wanted(all.len());
             for call in self.points(all).into_iter().take(wanted) {
                 survived.tried += 1;
                 if let Err(problem) = self.kill_at(&call, step) {
-                    survived.failures.push(format!("step {step}, killed at {call}: {problem}"));
+                    survived
+                        .failures
+                        .push(format!("step {step}, killed at {call}: {problem}"));
                 }
             }
         }
@@ -154,7 +197,11 @@ impl CrashPoints {
     }
 
     fn saving(&self, folder: &Path, step: u64) -> [String; 3] {
-        ["save".to_owned(), folder.display().to_string(), step.to_string()]
+        [
+            "save".to_owned(),
+            folder.display().to_string(),
+            step.to_string(),
+        ]
     }
 
     fn kill_at(&self, call: &Call, step: u64) -> Result<(), String> {
@@ -162,8 +209,11 @@ impl CrashPoints {
         let folder = scratch.path().join("model");
         prepare(&folder)?;
         let mut command = strace(Path::new("/dev/null"), Some(call));
-        let status =
-            command.arg(&self.program).args(self.saving(&folder, step)).stderr(Stdio::null()).status();
+        let status = command
+            .arg(&self.program)
+            .args(self.saving(&folder, step))
+            .stderr(Stdio::null())
+            .status();
         let status = status.map_err(|error| error.to_string())?;
         if status.success() {
             return Err("it was not killed".to_owned());
@@ -172,7 +222,9 @@ impl CrashPoints {
         sweep(&folder).map_err(|error| error.to_string())?;
         let mut warnings = Vec::new();
         let found = latest_good(&folder, &mut |warning| warnings.push(warning.render()));
-        let found = found.map_err(|error| error.to_string())?.ok_or("no checkpoint is left")?;
+        let found = found
+            .map_err(|error| error.to_string())?
+            .ok_or("no checkpoint is left")?;
         if !warnings.is_empty() {
             return Err(format!("a checkpoint was damaged: {}", warnings.join("\n")));
         }
@@ -185,9 +237,10 @@ impl CrashPoints {
         let found = latest_good(&folder, &mut |_| {}).map_err(|error| error.to_string())?;
         match found {
             Some(found) if found.manifest().global_step == 40 => holds(&found),
-            other => {
-                Err(format!("after the next save the last one is {:?}", other.map(|it| it.path().to_owned())))
-            }
+            other => Err(format!(
+                "after the next save the last one is {:?}",
+                other.map(|it| it.path().to_owned())
+            )),
         }
     }
 }
@@ -196,5 +249,7 @@ impl CrashPoints {
 fn prepare(folder: &Path) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(folder);
     std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
-    [10, 20].into_iter().try_for_each(|step| save(folder, step).map_err(|error| error.to_string()))
+    [10, 20]
+        .into_iter()
+        .try_for_each(|step| save(folder, step).map_err(|error| error.to_string()))
 }

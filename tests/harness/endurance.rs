@@ -76,7 +76,10 @@ struct Victim {
 
 impl Seen {
     fn add(&mut self, of: impl ToString, what: &'static str, value: f64) {
-        self.values.entry((of.to_string(), what)).or_default().push(value);
+        self.values
+            .entry((of.to_string(), what))
+            .or_default()
+            .push(value);
     }
 }
 
@@ -91,9 +94,18 @@ impl Endurance {
     ///
     /// # Errors
     /// The cluster did not begin, a task has failed for good, or the job could not be brought to its end: why.
-    pub fn run(&self, folder: &Path, told: &mut dyn FnMut(&str)) -> Result<EnduranceReport, String> {
-        let ledger =
-            Ledger { rows: self.rows, epochs: Ledger::ENDLESS, batch_size: BATCH_SIZE, lanes: 1, servers: 1 };
+    pub fn run(
+        &self,
+        folder: &Path,
+        told: &mut dyn FnMut(&str),
+    ) -> Result<EnduranceReport, String> {
+        let ledger = Ledger {
+            rows: self.rows,
+            epochs: Ledger::ENDLESS,
+            batch_size: BATCH_SIZE,
+            lanes: 1,
+            servers: 1,
+        };
         let mut tasks = self.start(folder, &ledger)?;
         let mut report = EnduranceReport {
             seed: self.seed,
@@ -106,36 +118,58 @@ impl Endurance {
         let model_dir = folder.join("model");
         told("the job is brought to its end");
         report.account = ledger.end(&mut tasks, END)?;
-        told(&format!("{:.1} MB of checkpoints are left", checkpoint_bytes(&model_dir) as f64 / 1e6));
+        told(&format!(
+            "{:.1} MB of checkpoints are left",
+            checkpoint_bytes(&model_dir) as f64 / 1e6
+        ));
         Ok(report)
     }
 
     fn start(&self, folder: &Path, ledger: &Ledger) -> Result<Supervisor, String> {
-        std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("{}: {error}", folder.display()))?;
         let write = |name: &str, text: String| {
             let path = folder.join(name);
-            std::fs::write(&path, text).map(|()| path).map_err(|error| format!("{name}: {error}"))
+            std::fs::write(&path, text)
+                .map(|()| path)
+                .map_err(|error| format!("{name}: {error}"))
         };
         ledger.write_rows(&folder.join("rows.csv"));
         // These rows are beyond those of training.
         let rows = (self.rows..self.rows + EVAL_ROWS).map(|row| format!("{row}\n"));
-        write("eval.csv", format!("{}\n{}", clicks::ROW, rows.collect::<String>()))?;
+        write(
+            "eval.csv",
+            format!("{}\n{}", clicks::ROW, rows.collect::<String>()),
+        )?;
         let model_dir = folder.join("model");
-        let job = clicks::job(ledger, &model_dir.to_string_lossy(), self.servers, self.log_bytes_max);
+        let job = clicks::job(
+            ledger,
+            &model_dir.to_string_lossy(),
+            self.servers,
+            self.log_bytes_max,
+        );
         let job = write("job.toml", job)?;
-        let counts = LocalCounts { ps: self.servers, workers: self.workers, evaluators: 1 };
+        let counts = LocalCounts {
+            ps: self.servers,
+            workers: self.workers,
+            evaluators: 1,
+        };
         let mut tasks = Supervisor::new(&self.program, folder, &job, counts, &self.settings);
         tasks.start_all();
         let servers = tasks.of_role(Role::Ps);
         let until = Instant::now() + BEGIN;
         let pushes = |tasks: &Supervisor| {
-            let pushes =
-                servers.iter().filter_map(|task| metric(tasks.admin(*task), "trainyard_ps_pushes_total"));
+            let pushes = servers
+                .iter()
+                .filter_map(|task| metric(tasks.admin(*task), "trainyard_ps_pushes_total"));
             pushes.sum::<f64>()
         };
         while pushes(&tasks) == 0.0 {
             if Instant::now() > until {
-                return Err(format!("nothing was trained within {BEGIN:?}: {}", tasks.last_lines()));
+                return Err(format!(
+                    "nothing was trained within {BEGIN:?}: {}",
+                    tasks.last_lines()
+                ));
             }
             tasks.look();
             failed(&tasks)?;
@@ -154,7 +188,8 @@ impl Endurance {
         let begun = Instant::now();
         let mut draw = Draw::new(self.seed);
         let mut victims = self.victims(tasks, &mut draw);
-        let (mut meter, mut seen) = (Meter::default(), Seen::default());
+        let mut meter = Meter::default();
+        let mut seen = Seen::default();
         let mut next_sample = begun;
         let mut next_point = begun + self.point;
         let mut trained = 0.0;
@@ -175,8 +210,11 @@ impl Endurance {
                 next_point += self.point;
                 let hours = begun.elapsed().as_secs_f64() / 3600.0;
                 let (loss, slowest) = meter.minute();
-                loss.into_iter().for_each(|loss| seen.add("training", "loss", loss));
-                slowest.into_iter().for_each(|seconds| seen.add("training", "99 % of steps within", seconds));
+                loss.into_iter()
+                    .for_each(|loss| seen.add("training", "loss", loss));
+                slowest
+                    .into_iter()
+                    .for_each(|seconds| seen.add("training", "99 % of steps within", seconds));
                 let rate = (meter.examples_trained - trained) / self.point.as_secs_f64();
                 trained = meter.examples_trained;
                 told(&line(hours, &meter, rate, &seen));
@@ -192,12 +230,29 @@ impl Endurance {
     fn victims(&self, tasks: &Supervisor, draw: &mut Draw) -> Vec<Victim> {
         let now = Instant::now();
         let last = |role: Role| tasks.of_role(role).last().copied();
-        let killed = [(last(Role::Worker), self.kill_worker), (last(Role::Ps), self.kill_server)];
-        let killed = killed.into_iter().filter_map(|(task, period)| Some((task?, period?)));
-        killed.map(|(task, period)| Victim { task, period, next: now + wait(period, draw) }).collect()
+        let killed = [
+            (last(Role::Worker), self.kill_worker),
+            (last(Role::Ps), self.kill_server),
+        ];
+        let killed = killed
+            .into_iter()
+            .filter_map(|(task, period)| Some((task?, period?)));
+        killed
+            .map(|(task, period)| Victim {
+                task,
+                period,
+                next: now + wait(period, draw),
+            })
+            .collect()
     }
 
-    fn sample(&self, tasks: &Supervisor, meter: &mut Meter, seen: &mut Seen, report: &mut EnduranceReport) {
+    fn sample(
+        &self,
+        tasks: &Supervisor,
+        meter: &mut Meter,
+        seen: &mut Seen,
+        report: &mut EnduranceReport,
+    ) {
         meter.look(tasks);
         for task in tasks.tasks() {
             if let Some(usage) = tasks.id(task).and_then(Usage::of) {
@@ -213,7 +268,11 @@ impl Endurance {
             logs += bytes;
         }
         seen.add("all servers", "log", logs as f64);
-        seen.add("all servers", "checkpoints", checkpoint_bytes(&model_dir) as f64);
+        seen.add(
+            "all servers",
+            "checkpoints",
+            checkpoint_bytes(&model_dir) as f64,
+        );
     }
 }
 
@@ -239,19 +298,29 @@ fn add_points(report: &mut EnduranceReport, hours: f64, seen: Seen) {
         let point = (hours, median(&mut values));
         match report.series.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push(point),
-            None => report.series.push(Series { name, unit: unit(what), points: vec![point] }),
+            None => report.series.push(Series {
+                name,
+                unit: unit(what),
+                points: vec![point],
+            }),
         }
     }
 }
 
 /// Says in one line what was seen since the point before.
 fn line(hours: f64, meter: &Meter, rate: f64, seen: &Seen) -> String {
-    let mut line =
-        format!("{:6.1} min: {:.1} M examples, {rate:.0}/s", hours * 60.0, meter.examples_trained / 1e6);
+    let mut line = format!(
+        "{:6.1} min: {:.1} M examples, {rate:.0}/s",
+        hours * 60.0,
+        meter.examples_trained / 1e6
+    );
     for ((of, what), values) in &seen.values {
         if *what != "open files" {
             let unit = unit(what);
-            line.push_str(&format!(", {of} {what} {}", unit.show(median(&mut values.clone()))));
+            line.push_str(&format!(
+                ", {of} {what} {}",
+                unit.show(median(&mut values.clone()))
+            ));
         }
     }
     line
@@ -259,7 +328,10 @@ fn line(hours: f64, meter: &Meter, rate: f64, seen: &Seen) -> String {
 
 fn failed(tasks: &Supervisor) -> Result<(), String> {
     match tasks.failed_for_good() {
-        Some((task, code)) => Err(format!("{task} has failed with code {code}: {}", tasks.last_lines())),
+        Some((task, code)) => Err(format!(
+            "{task} has failed with code {code}: {}",
+            tasks.last_lines()
+        )),
         None => Ok(()),
     }
 }

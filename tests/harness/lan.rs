@@ -37,12 +37,17 @@ fn ip(arguments: &str) -> Result<(), String> {
 }
 
 fn run(program: &str, arguments: &str) -> Result<(), String> {
-    let output = Command::new(program).args(arguments.split_whitespace()).output();
+    let output = Command::new(program)
+        .args(arguments.split_whitespace())
+        .output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
-    Err(format!("{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    Err(format!(
+        "{program} {arguments}: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    ))
 }
 
 impl Lan {
@@ -52,9 +57,13 @@ impl Lan {
     /// This machine does not let it: what was tried, and the answer.
     pub fn around(tasks: &mut Supervisor) -> Result<Self, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = std::process::id() * NETWORKS + NEXT.fetch_add(1, Ordering::Relaxed) % NETWORKS;
+        let number =
+            std::process::id() * NETWORKS + NEXT.fetch_add(1, Ordering::Relaxed) % NETWORKS;
         let net = format!("10.{}.{}", 64 + number / 256 % 64, number % 256);
-        let mut lan = Self { bridge: format!("ty{number}"), hosts: BTreeMap::new() };
+        let mut lan = Self {
+            bridge: format!("ty{number}"),
+            hosts: BTreeMap::new(),
+        };
         let bridge = lan.bridge.clone();
         ip(&format!("link add {bridge} type bridge"))?;
         ip(&format!("address add {net}.1/24 dev {bridge}"))?;
@@ -65,11 +74,20 @@ impl Lan {
                 cable: format!("{bridge}v{place}"),
                 address: format!("{net}.{}", place + 2),
             };
-            let Host { namespace, cable, address } = &host;
+            let Host {
+                namespace,
+                cable,
+                address,
+            } = &host;
             ip(&format!("netns add {namespace}"))?;
-            let home = format!("ip netns exec {namespace}").split(' ').map(str::to_owned).collect();
+            let home = format!("ip netns exec {namespace}")
+                .split(' ')
+                .map(str::to_owned)
+                .collect();
             tasks.live_at(task, address, home);
-            ip(&format!("link add {cable} type veth peer name eth0 netns {namespace}"))?;
+            ip(&format!(
+                "link add {cable} type veth peer name eth0 netns {namespace}"
+            ))?;
             ip(&format!("link set {cable} master {bridge} up"))?;
             ip(&format!("-n {namespace} address add {address}/24 dev eth0"))?;
             ip(&format!("-n {namespace} link set eth0 up"))?;
@@ -92,16 +110,24 @@ impl Lan {
     /// # Panics
     /// There is no such task, or the machine does not let it. So in all that follows.
     pub fn lose(&self, from: Task, to: Task) {
-        let (from, to) = (self.host(from), self.host(to));
-        let entry = format!("neigh replace {} lladdr {NOBODY} dev eth0 nud permanent", to.address);
+        let from = self.host(from);
+        let to = self.host(to);
+        let entry = format!(
+            "neigh replace {} lladdr {NOBODY} dev eth0 nud permanent",
+            to.address
+        );
         self.must(ip(&format!("-n {} {entry}", from.namespace)));
     }
 
     /// Loses nothing any more of what `from` sends to `to`.
     pub fn find(&self, from: Task, to: Task) {
-        let (from, to) = (self.host(from), self.host(to));
+        let from = self.host(from);
+        let to = self.host(to);
         // There may be none to delete.
-        let _ = ip(&format!("-n {} neigh del {} dev eth0", from.namespace, to.address));
+        let _ = ip(&format!(
+            "-n {} neigh del {} dev eth0",
+            from.namespace, to.address
+        ));
     }
 
     /// Pulls the cable of a host, or puts it back.
@@ -112,10 +138,14 @@ impl Lan {
 
     /// Has a host know no way to the others, and say so to who asks, or know it again.
     pub fn route(&self, task: Task, routed: bool) {
-        let (host, change) = (self.host(task), if routed { "del" } else { "add" });
+        let host = self.host(task);
+        let change = if routed { "del" } else { "add" };
         let (net, _) = host.address.rsplit_once('.').expect("an address");
         for half in ["0/25", "128/25"] {
-            self.must(ip(&format!("-n {} route {change} unreachable {net}.{half}", host.namespace)));
+            self.must(ip(&format!(
+                "-n {} route {change} unreachable {net}.{half}",
+                host.namespace
+            )));
         }
     }
 
@@ -125,7 +155,10 @@ impl Lan {
         self.must(match megabits_per_second {
             Some(rate) => {
                 let discipline = format!("tbf rate {rate}mbit burst 64kb latency 400ms");
-                run("tc", &format!("-n {namespace} qdisc replace dev eth0 root {discipline}"))
+                run(
+                    "tc",
+                    &format!("-n {namespace} qdisc replace dev eth0 root {discipline}"),
+                )
             }
             None => run("tc", &format!("-n {namespace} qdisc del dev eth0 root")),
         });

@@ -45,7 +45,9 @@ impl Ledger {
 
     /// Lines of the data.
     pub fn lines(&self) -> u64 {
-        (0..self.rows).map(|row| u64::from(Self::lines_of(row))).sum()
+        (0..self.rows)
+            .map(|row| u64::from(Self::lines_of(row)))
+            .sum()
     }
 
     /// Batches of one pass.
@@ -70,7 +72,10 @@ impl Ledger {
     /// A file cannot be written, or a counter would grow beyond what 32-bit floats hold exactly.
     pub fn write(&self, folder: &Path) -> PathBuf {
         let most = self.epochs * self.lines().div_ceil(CELLS.min(self.rows).into()) * 2;
-        assert!(most <= EXACT_MAX, "counters of up to {most} are not exact: fewer epochs, or more rows");
+        assert!(
+            most <= EXACT_MAX,
+            "counters of up to {most} are not exact: fewer epochs, or more rows"
+        );
         self.write_rows(&folder.join("rows.csv"));
         std::fs::write(folder.join("one.csv"), "row\n0\n").expect("the data is written");
         let job = format!(

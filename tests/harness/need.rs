@@ -61,24 +61,34 @@ impl Need {
 
     /// Returns whether a list such as `s3,gcs` or `all` names it.
     pub(crate) fn is_in(self, list: &str) -> bool {
-        list.split(',').map(str::trim).any(|name| name == "all" || name == self.name())
+        list.split(',')
+            .map(str::trim)
+            .any(|name| name == "all" || name == self.name())
     }
 
     /// Returns why it is missing; nothing where it is there.
     pub fn missing(self) -> Option<String> {
         match self {
-            Self::S3 | Self::Gcs | Self::Prometheus | Self::Promtool | Self::Chromium | Self::Helm => {
-                self.find_program().err()
-            }
+            Self::S3
+            | Self::Gcs
+            | Self::Prometheus
+            | Self::Promtool
+            | Self::Chromium
+            | Self::Helm => self.find_program().err(),
             Self::Strace | Self::SystemdAnalyze => self.find_program().err(),
-            Self::TensorBoard | Self::Onnxruntime | Self::KubernetesSchemas => self.find_python().err(),
+            Self::TensorBoard | Self::Onnxruntime | Self::KubernetesSchemas => {
+                self.find_python().err()
+            }
             Self::Networks => no_programs(&["ip", "tc"]).or_else(|| {
                 (!may_change_networks())
                     .then(|| "this user may not change networks (CAP_NET_ADMIN)".to_owned())
             }),
-            Self::Slurm => no_programs(&["slurmctld", "slurmd", "munged", "sbatch"]).or_else(|| {
-                (!rustix::process::geteuid().is_root()).then(|| "its daemons are started by root".to_owned())
-            }),
+            Self::Slurm => {
+                no_programs(&["slurmctld", "slurmd", "munged", "sbatch"]).or_else(|| {
+                    (!rustix::process::geteuid().is_root())
+                        .then(|| "its daemons are started by root".to_owned())
+                })
+            }
         }
     }
 
@@ -116,32 +126,41 @@ impl Need {
         let (variable, imports) = match self {
             Self::TensorBoard => ("TRAINYARD_TENSORBOARD_PYTHON", "tensorboard"),
             Self::Onnxruntime => ("TRAINYARD_ONNX_PYTHON", "onnxruntime, numpy"),
-            Self::KubernetesSchemas => {
-                ("TRAINYARD_KUBERNETES_PYTHON", "kubernetes_validate, kubeflow_trainer_api, yaml")
-            }
+            Self::KubernetesSchemas => (
+                "TRAINYARD_KUBERNETES_PYTHON",
+                "kubernetes_validate, kubeflow_trainer_api, yaml",
+            ),
             _ => return Err(format!("{} is no package of Python", self.name())),
         };
         if let Some(given) = given(variable) {
             return Ok(given);
         }
-        let tried = Command::new("python3").args(["-c", &format!("import {imports}")]).output();
+        let tried = Command::new("python3")
+            .args(["-c", &format!("import {imports}")])
+            .output();
         match tried {
             Ok(output) if output.status.success() => Ok(PathBuf::from("python3")),
-            _ => Err(format!("python3 cannot import {imports}, and {variable} names no Python that can")),
+            _ => Err(format!(
+                "python3 cannot import {imports}, and {variable} names no Python that can"
+            )),
         }
     }
 }
 
 /// Returns the program that a variable names.
 fn given(variable: &str) -> Option<PathBuf> {
-    std::env::var_os(variable).filter(|given| !given.is_empty()).map(PathBuf::from)
+    std::env::var_os(variable)
+        .filter(|given| !given.is_empty())
+        .map(PathBuf::from)
 }
 
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Programs of administrators are not on every user's path.
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
+    folders
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
 }
 
 fn no_programs(names: &[&str]) -> Option<String> {

@@ -69,21 +69,38 @@ impl Nemesis {
     }
 
     fn ledger(&self, epochs: u64) -> Ledger {
-        Ledger { rows: self.rows, epochs, batch_size: 64, lanes: 1, servers: self.servers }
+        Ledger {
+            rows: self.rows,
+            epochs,
+            batch_size: 64,
+            lanes: 1,
+            servers: self.servers,
+        }
     }
 
     fn start(&self, folder: &Path, ledger: &Ledger) -> Result<(Supervisor, Pulse), String> {
-        std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("{}: {error}", folder.display()))?;
         let job = ledger.write(folder);
-        let counts = LocalCounts { ps: self.servers, workers: self.workers, evaluators: 1 };
+        let counts = LocalCounts {
+            ps: self.servers,
+            workers: self.workers,
+            evaluators: 1,
+        };
         let mut tasks = Supervisor::new(&self.program, folder, &job, counts, &self.settings);
-        let servers = tasks.of_role(Role::Ps).into_iter().map(|task| tasks.admin(task).to_owned());
+        let servers = tasks
+            .of_role(Role::Ps)
+            .into_iter()
+            .map(|task| tasks.admin(task).to_owned());
         let pulse = Pulse::of(servers.collect());
         tasks.start_all();
         let until = Instant::now() + BEGIN;
         while pulse.total() == 0 {
             if Instant::now() > until {
-                return Err(format!("nothing was trained within {BEGIN:?}: see {}", folder.display()));
+                return Err(format!(
+                    "nothing was trained within {BEGIN:?}: see {}",
+                    folder.display()
+                ));
             }
             tasks.look();
             failed(&tasks)?;
@@ -96,7 +113,8 @@ impl Nemesis {
     fn baseline(&self, folder: &Path) -> Result<f64, String> {
         // It is cut off, so that its length is as good as endless.
         let (mut tasks, pulse) = self.start(folder, &self.ledger(5000))?;
-        let (begun, before) = (Instant::now(), pulse.total());
+        let begun = Instant::now();
+        let before = pulse.total();
         while begun.elapsed() < self.baseline {
             tasks.look();
             std::thread::sleep(LOOK);
@@ -113,7 +131,10 @@ impl Nemesis {
         told: &mut dyn FnMut(&str),
     ) -> Result<Report, String> {
         let (mut tasks, pulse) = self.start(folder, ledger)?;
-        let chief = Task { role: Role::Chief, index: 0 };
+        let chief = Task {
+            role: Role::Chief,
+            index: 0,
+        };
         let begun = Instant::now();
         let fault_free = ledger.steps() as f64 / steps_per_second;
         let limit = BEGIN + Duration::from_secs_f64(fault_free * f64::from(PATIENCE));
@@ -122,19 +143,33 @@ impl Nemesis {
         let mut report = Report::new(self.seed);
         while tasks.runs(chief) || tasks.exit(chief) != Some(0) || tasks.is_due(chief) {
             if begun.elapsed() > limit {
-                return Err(format!("the job did not end within {limit:?}: see {}", folder.display()));
+                return Err(format!(
+                    "the job did not end within {limit:?}: see {}",
+                    folder.display()
+                ));
             }
             tasks.look();
             failed(&tasks)?;
             for kind in schedule.due() {
                 let busy = |task: &Task| open.iter().any(|fault| fault.task == *task);
-                let victims: Vec<Task> =
-                    kind.victims(&tasks).into_iter().filter(|task| !busy(task)).collect();
-                let victims: Vec<Task> = victims.into_iter().filter(|task| tasks.runs(*task)).collect();
-                let Some(victim) = schedule.draw.one_of(&victims).copied() else { continue };
+                let victims: Vec<Task> = kind
+                    .victims(&tasks)
+                    .into_iter()
+                    .filter(|task| !busy(task))
+                    .collect();
+                let victims: Vec<Task> = victims
+                    .into_iter()
+                    .filter(|task| tasks.runs(*task))
+                    .collect();
+                let Some(victim) = schedule.draw.one_of(&victims).copied() else {
+                    continue;
+                };
                 let fault = Injected::now(kind, victim, &pulse, &mut schedule.draw);
                 tasks.signal(victim, kind.signal());
-                told(&format!("{:8.3} s: {kind} {victim}", begun.elapsed().as_secs_f64()));
+                told(&format!(
+                    "{:8.3} s: {kind} {victim}",
+                    begun.elapsed().as_secs_f64()
+                ));
                 open.push(fault);
             }
             open.retain_mut(|fault| {
@@ -168,9 +203,10 @@ impl Nemesis {
 
 fn failed(tasks: &Supervisor) -> Result<(), String> {
     match tasks.failed_for_good() {
-        Some((task, code)) => {
-            Err(format!("{task} has failed with code {code}: see {}", tasks.log(task).display()))
-        }
+        Some((task, code)) => Err(format!(
+            "{task} has failed with code {code}: see {}",
+            tasks.log(task).display()
+        )),
         None => Ok(()),
     }
 }

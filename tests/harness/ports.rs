@@ -31,7 +31,11 @@ impl Block {
         let firsts = (0..blocks).map(|number| PORTS.start + (start + number) % blocks * BLOCK);
         let take = |first| Some((TcpListener::bind(("127.0.0.1", first)).ok()?, first));
         let (held, first) = firsts.into_iter().find_map(take)?;
-        Some(Self { _held: held, first, given: 0 })
+        Some(Self {
+            _held: held,
+            first,
+            given: 0,
+        })
     }
 
     /// Returns the next port that nobody listens at, the oldest of those given before.
@@ -56,7 +60,9 @@ pub fn free_ports(count: usize) -> Vec<u16> {
     if taken.is_none() {
         *taken = Block::take();
     }
-    let found: Option<Vec<u16>> = taken.as_mut().and_then(|block| (0..count).map(|_| block.next()).collect());
+    let found: Option<Vec<u16>> = taken
+        .as_mut()
+        .and_then(|block| (0..count).map(|_| block.next()).collect());
     drop(taken);
     found.expect("this machine has a block of free ports")
 }
@@ -67,9 +73,13 @@ mod tests {
 
     #[test]
     fn threads_that_ask_at_one_time_get_different_ports() {
-        let asked: Vec<_> = (0..8).map(|_| std::thread::spawn(|| free_ports(20))).collect();
-        let mut given: Vec<u16> =
-            asked.into_iter().flat_map(|thread| thread.join().expect("it gets its ports")).collect();
+        let asked: Vec<_> = (0..8)
+            .map(|_| std::thread::spawn(|| free_ports(20)))
+            .collect();
+        let mut given: Vec<u16> = asked
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("it gets its ports"))
+            .collect();
         given.sort_unstable();
         given.dedup();
         assert_eq!(given.len(), 160);

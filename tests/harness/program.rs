@@ -37,7 +37,9 @@ pub fn program(name: &str) -> PathBuf {
     // Cargo builds the programs of a package before its tests. They are named apart, as those of the daemons' own packages lie
     // in the same folder and may be older.
     let test = std::env::current_exe().expect("the test has a path");
-    let folder = test.ancestors().find(|folder| folder.join(format!("tested-{name}")).is_file());
+    let folder = test
+        .ancestors()
+        .find(|folder| folder.join(format!("tested-{name}")).is_file());
     folder
         .unwrap_or_else(|| panic!("tested-{name} does not lie above {}", test.display()))
         .join(format!("tested-{name}"))
@@ -55,12 +57,21 @@ impl Program {
             .env_remove("TF_CONFIG")
             .env_remove("TRAINYARD_LOG")
             .envs(environment.iter().copied());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{name} cannot be started: {error}"));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name} cannot be started: {error}"));
         let (sender, lines) = channel();
         let mut readers = Vec::new();
-        let (out, err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
-        for stream in [Box::new(out) as Box<dyn std::io::Read + Send>, Box::new(err)] {
+        let out = child.stdout.take().expect("piped");
+        let err = child.stderr.take().expect("piped");
+        for stream in [
+            Box::new(out) as Box<dyn std::io::Read + Send>,
+            Box::new(err),
+        ] {
             let sender = sender.clone();
             readers.push(std::thread::spawn(move || {
                 for line in BufReader::new(stream).lines().map_while(Result::ok) {
@@ -70,7 +81,13 @@ impl Program {
                 }
             }));
         }
-        Self { name: name.to_owned(), child, lines, seen: Vec::new(), readers }
+        Self {
+            name: name.to_owned(),
+            child,
+            lines,
+            seen: Vec::new(),
+            readers,
+        }
     }
 
     /// Waits until a line holds `text`, and returns the line.
@@ -88,7 +105,12 @@ impl Program {
     /// No such line came in time.
     pub fn wait_for_after(&mut self, lines: usize, text: &str, limit: Duration) -> String {
         let until = Instant::now() + limit;
-        if let Some(line) = self.seen.iter().skip(lines).find(|line| line.contains(text)) {
+        if let Some(line) = self
+            .seen
+            .iter()
+            .skip(lines)
+            .find(|line| line.contains(text))
+        {
             return line.clone();
         }
         loop {
@@ -101,7 +123,11 @@ impl Program {
                     }
                 }
                 Err(_) => {
-                    panic!("{} did not say `{text}` within {limit:?}:\n{}", self.name, self.seen.join("\n"))
+                    panic!(
+                        "{} did not say `{text}` within {limit:?}:\n{}",
+                        self.name,
+                        self.seen.join("\n")
+                    )
                 }
             }
         }
@@ -159,7 +185,11 @@ impl Program {
             }
             if Instant::now() >= until {
                 self.seen.extend(self.lines.try_iter());
-                panic!("{} did not end within {limit:?}:\n{}", self.name, self.seen.join("\n"));
+                panic!(
+                    "{} did not end within {limit:?}:\n{}",
+                    self.name,
+                    self.seen.join("\n")
+                );
             }
             std::thread::sleep(Duration::from_millis(5));
         };
@@ -167,8 +197,13 @@ impl Program {
             reader.join().expect("a reader does not panic");
         }
         self.seen.extend(self.lines.try_iter());
-        let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-        Ended { code, output: self.seen.join("\n") }
+        let code = status
+            .code()
+            .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+        Ended {
+            code,
+            output: self.seen.join("\n"),
+        }
     }
 }
 

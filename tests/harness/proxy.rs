@@ -95,17 +95,33 @@ impl Proxy {
     /// # Panics
     /// The target is no address.
     pub fn new(target: &str) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
         let runtime = runtime.expect("a runtime");
         let target: SocketAddr = target.parse().expect("an address");
         let listener = StdListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address").to_string();
         listener.set_nonblocking(true).expect("a socket");
-        let (weather, armed) = (watch::Sender::new(Weather::default()), Arc::default());
+        let weather = watch::Sender::new(Weather::default());
+        let armed = Arc::default();
         let accepted = Arc::new(AtomicU64::new(0));
-        let accept = accept(listener, target, weather.clone(), Arc::clone(&armed), Arc::clone(&accepted));
+        let accept = accept(
+            listener,
+            target,
+            weather.clone(),
+            Arc::clone(&armed),
+            Arc::clone(&accepted),
+        );
         runtime.spawn(accept);
-        Self { address, weather, armed, accepted, _runtime: runtime }
+        Self {
+            address,
+            weather,
+            armed,
+            accepted,
+            _runtime: runtime,
+        }
     }
 
     /// Returns the address at which it listens.
@@ -138,12 +154,17 @@ impl Proxy {
     /// Resets all connections. What they hold is lost.
     pub fn reset(&self) {
         let before = self.accepted.load(Ordering::SeqCst) + 1;
-        self.weather.send_modify(|weather| weather.reset_before = before);
+        self.weather
+            .send_modify(|weather| weather.reset_before = before);
     }
 
     /// Strikes once, when so many more bytes have passed in a direction, whichever connection they take.
     pub fn strike_after(&self, direction: Direction, bytes: u64, blow: Blow) {
-        *self.armed.lock() = Some(Armed { direction, bytes_left: bytes, blow });
+        *self.armed.lock() = Some(Armed {
+            direction,
+            bytes_left: bytes,
+            blow,
+        });
     }
 
     /// Whether the last blow has fallen.
@@ -164,13 +185,23 @@ async fn accept(
     armed: Arc<parking_lot::Mutex<Option<Armed>>>,
     accepted: Arc<AtomicU64>,
 ) {
-    let Ok(listener) = TcpListener::from_std(listener) else { return };
+    let Ok(listener) = TcpListener::from_std(listener) else {
+        return;
+    };
     loop {
-        let Ok((client, peer)) = listener.accept().await else { continue };
+        let Ok((client, peer)) = listener.accept().await else {
+            continue;
+        };
         let number = accepted.fetch_add(1, Ordering::SeqCst) + 1;
-        let (weather, armed) = (weather.subscribe(), Arc::clone(&armed));
+        let weather = weather.subscribe();
+        let armed = Arc::clone(&armed);
         tokio::spawn(async move {
-            let connection = Connection { number, socket: socket_of(peer.port()), weather, armed };
+            let connection = Connection {
+                number,
+                socket: socket_of(peer.port()),
+                weather,
+                armed,
+            };
             if connection.link().blackhole {
                 connection.swallow(client).await;
                 return;
@@ -197,7 +228,10 @@ fn socket_of(port: u16) -> Option<String> {
 
 /// Whether a process holds a socket.
 fn holds(process: u32, socket: &str) -> bool {
-    let files = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().filter_map(Result::ok);
+    let files = std::fs::read_dir(format!("/proc/{process}/fd"))
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
     let mut targets = files.filter_map(|file| std::fs::read_link(file.path()).ok());
     targets.any(|target| target.as_os_str() == socket)
 }

@@ -55,13 +55,24 @@ impl Supervisor {
     ///
     /// # Panics
     /// The cluster file cannot be written, or there are too few free ports.
-    pub fn new(program: &Path, folder: &Path, job: &Path, counts: LocalCounts, settings: &[String]) -> Self {
+    pub fn new(
+        program: &Path,
+        folder: &Path,
+        job: &Path,
+        counts: LocalCounts,
+        settings: &[String],
+    ) -> Self {
         let ports = free_ports(2 * counts.ports() + counts.evaluators);
         let mut cluster = ClusterSpec::local(counts, &ports);
-        let evaluators = (0..counts.evaluators).map(|index| Task { role: Role::Evaluator, index });
+        let evaluators = (0..counts.evaluators).map(|index| Task {
+            role: Role::Evaluator,
+            index,
+        });
         let tasks: Vec<Task> = cluster.tasks.keys().copied().chain(evaluators).collect();
         let admin = tasks.into_iter().zip(&ports[counts.ports()..]);
-        cluster.admin = admin.map(|(task, port)| (task, format!("127.0.0.1:{port}"))).collect();
+        cluster.admin = admin
+            .map(|(task, port)| (task, format!("127.0.0.1:{port}")))
+            .collect();
         let out = Self {
             program: program.to_owned(),
             job: job.to_owned(),
@@ -89,8 +100,14 @@ impl Supervisor {
     /// # Panics
     /// The cluster file cannot be written, or there are too few free ports.
     pub fn add_standby(&mut self) -> Task {
-        let task = Task { role: Role::Chief, index: 1 };
-        let address: Vec<String> = free_ports(2).iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let task = Task {
+            role: Role::Chief,
+            index: 1,
+        };
+        let address: Vec<String> = free_ports(2)
+            .iter()
+            .map(|port| format!("127.0.0.1:{port}"))
+            .collect();
         self.cluster.standbys.insert(task, address[0].clone());
         self.cluster.admin.insert(task, address[1].clone());
         self.write_cluster();
@@ -121,8 +138,15 @@ impl Supervisor {
     /// # Panics
     /// There is no such task, or the cluster file cannot be written.
     pub fn reach_through(&mut self, task: Task, address: &str) {
-        let listen = self.cluster.tasks.insert(task, address.to_owned()).expect("a task of the cluster");
-        self.arguments.entry(task).or_default().extend(["--listen".to_owned(), listen]);
+        let listen = self
+            .cluster
+            .tasks
+            .insert(task, address.to_owned())
+            .expect("a task of the cluster");
+        self.arguments
+            .entry(task)
+            .or_default()
+            .extend(["--listen".to_owned(), listen]);
         self.write_cluster();
     }
 
@@ -148,7 +172,11 @@ impl Supervisor {
         };
         let standby = self.cluster.standbys.get_mut(&task);
         self.cluster.tasks.get_mut(&task).or(standby).map(at);
-        self.cluster.admin.get_mut(&task).map(at).expect("a task of the cluster");
+        self.cluster
+            .admin
+            .get_mut(&task)
+            .map(at)
+            .expect("a task of the cluster");
         self.homes.insert(task, home);
         // Others reach it there; what it is a test of is not who they are.
         self.cluster.credentials.insecure_no_auth = true;
@@ -164,7 +192,10 @@ impl Supervisor {
 
     /// Returns the tasks of a role.
     pub fn of_role(&self, role: Role) -> Vec<Task> {
-        self.tasks().into_iter().filter(|task| task.role == role).collect()
+        self.tasks()
+            .into_iter()
+            .filter(|task| task.role == role)
+            .collect()
     }
 
     /// Returns the address of a task's admin port.
@@ -172,19 +203,26 @@ impl Supervisor {
     /// # Panics
     /// There is no such task.
     pub fn admin(&self, task: Task) -> &str {
-        self.cluster.admin.get(&task).expect("a task of the cluster")
+        self.cluster
+            .admin
+            .get(&task)
+            .expect("a task of the cluster")
     }
 
     /// Returns the file that holds everything a task has written, all its lives together.
     pub fn log(&self, task: Task) -> PathBuf {
-        self.folder.join(format!("{}-{}.log", task.role, task.index))
+        self.folder
+            .join(format!("{}-{}.log", task.role, task.index))
     }
 
     /// Returns the lines of a task's log that hold a text.
     pub fn lines(&self, task: Task, text: &str) -> Vec<String> {
         let log = std::fs::read(self.log(task)).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
-        log.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
+        log.lines()
+            .filter(|line| line.contains(text))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Gives a task arguments that others do not have. To be said before it is started.
@@ -209,9 +247,15 @@ impl Supervisor {
     /// It cannot be started, or runs already.
     pub fn start(&mut self, task: Task) {
         assert!(!self.children.contains_key(&task), "{task} runs already");
-        let log = OpenOptions::new().create(true).append(true).open(self.log(task)).expect("a log");
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.log(task))
+            .expect("a log");
         let home = self.homes.get(&task).cloned().unwrap_or_default();
-        let mut words = home.into_iter().chain(self.wrappers.remove(&task).unwrap_or_default());
+        let mut words = home
+            .into_iter()
+            .chain(self.wrappers.remove(&task).unwrap_or_default());
         let mut command = match words.next() {
             Some(first) => {
                 let mut command = Command::new(first);
@@ -222,15 +266,30 @@ impl Supervisor {
         };
         // Its own group: a tracer and what it traces are ended together.
         command.process_group(0);
-        command.args(["run", "--role", task.role.as_str(), "--index", &task.index.to_string(), "--job"]);
-        command.arg(&self.job).arg("--cluster").arg(self.folder.join("cluster.toml"));
+        command.args([
+            "run",
+            "--role",
+            task.role.as_str(),
+            "--index",
+            &task.index.to_string(),
+            "--job",
+        ]);
+        command
+            .arg(&self.job)
+            .arg("--cluster")
+            .arg(self.folder.join("cluster.toml"));
         for setting in &self.settings {
             command.args(["--set", setting]);
         }
         command.args(self.arguments.get(&task).into_iter().flatten());
-        command.env_remove("TF_CONFIG").env_remove("TRAINYARD_LOG").stdin(Stdio::null());
+        command
+            .env_remove("TF_CONFIG")
+            .env_remove("TRAINYARD_LOG")
+            .stdin(Stdio::null());
         command.stdout(log.try_clone().expect("a log")).stderr(log);
-        let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
+        let child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
         self.children.insert(task, child);
         self.started.insert(task, Instant::now());
         self.told_to_stop.remove(&task);
@@ -240,7 +299,10 @@ impl Supervisor {
     /// Starts every task but those that are lost.
     pub fn start_all(&mut self) {
         let there = self.tasks().into_iter().filter(|task| !self.is_lost(*task));
-        there.collect::<Vec<_>>().into_iter().for_each(|task| self.start(task));
+        there
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|task| self.start(task));
     }
 
     /// Gives tasks that are started from now on another setting, `section.key=value`.
@@ -256,22 +318,32 @@ impl Supervisor {
         let tasks = self.of_role(role);
         self.due.retain(|task, _| task.role != role);
         let runs: Vec<Task> = tasks.into_iter().filter(|task| self.runs(*task)).collect();
-        runs.iter().for_each(|task| self.signal(*task, Signal::TERM));
+        runs.iter()
+            .for_each(|task| self.signal(*task, Signal::TERM));
         let until = Instant::now() + limit;
         while runs.iter().any(|task| self.runs(*task)) {
             if Instant::now() > until {
-                return Err(format!("{role}s did not stop within {limit:?}: {}", self.last_lines()));
+                return Err(format!(
+                    "{role}s did not stop within {limit:?}: {}",
+                    self.last_lines()
+                ));
             }
             self.look();
             self.due.retain(|task, _| task.role != role);
             std::thread::sleep(LOOK);
         }
         let terminated = Some(128 + Signal::TERM.as_raw());
-        match runs.into_iter().find(|task| ![Some(0), terminated].contains(&self.exit(*task))) {
+        match runs
+            .into_iter()
+            .find(|task| ![Some(0), terminated].contains(&self.exit(*task)))
+        {
             None => Ok(()),
             Some(task) => {
                 let code = self.exit(task);
-                Err(format!("{task} was told to stop, and ended with {code:?}: {}", self.last_lines()))
+                Err(format!(
+                    "{task} was told to stop, and ended with {code:?}: {}",
+                    self.last_lines()
+                ))
             }
         }
     }
@@ -294,17 +366,26 @@ impl Supervisor {
                 // Nobody would come to tell its next life.
                 continue;
             }
-            let lived = self.started.get(&task).map_or(Duration::ZERO, Instant::elapsed);
+            let lived = self
+                .started
+                .get(&task)
+                .map_or(Duration::ZERO, Instant::elapsed);
             // Signals are the work of tests; a task that ends by itself, again and again, is given time.
-            let pause = match code < 128 && code != 0 && lived < SETTLED {
-                true => (2 * self.pauses.get(&task).copied().unwrap_or(PAUSE)).min(PAUSE_MAX),
-                false => PAUSE,
+            let pause = if code < 128 && code != 0 && lived < SETTLED {
+                (2 * self.pauses.get(&task).copied().unwrap_or(PAUSE)).min(PAUSE_MAX)
+            } else {
+                PAUSE
             };
             self.pauses.insert(task, pause);
             self.due.insert(task, Instant::now() + pause);
         }
         let now = Instant::now();
-        let due: Vec<Task> = self.due.iter().filter(|(_, at)| **at <= now).map(|(task, _)| *task).collect();
+        let due: Vec<Task> = self
+            .due
+            .iter()
+            .filter(|(_, at)| **at <= now)
+            .map(|(task, _)| *task)
+            .collect();
         for task in due {
             self.due.remove(&task);
             self.start(task);
@@ -315,7 +396,12 @@ impl Supervisor {
     fn reap(&mut self) -> Vec<(Task, i32)> {
         let ended = |(task, child): (&Task, &mut Child)| {
             let status = child.try_wait().expect("a child can be waited for")?;
-            Some((*task, status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))))
+            Some((
+                *task,
+                status
+                    .code()
+                    .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+            ))
         };
         let ended: Vec<(Task, i32)> = self.children.iter_mut().filter_map(ended).collect();
         for (task, code) in &ended {
@@ -347,7 +433,10 @@ impl Supervisor {
 
     /// A task that has ended in a way that no restart mends, with its exit code.
     pub fn failed_for_good(&self) -> Option<(Task, i32)> {
-        self.exits.iter().find(|(_, code)| PERMANENT.contains(code)).map(|(task, code)| (*task, *code))
+        self.exits
+            .iter()
+            .find(|(_, code)| PERMANENT.contains(code))
+            .map(|(task, code)| (*task, *code))
     }
 
     /// Times that a task was started, all tasks together.
@@ -368,7 +457,9 @@ impl Supervisor {
 
     /// Sends a signal to a task, if it runs.
     pub fn signal(&mut self, task: Task, signal: Signal) {
-        let Some(pid) = self.id(task).and_then(|id| Pid::from_raw(id.cast_signed())) else { return };
+        let Some(pid) = self.id(task).and_then(|id| Pid::from_raw(id.cast_signed())) else {
+            return;
+        };
         if signal == Signal::TERM {
             self.told_to_stop.insert(task);
         }
@@ -399,9 +490,18 @@ impl Supervisor {
     ) -> Duration {
         let begun = Instant::now();
         while !holds(self) {
-            assert!(begun.elapsed() < limit, "not within {limit:?}: {what}; {}", self.last_lines());
+            assert!(
+                begun.elapsed() < limit,
+                "not within {limit:?}: {what}; {}",
+                self.last_lines()
+            );
             self.look();
-            assert_eq!(self.failed_for_good(), None, "{what}; {}", self.last_lines());
+            assert_eq!(
+                self.failed_for_good(),
+                None,
+                "{what}; {}",
+                self.last_lines()
+            );
             std::thread::sleep(LOOK);
         }
         begun.elapsed()

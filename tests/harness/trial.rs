@@ -66,7 +66,11 @@ impl Trial {
     /// Returns its name: the modules below the program's root, and the claim.
     fn name(&self) -> String {
         let module = self.module.split_once("::").map_or("", |(_, below)| below);
-        if module.is_empty() { self.claim.to_owned() } else { format!("{module}::{}", self.claim) }
+        if module.is_empty() {
+            self.claim.to_owned()
+        } else {
+            format!("{module}::{}", self.claim)
+        }
     }
 }
 
@@ -78,7 +82,11 @@ pub fn run_suite() -> ExitCode {
         return run_here(&trials, &name);
     }
     let arguments = Arguments::from_args();
-    let missing = if arguments.list { BTreeMap::new() } else { missing(&trials, &arguments) };
+    let missing = if arguments.list {
+        BTreeMap::new()
+    } else {
+        missing(&trials, &arguments)
+    };
     let required = std::env::var(REQUIRE).unwrap_or_default();
     let (alone, beside): (Vec<_>, Vec<_>) = trials.iter().copied().partition(|trial| trial.alone);
     // Most of what tests of clusters do is to wait.
@@ -86,14 +94,21 @@ pub fn run_suite() -> ExitCode {
     let mut failed = false;
     for (trials, threads) in [(beside, threads), (alone, 1)] {
         if trials.iter().any(|trial| is_chosen(trial, &arguments)) {
-            let arguments = Arguments { test_threads: Some(threads), ..arguments.clone() };
+            let arguments = Arguments {
+                test_threads: Some(threads),
+                ..arguments.clone()
+            };
             failed |= run_all(&trials, &arguments, &missing, &required).has_failed();
         }
     }
     if !arguments.list {
         tell_skipped(&trials, &arguments, &missing, &required);
     }
-    if failed { ExitCode::from(101) } else { ExitCode::SUCCESS }
+    if failed {
+        ExitCode::from(101)
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 fn cores() -> usize {
@@ -108,7 +123,8 @@ fn run_all(
 ) -> Conclusion {
     let nocapture = arguments.nocapture;
     let trials = trials.iter().map(|trial| {
-        let (name, verdict) = (trial.name(), Verdict::of(trial, missing, required));
+        let name = trial.name();
+        let verdict = Verdict::of(trial, missing, required);
         let skipped = matches!(verdict, Verdict::Skipped(_));
         libtest_mimic::Trial::test(name.clone(), move || match verdict {
             Verdict::Refused(problem) => Err(problem.into()),
@@ -126,8 +142,13 @@ fn missing(trials: &[&'static Trial], arguments: &Arguments) -> BTreeMap<Need, S
     needs.sort_unstable();
     needs.dedup();
     std::thread::scope(|scope| {
-        let looks: Vec<_> = needs.iter().map(|need| (*need, scope.spawn(|| need.missing()))).collect();
-        let found = looks.into_iter().filter_map(|(need, look)| Some((need, look.join().ok()??)));
+        let looks: Vec<_> = needs
+            .iter()
+            .map(|need| (*need, scope.spawn(|| need.missing())))
+            .collect();
+        let found = looks
+            .into_iter()
+            .filter_map(|(need, look)| Some((need, look.join().ok()??)));
         found.collect()
     })
 }
@@ -143,12 +164,16 @@ enum Verdict {
 
 impl Verdict {
     fn of(trial: &Trial, missing: &BTreeMap<Need, String>, required: &str) -> Self {
-        let absent = trial.needs.iter().find_map(|need| Some((*need, missing.get(need)?)));
+        let absent = trial
+            .needs
+            .iter()
+            .find_map(|need| Some((*need, missing.get(need)?)));
         match absent {
             None => Self::Runs,
-            Some((need, reason)) if need.is_in(required) => {
-                Self::Refused(format!("{} is required here, and is missing: {reason}", need.name()))
-            }
+            Some((need, reason)) if need.is_in(required) => Self::Refused(format!(
+                "{} is required here, and is missing: {reason}",
+                need.name()
+            )),
             Some((need, _)) => Self::Skipped(need),
         }
     }
@@ -157,7 +182,13 @@ impl Verdict {
 /// Returns whether a test is among those that the arguments name, as libtest chooses them.
 fn is_chosen(trial: &Trial, arguments: &Arguments) -> bool {
     let name = trial.name();
-    let matches = |text: &String| if arguments.exact { name == *text } else { name.contains(text.as_str()) };
+    let matches = |text: &String| {
+        if arguments.exact {
+            name == *text
+        } else {
+            name.contains(text.as_str())
+        }
+    };
     arguments.filter.as_ref().is_none_or(matches) && !arguments.skip.iter().any(matches)
 }
 
@@ -175,7 +206,12 @@ fn tell_skipped(
         }
     }
     for (need, names) in skipped {
-        println!("skipped {} {}: {}", need.name(), names.len(), missing[&need]);
+        println!(
+            "skipped {} {}: {}",
+            need.name(),
+            names.len(),
+            missing[&need]
+        );
         names.iter().for_each(|name| println!("    {name}"));
     }
 }
@@ -204,11 +240,16 @@ fn run_apart(name: &str, nocapture: bool) -> Result<(), Failed> {
     let text = |error: std::io::Error| Failed::from(error.to_string());
     let mut command = Command::new(std::env::current_exe().map_err(text)?);
     // Whatever it starts is in its process group, and ends with it.
-    command.env(ONE, name).stdin(Stdio::piped()).process_group(0);
+    command
+        .env(ONE, name)
+        .stdin(Stdio::piped())
+        .process_group(0);
     let mut output = tempfile::tempfile().map_err(text)?;
     if !nocapture {
         let to = |output: &File| output.try_clone().map(Stdio::from);
-        command.stdout(to(&output).map_err(text)?).stderr(to(&output).map_err(text)?);
+        command
+            .stdout(to(&output).map_err(text)?)
+            .stderr(to(&output).map_err(text)?);
     }
     let mut child = command.spawn().map_err(text)?;
     let begun = Instant::now();
@@ -217,7 +258,10 @@ fn run_apart(name: &str, nocapture: bool) -> Result<(), Failed> {
             Some(status) if status.success() => break Ok(()),
             Some(status) => break Err(format!("{status}")),
             None if begun.elapsed() > TRIAL_TIMEOUT => {
-                break Err(format!("it did not end within {} s", TRIAL_TIMEOUT.as_secs()));
+                break Err(format!(
+                    "it did not end within {} s",
+                    TRIAL_TIMEOUT.as_secs()
+                ));
             }
             None => std::thread::sleep(POLL_INTERVAL),
         }

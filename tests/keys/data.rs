@@ -23,9 +23,13 @@ fn fraction(row: usize, factor: f64) -> f64 {
 
 /// Fields of a record, in the order of [`COLUMNS`].
 fn fields(row: usize) -> Vec<String> {
-    let (x, z) = (fraction(row, 0.618_034) * 4.0 - 2.0, fraction(row, 0.414_214) * 4.0 - 2.0);
-    let (word, n, user) = (row * 3 % 5, row * 7 % 6, row * 5 % 6);
-    let (y, y2) = (usize::from(x - 0.5 * z + word as f64 > 2.0), usize::from(row.is_multiple_of(3)));
+    let x = fraction(row, 0.618_034) * 4.0 - 2.0;
+    let z = fraction(row, 0.414_214) * 4.0 - 2.0;
+    let word = row * 3 % 5;
+    let n = row * 7 % 6;
+    let user = row * 5 % 6;
+    let y = usize::from(x - 0.5 * z + word as f64 > 2.0);
+    let y2 = usize::from(row.is_multiple_of(3));
     let answer = if y == 1 { ">50K" } else { "<=50K" };
     let dot = if row.is_multiple_of(2) { "." } else { "" };
     let k = row % 3;
@@ -44,9 +48,21 @@ fn fields(row: usize) -> Vec<String> {
         format!("{n:02}"),
         format!("{x:.4}|{z:.4}"),
         format!("{x:.4};{z:.4}"),
-        if gap { String::new() } else { format!("{x:.4}") },
-        if gap { "NA".to_owned() } else { format!("{x:.4}") },
-        if row.is_multiple_of(2) { format!(" w{word} ") } else { format!("w{word}") },
+        if gap {
+            String::new()
+        } else {
+            format!("{x:.4}")
+        },
+        if gap {
+            "NA".to_owned()
+        } else {
+            format!("{x:.4}")
+        },
+        if row.is_multiple_of(2) {
+            format!(" w{word} ")
+        } else {
+            format!("w{word}")
+        },
         (if row.is_multiple_of(3) { "2.0" } else { "0.5" }).to_owned(),
         y.to_string(),
         y2.to_string(),
@@ -66,13 +82,22 @@ fn fields(row: usize) -> Vec<String> {
 
 /// Writes all files.
 pub(crate) fn write(folder: &Path) {
-    let put = |name: &str, text: &[u8]| std::fs::write(folder.join(name), text).expect("the data is written");
+    let put = |name: &str, text: &[u8]| {
+        std::fs::write(folder.join(name), text).expect("the data is written")
+    };
     let records: Vec<String> = (0..ROWS).map(|row| fields(row).join(",")).collect();
-    let lines = |records: &[String]| records.iter().fold(String::new(), |text, line| text + line + "\n");
+    let lines = |records: &[String]| {
+        records
+            .iter()
+            .fold(String::new(), |text, line| text + line + "\n")
+    };
     let table = |records: &[String]| format!("{COLUMNS}\n{}", lines(records));
     let whole = table(&records);
     put("rows.csv", whole.as_bytes());
-    put("reversed.csv", table(&records.iter().rev().cloned().collect::<Vec<_>>()).as_bytes());
+    put(
+        "reversed.csv",
+        table(&records.iter().rev().cloned().collect::<Vec<_>>()).as_bytes(),
+    );
     put("headless.csv", lines(&records).as_bytes());
     put("rows.text", whole.replace(',', "\t").as_bytes());
     put("plain.gz", whole.as_bytes());
@@ -81,14 +106,24 @@ pub(crate) fn write(folder: &Path) {
     put("first.csv", table(&records[..1]).as_bytes());
     put("second.csv", table(&records[1..2]).as_bytes());
     put("rest.csv", table(&records[2..]).as_bytes());
-    let bad = |row: usize| if matches!(row, 10 | 20 | 30) { "oops" } else { "" };
-    let spoiled: Vec<String> = (0..ROWS).map(|row| format!("{}{}", bad(row), records[row])).collect();
+    let bad = |row: usize| {
+        if matches!(row, 10 | 20 | 30) {
+            "oops"
+        } else {
+            ""
+        }
+    };
+    let spoiled: Vec<String> = (0..ROWS)
+        .map(|row| format!("{}{}", bad(row), records[row]))
+        .collect();
     put("bad.csv", table(&spoiled).as_bytes());
     put("words.txt", b"w0\nw1\nw3\n");
     let pairs = |base: usize| {
         (0..ROWS).fold(String::new(), |mut text, row| {
-            let (x, z) = (fraction(row, 0.618_034), fraction(row, 0.414_214));
-            let (one, other) = (base + row % 3, base + 3 + row % 2);
+            let x = fraction(row, 0.618_034);
+            let z = fraction(row, 0.414_214);
+            let one = base + row % 3;
+            let other = base + 3 + row % 2;
             let _ = writeln!(text, "{} {one}:{x:.4} {other}:{z:.4}", usize::from(x > z));
             text
         })
@@ -101,9 +136,10 @@ pub(crate) fn write(folder: &Path) {
     let rows = |poisoned: &dyn Fn(usize) -> bool| {
         (0..80).fold("x,y\n".to_owned(), |mut text, row| {
             let x = row as f64 / 80.0;
-            let _ = match poisoned(row) {
-                true => writeln!(text, "3e38,1000"),
-                false => writeln!(text, "{x},{}", x / 2.0),
+            let _ = if poisoned(row) {
+                writeln!(text, "3e38,1000")
+            } else {
+                writeln!(text, "{x},{}", x / 2.0)
             };
             text
         })
@@ -115,8 +151,15 @@ pub(crate) fn write(folder: &Path) {
 /// The pairs of `one.svm` as columns of numbers and weights.
 fn svm_as_csv() -> String {
     (0..ROWS).fold("label,index,value\n".to_owned(), |mut text, row| {
-        let (x, z) = (fraction(row, 0.618_034), fraction(row, 0.414_214));
-        let _ = writeln!(text, "{},{}|{},{x:.4}|{z:.4}", usize::from(x > z), row % 3, 3 + row % 2);
+        let x = fraction(row, 0.618_034);
+        let z = fraction(row, 0.414_214);
+        let _ = writeln!(
+            text,
+            "{},{}|{},{x:.4}|{z:.4}",
+            usize::from(x > z),
+            row % 3,
+            3 + row % 2
+        );
         text
     })
 }
@@ -124,7 +167,8 @@ fn svm_as_csv() -> String {
 /// Writes `rows.csv` as TFRecord and Parquet, too.
 pub(crate) fn convert(folder: &Path) {
     for name in ["rows.tfrecord", "rows.parquet"] {
-        let (from, to) = (folder.join("rows.csv"), folder.join(name));
+        let from = folder.join("rows.csv");
+        let to = folder.join(name);
         let arguments = ["convert", &from.to_string_lossy(), &to.to_string_lossy()];
         let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
         assert_eq!(ended.code, 0, "{}", ended.output);

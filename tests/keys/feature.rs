@@ -4,8 +4,7 @@ use crate::keys::row::{Row, row};
 use crate::keys::see::{rows_in_use, trained, variables};
 
 /// Features beside the one that a row is about, so that both parts of the model have one.
-const OTHERS: &str =
-    r#"{ column = "z", kind = "numeric" }, { column = "k", kind = "identity", buckets = 3, wide = true }"#;
+const OTHERS: &str = r#"{ column = "z", kind = "numeric" }, { column = "k", kind = "identity", buckets = 3, wide = true }"#;
 
 /// A row of a key of the first feature, which holds this.
 fn of(key: impl Into<String>, feature: &str) -> Row {
@@ -34,17 +33,42 @@ struct Kind {
 }
 
 const KINDS: [Kind; 6] = [
-    Kind { name: "numeric", rest: "", columns: ["x", "r"], deep: "true" },
-    Kind { name: "bucketized", rest: ", boundaries = [0.0]", columns: ["x", "r"], deep: "true" },
-    Kind { name: "hashed", rest: ", buckets = 7", columns: ["word", "user"], deep: "{ embedding = 3 }" },
+    Kind {
+        name: "numeric",
+        rest: "",
+        columns: ["x", "r"],
+        deep: "true",
+    },
+    Kind {
+        name: "bucketized",
+        rest: ", boundaries = [0.0]",
+        columns: ["x", "r"],
+        deep: "true",
+    },
+    Kind {
+        name: "hashed",
+        rest: ", buckets = 7",
+        columns: ["word", "user"],
+        deep: "{ embedding = 3 }",
+    },
     Kind {
         name: "vocabulary",
         rest: ", values = [\"w0\", \"w1\", \"w2\"], oov_buckets = 3",
         columns: ["word", "user"],
         deep: "{ embedding = 3 }",
     },
-    Kind { name: "identity", rest: ", buckets = 6", columns: ["n", "count"], deep: "{ embedding = 3 }" },
-    Kind { name: "dynamic", rest: "", columns: ["word", "user"], deep: "{ embedding = 3 }" },
+    Kind {
+        name: "identity",
+        rest: ", buckets = 6",
+        columns: ["n", "count"],
+        deep: "{ embedding = 3 }",
+    },
+    Kind {
+        name: "dynamic",
+        rest: "",
+        columns: ["word", "user"],
+        deep: "{ embedding = 3 }",
+    },
 ];
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -60,13 +84,23 @@ pub(crate) fn rows() -> Vec<Row> {
 
 fn of_every_kind() -> Vec<Row> {
     let mut rows = Vec::new();
-    for Kind { name, rest, columns: [one, other], deep } in KINDS {
+    for Kind {
+        name,
+        rest,
+        columns: [one, other],
+        deep,
+    } in KINDS
+    {
         let key = |key: &str| format!("feature.{name}.{key}");
         let kind = format!("kind = \"{name}\"{rest}");
         let named = format!("{kind}, column = \"{one}\", name = \"f\", deep = {deep}");
         rows.push(of(key("column"), &named).with(&format!("\"{other}\"")));
         let plain = format!("{kind}, column = \"{one}\", deep = {deep}");
-        rows.push(of(key("columns"), &plain).without("column").with(&format!("[\"{one}\", \"{other}\"]")));
+        rows.push(
+            of(key("columns"), &plain)
+                .without("column")
+                .with(&format!("[\"{one}\", \"{other}\"]")),
+        );
         let wide = format!("{kind}, column = \"{one}\", wide = true");
         rows.push(of(key("name"), &wide).with("\"other\"").sees(variables));
         let neither = format!("{kind}, column = \"{one}\", deep = {deep}");
@@ -76,7 +110,10 @@ fn of_every_kind() -> Vec<Row> {
             _ => rows.push(of("feature.deep", &wide).with(deep)),
         }
         if name != "numeric" {
-            let numeric = of("feature.kind", "kind = \"numeric\", column = \"x\", name = \"f\", deep = true");
+            let numeric = of(
+                "feature.kind",
+                "kind = \"numeric\", column = \"x\", name = \"f\", deep = true",
+            );
             rows.push(numeric.set("feature.0", format!("{{ {named} }}")));
         }
     }
@@ -85,17 +122,29 @@ fn of_every_kind() -> Vec<Row> {
 
 fn of_numbers() -> Vec<Row> {
     let mut rows = Vec::new();
-    for (name, rest) in [("numeric", ""), ("bucketized", ", boundaries = [-1.0, 0.3, 1.0]")] {
+    for (name, rest) in [
+        ("numeric", ""),
+        ("bucketized", ", boundaries = [-1.0, 0.3, 1.0]"),
+    ] {
         let key = |key: &str| format!("feature.{name}.{key}");
         let kind = format!("kind = \"{name}\"{rest}, name = \"f\", deep = true");
         // Hours and seconds in a range that boundaries divide and training bears.
-        let scaled = ", normalizer = \"standardize\", mean = 12.0, stddev = 6.0, clip = [-3.0, 30.0]";
+        let scaled =
+            ", normalizer = \"standardize\", mean = 12.0, stddev = 6.0, clip = [-3.0, 30.0]";
         let on = |name: &str, column: &str, more: &str| {
             of(key(name), &format!("{kind}, column = \"{column}\"{more}"))
         };
         rows.push(on("shape", "pair", "").with("2").fails_before("error[E4"));
-        rows.push(on("separator", "pair_semicolons", ", shape = 2").with("\";\"").fails_before("error[E4"));
-        rows.push(on("default", "gaps", "").with("0.9").fails_before("error[E4"));
+        rows.push(
+            on("separator", "pair_semicolons", ", shape = 2")
+                .with("\";\"")
+                .fails_before("error[E4"),
+        );
+        rows.push(
+            on("default", "gaps", "")
+                .with("0.9")
+                .fails_before("error[E4"),
+        );
         rows.push(on("default", "gaps", ", default = 0.9").with("-1.5"));
         rows.push(on("normalizer", "r", "").with("\"log1p\""));
         let standard = ", normalizer = \"standardize\", mean = 0.5, stddev = 2.0";
@@ -122,7 +171,10 @@ fn of_numbers() -> Vec<Row> {
         rows.push(on("divided_by", "r", "").with("\"z\""));
         rows.push(on("time", "moment", scaled).with("\"hour\""));
         rows.push(on("time", "moment", &format!(", time = \"hour\"{scaled}")).with("\"weekday\""));
-        rows.push(on("time_unit", "moment", &format!(", time = \"hour\"{scaled}")).with("\"milliseconds\""));
+        rows.push(
+            on("time_unit", "moment", &format!(", time = \"hour\"{scaled}"))
+                .with("\"milliseconds\""),
+        );
     }
     let bucketized = "kind = \"bucketized\", column = \"x\", boundaries = [0.0], deep = true";
     rows.push(of("feature.bucketized.boundaries", bucketized).with("[0.7]"));
@@ -137,8 +189,16 @@ fn of_ids() -> Vec<Row> {
     let words = "column = \"word\", values = [\"w0\", \"w1\", \"w2\"]";
     let padded = "column = \"padded\", values = [\"0\", \"1\", \"2\"]";
     vec![
-        of("feature.hashed.buckets", &hashed("column = \"word\", buckets = 7")).with("5"),
-        of("feature.hashed.integers", &hashed("column = \"padded\", buckets = 97")).with("true"),
+        of(
+            "feature.hashed.buckets",
+            &hashed("column = \"word\", buckets = 7"),
+        )
+        .with("5"),
+        of(
+            "feature.hashed.integers",
+            &hashed("column = \"padded\", buckets = 97"),
+        )
+        .with("true"),
         of("feature.vocabulary.values", &vocabulary(words)).with("[\"w0\", \"w2\", \"w4\"]"),
         of("feature.vocabulary.file", &vocabulary(words))
             .without("values")
@@ -155,22 +215,33 @@ fn of_ids() -> Vec<Row> {
         of("feature.vocabulary.default", &vocabulary(words)).with("1"),
         // Text "00" is none of the values; number 0 is.
         of("feature.vocabulary.integers", &vocabulary(padded)).with("true"),
-        of("feature.identity.buckets", &identity("column = \"n\", buckets = 6")).with("8"),
-        of("feature.identity.default", &identity("column = \"n\", buckets = 4"))
-            .with("2")
-            .fails_before("error[E4"),
+        of(
+            "feature.identity.buckets",
+            &identity("column = \"n\", buckets = 6"),
+        )
+        .with("8"),
+        of(
+            "feature.identity.default",
+            &identity("column = \"n\", buckets = 4"),
+        )
+        .with("2")
+        .fails_before("error[E4"),
     ]
 }
 
 fn of_dynamic() -> Vec<Row> {
-    let dynamic =
-        |rest: &str| format!("kind = \"dynamic\", name = \"f\", deep = {{ embedding = 3 }}, {rest}");
+    let dynamic = |rest: &str| {
+        format!("kind = \"dynamic\", name = \"f\", deep = {{ embedding = 3 }}, {rest}")
+    };
     let word = dynamic("column = \"word\"");
     let rare = dynamic("column = \"rare\"");
-    let own = |key: &str, feature: &str| of(format!("feature.dynamic.{key}"), feature).sees(rows_in_use);
+    let own =
+        |key: &str, feature: &str| of(format!("feature.dynamic.{key}"), feature).sees(rows_in_use);
     vec![
         own("rows_max", &word).with("2").gives("5", "2"),
-        own("admit_after", &dynamic("column = \"rare\"")).with("3").gives("2", "1"),
+        own("admit_after", &dynamic("column = \"rare\""))
+            .with("3")
+            .gives("2", "1"),
         // The rare value stands in the first of 3 batches of a pass.
         own("expire_after_steps", &rare).with("2").gives("2", "1"),
         own("expire_after_secs", &rare)
@@ -179,24 +250,37 @@ fn of_dynamic() -> Vec<Row> {
             .over(&[("run.save_checkpoints_secs", "1")])
             .with("1")
             .gives("2", "1"),
-        of("feature.dynamic.integers", &dynamic("column = \"padded\"")).with("true").sees(trained),
+        of("feature.dynamic.integers", &dynamic("column = \"padded\""))
+            .with("true")
+            .sees(trained),
     ]
 }
 
 fn of_crosses() -> Vec<Row> {
     let cross = |rest: &str| {
-        format!("kind = \"crossed\", name = \"f\", columns = [\"word\", \"user\"], buckets = 101, {rest}")
+        format!(
+            "kind = \"crossed\", name = \"f\", columns = [\"word\", \"user\"], buckets = 101, {rest}"
+        )
     };
     let embedded = cross("deep = { embedding = 3 }");
     let unnamed = embedded.replace("name = \"f\", ", "");
-    let kind = of("feature.kind", "kind = \"numeric\", column = \"x\", name = \"f\", deep = true");
+    let kind = of(
+        "feature.kind",
+        "kind = \"numeric\", column = \"x\", name = \"f\", deep = true",
+    );
     vec![
         kind.set("feature.0", format!("{{ {embedded} }}")),
         // A cross has keys, no column of its own.
-        of("feature.crossed.column", &embedded).with("\"word\"").fails("E1006"),
+        of("feature.crossed.column", &embedded)
+            .with("\"word\"")
+            .fails("E1006"),
         of("feature.crossed.columns", &embedded).with("[\"word\", \"count\"]"),
-        of("feature.crossed.name", &unnamed).with("\"other\"").sees(variables),
-        of("feature.crossed.wide", &embedded).with("true").sees(variables),
+        of("feature.crossed.name", &unnamed)
+            .with("\"other\"")
+            .sees(variables),
+        of("feature.crossed.wide", &embedded)
+            .with("true")
+            .sees(variables),
         of("feature.deep", &cross("wide = true")).with("{ embedding = 3 }"),
         of("feature.crossed.buckets", &embedded).with("11"),
         of("feature.crossed.hash_key", &embedded).with("7"),
@@ -206,7 +290,10 @@ fn of_crosses() -> Vec<Row> {
 fn of_weights_and_separators() -> Vec<Row> {
     let kinds = [
         ("hashed", "column = \"tags\", buckets = 97"),
-        ("vocabulary", "column = \"tags\", values = [\"a0\", \"a1\", \"b0\", \"b1\"], oov_buckets = 3"),
+        (
+            "vocabulary",
+            "column = \"tags\", values = [\"a0\", \"a1\", \"b0\", \"b1\"], oov_buckets = 3",
+        ),
         ("identity", "column = \"ids\", buckets = 6"),
         ("dynamic", "column = \"tags\""),
     ];
@@ -216,7 +303,11 @@ fn of_weights_and_separators() -> Vec<Row> {
             "kind = \"{kind}\", name = \"f\", {rest}, deep = {{ embedding = 3, combiner = \"sum\" }}"
         );
         let split = of(format!("feature.{kind}.separator"), &feature).with("\"|\"");
-        rows.push(if kind == "identity" { split.fails_before("error[E4") } else { split });
+        rows.push(if kind == "identity" {
+            split.fails_before("error[E4")
+        } else {
+            split
+        });
         let several = format!("{feature}, separator = \"|\"");
         rows.push(of(format!("feature.{kind}.weights"), &several).with("\"tag_weights\""));
     }
@@ -229,8 +320,12 @@ fn of_weights_and_separators() -> Vec<Row> {
     let one = cross("[\"word\", \"user\"]");
     rows.push(of("feature.crossed.weights", &one).with("\"w\""));
     // A cross of two tags and a word has two ids, and takes a weight for each.
-    let two = format!("{}, weights = \"tag_weights\"", cross("[\"tags\", \"word\"]"));
-    let tags = "{ column = \"tags\", kind = \"hashed\", buckets = 7, separator = \"|\", wide = true }";
+    let two = format!(
+        "{}, weights = \"tag_weights\"",
+        cross("[\"tags\", \"word\"]")
+    );
+    let tags =
+        "{ column = \"tags\", kind = \"hashed\", buckets = 7, separator = \"|\", wide = true }";
     let features = format!("[{{ {two} }}, {tags}, {OTHERS}]");
     rows.push(
         row("feature.crossed.separator")
@@ -243,7 +338,8 @@ fn of_weights_and_separators() -> Vec<Row> {
 
 fn of_embeddings() -> Vec<Row> {
     let tags = |deep: &str| {
-        let rest = "kind = \"hashed\", column = \"tags\", name = \"f\", buckets = 97, separator = \"|\"";
+        let rest =
+            "kind = \"hashed\", column = \"tags\", name = \"f\", buckets = 97, separator = \"|\"";
         format!("{rest}, deep = {{ {deep} }}")
     };
     let plain = tags("embedding = 3");
@@ -260,6 +356,8 @@ fn of_embeddings() -> Vec<Row> {
             .set("feature.0.deep.combiner", "\"sqrtn\""),
         own("max_norm").set("feature.0.deep.max_norm", "0.05"),
         own("trainable").set("feature.0.deep.trainable", "false"),
-        own("table").set("feature.0.deep.table", "\"shared\"").sees(variables),
+        own("table")
+            .set("feature.0.deep.table", "\"shared\"")
+            .sees(variables),
     ]
 }

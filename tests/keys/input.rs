@@ -5,21 +5,36 @@ use crate::keys::see::{metrics, steps};
 use crate::keys::site::{EVALUATE, How, LIMIT, Ran, Site, UP_TWO_WORKERS};
 
 /// Trains for as long as it takes to see how many batches are read ahead.
-const WATCH_QUEUE: How = How { name: "watch the queue", run: watch_queue };
+const WATCH_QUEUE: How = How {
+    name: "watch the queue",
+    run: watch_queue,
+};
 
 /// Looks at the queue until it holds 2 batches, or has been looked at so often.
 const LOOKS: usize = 300;
 
 fn watch_queue(site: &Site) -> Ran {
-    let mut program = site.start("train", &["--no-evaluation", "--admin-listen", "127.0.0.1:0"]);
+    let mut program = site.start(
+        "train",
+        &["--no-evaluation", "--admin-listen", "127.0.0.1:0"],
+    );
     let line = program.wait_for("the admin port listens", LIMIT);
-    let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
-    let address = address.unwrap_or_else(|| panic!("no address in {line}")).to_owned();
+    let address = line
+        .split("address=")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next());
+    let address = address
+        .unwrap_or_else(|| panic!("no address in {line}"))
+        .to_owned();
     program.wait_for(" training step=", LIMIT);
-    let looks = (0..LOOKS).filter_map(|_| trainyard_tests::metric(&address, "trainyard_input_queue_batches"));
+    let looks = (0..LOOKS)
+        .filter_map(|_| trainyard_tests::metric(&address, "trainyard_input_queue_batches"));
     let mut seen = 0;
     let several = looks.inspect(|_| seen += 1).any(|batches| batches >= 2.0);
-    assert!(several || seen > LOOKS / 2, "the metric was seen {seen} times only");
+    assert!(
+        several || seen > LOOKS / 2,
+        "the metric was seen {seen} times only"
+    );
     site.ran(0, format!("several batches wait: {several}"))
 }
 
@@ -54,12 +69,28 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 fn of_input() -> Vec<Row> {
-    let linear = [("model", "{ kind = \"linear_classifier\" }"), ("input.label.column", "\"label\"")];
-    let svm = |file| row("").over(&linear).over(&reads(file)).over(&features(PAIRS));
-    let svm_csv = [&linear[..], &reads("[\"{data}/svm.csv\"]"), &features(PAIRS_CSV)].concat();
+    let linear = [
+        ("model", "{ kind = \"linear_classifier\" }"),
+        ("input.label.column", "\"label\""),
+    ];
+    let svm = |file| {
+        row("")
+            .over(&linear)
+            .over(&reads(file))
+            .over(&features(PAIRS))
+    };
+    let svm_csv = [
+        &linear[..],
+        &reads("[\"{data}/svm.csv\"]"),
+        &features(PAIRS_CSV),
+    ]
+    .concat();
     vec![
         as_csv(
-            row("input.format").over(&reads("[\"{data}/rows.text\"]")).to("\"tsv\"").fails_before("error[E4"),
+            row("input.format")
+                .over(&reads("[\"{data}/rows.text\"]"))
+                .to("\"tsv\"")
+                .fails_before("error[E4"),
         ),
         as_csv(
             row("input.format")
@@ -105,7 +136,10 @@ fn of_input() -> Vec<Row> {
         as_csv(
             row("input.columns")
                 .over(&reads("[\"{data}/headless.csv\"]"))
-                .to(&format!("{:?}", crate::keys::data::COLUMNS.split(',').collect::<Vec<_>>()))
+                .to(&format!(
+                    "{:?}",
+                    crate::keys::data::COLUMNS.split(',').collect::<Vec<_>>()
+                ))
                 .fails_before("error[E4"),
         ),
         row("input.weight_column").to("\"w\""),
@@ -126,10 +160,16 @@ fn of_input() -> Vec<Row> {
 
 fn of_label() -> Vec<Row> {
     let text = [("input.label", "{ column = \"answer\" }")];
-    let dotted = [("input.label", "{ column = \"answer_dot\", positive = \">50K\" }")];
+    let dotted = [(
+        "input.label",
+        "{ column = \"answer_dot\", positive = \">50K\" }",
+    )];
     let labels = |column| {
         [
-            ("model", "{ kind = \"linear_estimator\", head = \"multi_label\", n_classes = 3 }"),
+            (
+                "model",
+                "{ kind = \"linear_estimator\", head = \"multi_label\", n_classes = 3 }",
+            ),
             ("feature.0.wide", "true"),
             ("feature.1.deep", "-"),
             ("input.label", column),
@@ -142,7 +182,12 @@ fn of_label() -> Vec<Row> {
     ];
     vec![
         row("input.label.column").to("\"y2\""),
-        as_csv(row("input.label.positive").over(&text).to("\">50K\"").fails_before("error[E4")),
+        as_csv(
+            row("input.label.positive")
+                .over(&text)
+                .to("\">50K\"")
+                .fails_before("error[E4"),
+        ),
         as_csv(row("input.label.positive").over(&dotted).to("\">50K*\"")),
         row("input.label.vocabulary")
             .over(&classes)
@@ -173,7 +218,11 @@ fn of_bad_rows() -> Vec<Row> {
             .fails_before("error[E4")
             .sees(dead_letters)
             .gives("fails with error[E4", "3 true"),
-        row("input.bad_rows_max").over(&bad).over(&skipped).to("2").fails("error[E4"),
+        row("input.bad_rows_max")
+            .over(&bad)
+            .over(&skipped)
+            .to("2")
+            .fails("error[E4"),
     ]
 }
 
@@ -203,9 +252,15 @@ fn of_parts() -> Vec<Row> {
     ];
     vec![
         row("input.train.files").to("[\"{data}/reversed.csv\"]"),
-        row("input.train.batch_size").to("12").sees(steps).gives("6", "8"),
+        row("input.train.batch_size")
+            .to("12")
+            .sees(steps)
+            .gives("6", "8"),
         row("input.train.shuffle_rows").to("48"),
-        row("input.train.epochs").to("3").sees(steps).gives("6", "9"),
+        row("input.train.epochs")
+            .to("3")
+            .sees(steps)
+            .gives("6", "9"),
         // 48 records in batches of 10, for three tasks: all together, 16 each, files of 1, 1 and 46, or all for each.
         sharding("\"row\"", "6"),
         sharding("\"file\"", "7"),
@@ -216,9 +271,20 @@ fn of_parts() -> Vec<Row> {
             .to("1")
             .sees(crate::keys::see::output)
             .gives("several batches wait: true", "several batches wait: false"),
-        row("input.eval.files").by(EVALUATE).to("[\"{data}/rest.csv\"]").sees(metrics),
-        row("input.eval.batch_size").by(EVALUATE).over(&first_batch).to("12").sees(metrics),
-        row("input.eval.shuffle_rows").by(EVALUATE).over(&first_batch).to("48").sees(metrics),
+        row("input.eval.files")
+            .by(EVALUATE)
+            .to("[\"{data}/rest.csv\"]")
+            .sees(metrics),
+        row("input.eval.batch_size")
+            .by(EVALUATE)
+            .over(&first_batch)
+            .to("12")
+            .sees(metrics),
+        row("input.eval.shuffle_rows")
+            .by(EVALUATE)
+            .over(&first_batch)
+            .to("48")
+            .sees(metrics),
         // Of four batches, the fourth is of the second pass.
         row("input.eval.epochs")
             .by(EVALUATE)

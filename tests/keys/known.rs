@@ -49,8 +49,13 @@ fn by_kind(path: &str) -> Option<&'static str> {
 }
 
 /// All that [`by_kind`] returns.
-const CALLED: [&str; 5] =
-    ["feature", "train.clip_gradients", "strategy.partitioner", "optimizer", "schedule"];
+const CALLED: [&str; 5] = [
+    "feature",
+    "train.clip_gradients",
+    "strategy.partitioner",
+    "optimizer",
+    "schedule",
+];
 
 /// Keys, and the names that those which take one know.
 #[derive(Debug, Default)]
@@ -64,7 +69,10 @@ pub(crate) struct Known {
 /// Returns all keys.
 pub(crate) fn known() -> Known {
     let mut known = Known::default();
-    let mut search = Search { known: &mut known, visited: BTreeSet::new() };
+    let mut search = Search {
+        known: &mut known,
+        visited: BTreeSet::new(),
+    };
     search.section(&[], "", "");
     cluster_file(&mut known.keys);
     known
@@ -72,10 +80,15 @@ pub(crate) fn known() -> Known {
 
 /// What a reader answers to a file with these settings.
 fn answers(settings: &[String]) -> Vec<String> {
-    let problems = Job::parse(Path::new("job.toml"), JOB, settings).err().unwrap_or_default();
-    let texts = problems
-        .into_iter()
-        .flat_map(|problem| [problem.message].into_iter().chain(problem.notes).chain(problem.help));
+    let problems = Job::parse(Path::new("job.toml"), JOB, settings)
+        .err()
+        .unwrap_or_default();
+    let texts = problems.into_iter().flat_map(|problem| {
+        [problem.message]
+            .into_iter()
+            .chain(problem.notes)
+            .chain(problem.help)
+    });
     texts.collect()
 }
 
@@ -85,15 +98,24 @@ fn with(context: &[String], setting: String) -> Vec<String> {
 
 /// Names behind `known: ` in the answer after one that begins so.
 fn names_after(answers: &[String], begin: &str) -> Option<Vec<String>> {
-    let mut rest = answers.iter().skip_while(|answer| !answer.starts_with(begin));
+    let mut rest = answers
+        .iter()
+        .skip_while(|answer| !answer.starts_with(begin));
     rest.next()?;
     let names = rest.next()?.strip_prefix("known: ")?;
     Some(names.split(", ").map(str::to_owned).collect())
 }
 
 fn keys_of(context: &[String], path: &str) -> Option<Vec<String>> {
-    let setting = if path.is_empty() { format!("{UNKNOWN}=1") } else { format!("{path}.{UNKNOWN}=1") };
-    names_after(&answers(&with(context, setting)), &format!("unknown key `{UNKNOWN}`"))
+    let setting = if path.is_empty() {
+        format!("{UNKNOWN}=1")
+    } else {
+        format!("{path}.{UNKNOWN}=1")
+    };
+    names_after(
+        &answers(&with(context, setting)),
+        &format!("unknown key `{UNKNOWN}`"),
+    )
 }
 
 /// The names that a key takes, where it takes names.
@@ -120,7 +142,9 @@ fn form(context: &[String], path: &str) -> Form {
     let says = |text: &str| answers.iter().any(|answer| answer.contains(text));
     if says("must be an array of tables") {
         Form::Array
-    } else if says(&format!("unknown key `{UNKNOWN}`")) || says(&format!("missing key `kind` in [{path}]")) {
+    } else if says(&format!("unknown key `{UNKNOWN}`"))
+        || says(&format!("missing key `kind` in [{path}]"))
+    {
         Form::Table
     } else {
         Form::Value
@@ -135,10 +159,18 @@ struct Search<'a> {
 impl Search<'_> {
     /// Takes in the keys of the section at `path`, which is called `name`.
     fn section(&mut self, context: &[String], path: &str, name: &str) {
-        let keys = keys_of(context, path).unwrap_or_else(|| panic!("the keys of [{path}] are not told"));
+        let keys =
+            keys_of(context, path).unwrap_or_else(|| panic!("the keys of [{path}] are not told"));
         for key in keys {
-            let join = |parent: &str| if parent.is_empty() { key.clone() } else { format!("{parent}.{key}") };
-            let (child, child_name) = (join(path), join(name));
+            let join = |parent: &str| {
+                if parent.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{parent}.{key}")
+                }
+            };
+            let child = join(path);
+            let child_name = join(name);
             match form(context, &child) {
                 Form::Value => self.value(context, &child, &child_name),
                 Form::Array => self.table(context, &format!("{child}.0"), &child_name),
@@ -149,7 +181,9 @@ impl Search<'_> {
 
     fn value(&mut self, context: &[String], path: &str, name: &str) {
         // Whatever its kind, a section has one key of this name.
-        let of_kind = CALLED.iter().find(|called| name.starts_with(&format!("{called}.")));
+        let of_kind = CALLED
+            .iter()
+            .find(|called| name.starts_with(&format!("{called}.")));
         let name = match of_kind {
             Some(called) if name.ends_with(".kind") => format!("{called}.kind"),
             _ => name.to_owned(),
@@ -163,13 +197,19 @@ impl Search<'_> {
     fn table(&mut self, context: &[String], path: &str, name: &str) {
         let by_kind = by_kind(path.trim_end_matches(".0"));
         // How a feature is embedded does not depend on its kind.
-        let name =
-            if name.starts_with("feature.") && name.ends_with(".deep") { "feature.deep" } else { name };
+        let name = if name.starts_with("feature.") && name.ends_with(".deep") {
+            "feature.deep"
+        } else {
+            name
+        };
         if by_kind.is_some_and(|called| called != "feature") || name == "feature.deep" {
             self.known.keys.insert(name.to_owned());
         }
-        let visit =
-            if by_kind == Some("schedule") { "schedule".to_owned() } else { format!("{name} {path}") };
+        let visit = if by_kind == Some("schedule") {
+            "schedule".to_owned()
+        } else {
+            format!("{name} {path}")
+        };
         if !self.visited.insert(visit) {
             return;
         }
@@ -189,19 +229,31 @@ impl Search<'_> {
 /// Keys of a cluster file.
 fn cluster_file(keys: &mut BTreeSet<String>) {
     let keys_of = |text: String| {
-        let problems = ClusterSpec::from_toml(Path::new("cluster.toml"), &text).err().unwrap_or_default();
-        let texts = problems.into_iter().flat_map(|problem| [Some(problem.message), problem.help]);
-        names_after(&texts.flatten().collect::<Vec<_>>(), &format!("unknown key `{UNKNOWN}`"))
+        let problems = ClusterSpec::from_toml(Path::new("cluster.toml"), &text)
+            .err()
+            .unwrap_or_default();
+        let texts = problems
+            .into_iter()
+            .flat_map(|problem| [Some(problem.message), problem.help]);
+        names_after(
+            &texts.flatten().collect::<Vec<_>>(),
+            &format!("unknown key `{UNKNOWN}`"),
+        )
     };
     let cluster = "[cluster]\nchief = [\"a:1\"]\n";
-    let sections =
-        keys_of(format!("{UNKNOWN} = 1\n{cluster}")).expect("the sections of a cluster file are told");
+    let sections = keys_of(format!("{UNKNOWN} = 1\n{cluster}"))
+        .expect("the sections of a cluster file are told");
     for section in sections {
         let text = match section.as_str() {
             "cluster" => format!("{cluster}{UNKNOWN} = 1\n"),
             other => format!("{cluster}[{other}]\n{UNKNOWN} = 1\n"),
         };
-        let of_section = keys_of(text).unwrap_or_else(|| panic!("the keys of [{section}] are not told"));
-        keys.extend(of_section.into_iter().map(|key| format!("cluster file.{section}.{key}")));
+        let of_section =
+            keys_of(text).unwrap_or_else(|| panic!("the keys of [{section}] are not told"));
+        keys.extend(
+            of_section
+                .into_iter()
+                .map(|key| format!("cluster file.{section}.{key}")),
+        );
     }
 }

@@ -66,9 +66,17 @@ fn every_key_has_a_row_and_every_row_a_key() {
     let rows: BTreeSet<String> = rows().into_iter().map(|row| row.key).collect();
     let without: Vec<&String> = known.keys.difference(&rows).collect();
     let unknown: Vec<&String> = rows.difference(&known.keys).collect();
-    assert!(known.keys.len() > 200, "only {} keys: {:?}", known.keys.len(), known.keys);
+    assert!(
+        known.keys.len() > 200,
+        "only {} keys: {:?}",
+        known.keys.len(),
+        known.keys
+    );
     assert!(without.is_empty(), "keys without a row: {without:#?}");
-    assert!(unknown.is_empty(), "rows of keys that no section knows: {unknown:#?}");
+    assert!(
+        unknown.is_empty(),
+        "rows of keys that no section knows: {unknown:#?}"
+    );
 }
 
 trial!(every_name_that_a_key_takes_is_in_a_row);
@@ -76,7 +84,8 @@ fn every_name_that_a_key_takes_is_in_a_row() {
     let rows = rows();
     let mut without = Vec::new();
     for (key, names) in known::known().choices {
-        let mentioned = |name: &&String| rows.iter().any(|row| row.key == key && row.mentions(name));
+        let mentioned =
+            |name: &&String| rows.iter().any(|row| row.key == key && row.mentions(name));
         let mut missing: Vec<&String> = names.iter().filter(|name| !mentioned(name)).collect();
         missing.retain(|name| !DEFAULTS.contains(&(&key, name)));
         if !missing.is_empty() {

@@ -9,15 +9,22 @@ const TRAIN_CUSTOM: How = How {
     name: "custom model",
     run: |site| {
         let job = site.job().to_string_lossy().into_owned();
-        let ended = trainyard_tests::Program::start(env!("CARGO_BIN_EXE_nemesis"), &["train", &job], &[])
-            .wait(crate::keys::site::LIMIT);
+        let ended =
+            trainyard_tests::Program::start(env!("CARGO_BIN_EXE_nemesis"), &["train", &job], &[])
+                .wait(crate::keys::site::LIMIT);
         site.ran(ended.code, ended.output)
     },
 };
 
 const CUSTOM: [(&str, &str); 6] = [
-    ("model", "{ kind = \"custom_regressor\", hidden_units = [1] }"),
-    ("feature", "[{ column = \"n\", kind = \"identity\", buckets = 6 }]"),
+    (
+        "model",
+        "{ kind = \"custom_regressor\", hidden_units = [1] }",
+    ),
+    (
+        "feature",
+        "[{ column = \"n\", kind = \"identity\", buckets = 6 }]",
+    ),
     ("input.label.column", "\"n\""),
     ("input.eval", "-"),
     ("train.max_steps", "3"),
@@ -26,7 +33,10 @@ const CUSTOM: [(&str, &str); 6] = [
 
 /// A model of the kind, whose features the others keep.
 fn deep(kind: &str, more: &str) -> [(&'static str, String); 2] {
-    [("model", format!("{{ kind = \"{kind}\"{more} }}")), ("feature.1.wide", "-".to_owned())]
+    [
+        ("model", format!("{{ kind = \"{kind}\"{more} }}")),
+        ("feature.1.wide", "-".to_owned()),
+    ]
 }
 
 /// A linear model with this head, of this label.
@@ -40,7 +50,11 @@ fn head(kind: &str, more: &str, label: &str) -> [(&'static str, String); 4] {
 }
 
 fn over<const N: usize>(row: Row, pairs: &[(&'static str, String); N]) -> Row {
-    row.over(&pairs.each_ref().map(|(path, value)| (*path, value.as_str())))
+    row.over(
+        &pairs
+            .each_ref()
+            .map(|(path, value)| (*path, value.as_str())),
+    )
 }
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -60,26 +74,45 @@ fn of_kinds() -> Vec<Row> {
     let families = [
         ("baseline", "", crate::keys::site::ABSENT.to_owned()),
         ("dnn", ", hidden_units = [4]", words(embedded)),
-        ("dnn_linear_combined", ", hidden_units = [4]", words(&format!(", wide = true{embedded}"))),
+        (
+            "dnn_linear_combined",
+            ", hidden_units = [4]",
+            words(&format!(", wide = true{embedded}")),
+        ),
         ("fm", "", words(embedded)),
         ("deepfm", ", hidden_units = [4]", words(embedded)),
         ("dcn", ", hidden_units = [4]", words(embedded)),
     ];
     let mut rows = Vec::new();
-    for (goal, head) in [("classifier", ""), ("regressor", ""), ("estimator", ", head = \"poisson\"")] {
-        let model = |family: &str, more: &str| format!("{{ kind = \"{family}_{goal}\"{head}{more} }}");
+    for (goal, head) in [
+        ("classifier", ""),
+        ("regressor", ""),
+        ("estimator", ", head = \"poisson\""),
+    ] {
+        let model =
+            |family: &str, more: &str| format!("{{ kind = \"{family}_{goal}\"{head}{more} }}");
         let features = words("");
         let linear = model("linear", "");
         let linear = row("model.kind").over(&[("model", &linear), ("feature", &features)]);
         for (family, more, features) in &families {
-            let changed = linear.clone().set("model", model(family, more)).set("feature", features.clone());
+            let changed = linear
+                .clone()
+                .set("model", model(family, more))
+                .set("feature", features.clone());
             rows.push(changed.sees(variables));
         }
         // Premade models are all that the program has.
         rows.push(
-            linear.clone().set("model", model("custom", "")).fails("the program brings the model along"),
+            linear
+                .clone()
+                .set("model", model("custom", ""))
+                .fails("the program brings the model along"),
         );
-        let other = if goal == "classifier" { "linear_regressor" } else { "linear_classifier" };
+        let other = if goal == "classifier" {
+            "linear_regressor"
+        } else {
+            "linear_classifier"
+        };
         let goals = linear.set("model", format!("{{ kind = \"{other}\" }}"));
         rows.push(goals.by(EVALUATE).sees(metric_names));
     }
@@ -90,33 +123,59 @@ fn of_parts() -> Vec<Row> {
     let combined = |kind: &str| row("model.kind").set("model.kind", kind);
     let features = "[{ column = \"word\", kind = \"hashed\", buckets = 7, wide = true, deep = { embedding = 3 } }, \
                     { column = \"user\", kind = \"hashed\", buckets = 7, wide = true, deep = { embedding = 3 } }]";
-    let fm = [("feature", features), ("model", "{ kind = \"fm_classifier\" }")];
+    let fm = [
+        ("feature", features),
+        ("model", "{ kind = \"fm_classifier\" }"),
+    ];
     vec![
-        combined("\"dnn_linear_combined_regressor\"").sees(metric_names).by(EVALUATE),
-        row("model.kind").over(&fm).set("model", "{ kind = \"deepfm_classifier\", hidden_units = [4] }"),
-        row("model.kind")
-            .over(&fm)
-            .set("model", "{ kind = \"dnn_linear_combined_classifier\", hidden_units = [4] }"),
-        over(row("model.kind"), &deep("dnn_classifier", ", hidden_units = [4]"))
-            .set("model", "{ kind = \"dcn_classifier\", hidden_units = [4] }"),
+        combined("\"dnn_linear_combined_regressor\"")
+            .sees(metric_names)
+            .by(EVALUATE),
+        row("model.kind").over(&fm).set(
+            "model",
+            "{ kind = \"deepfm_classifier\", hidden_units = [4] }",
+        ),
+        row("model.kind").over(&fm).set(
+            "model",
+            "{ kind = \"dnn_linear_combined_classifier\", hidden_units = [4] }",
+        ),
+        over(
+            row("model.kind"),
+            &deep("dnn_classifier", ", hidden_units = [4]"),
+        )
+        .set("model", "{ kind = \"dcn_classifier\", hidden_units = [4] }"),
         over(row("model.kind"), &head("linear_classifier", "", "y"))
             .set("model", "{ kind = \"baseline_classifier\" }")
             .set("feature", "-"),
         row("model.linear_optimizer").to("{ kind = \"sgd\", learning_rate = 0.3 }"),
         row("model.dnn_optimizer").to("{ kind = \"sgd\", learning_rate = 0.3 }"),
-        row("model.optimizer").by(TRAIN_CUSTOM).over(&CUSTOM).to("{ kind = \"sgd\", learning_rate = 0.5 }"),
+        row("model.optimizer")
+            .by(TRAIN_CUSTOM)
+            .over(&CUSTOM)
+            .to("{ kind = \"sgd\", learning_rate = 0.5 }"),
         row("model.defaults").to("\"tensorflow1\""),
         row("model.defaults").to("\"tensorflow2\""),
-        row("model.defaults").over(&[("model.defaults", "\"tensorflow1\"")]).to("\"tensorflow2\""),
+        row("model.defaults")
+            .over(&[("model.defaults", "\"tensorflow1\"")])
+            .to("\"tensorflow2\""),
         row("model.loss_reduction").to("\"sum\""),
         row("model.sparse_combiner")
-            .over(&[("feature.1.column", "\"tags\""), ("feature.1.separator", "\"|\"")])
+            .over(&[
+                ("feature.1.column", "\"tags\""),
+                ("feature.1.separator", "\"|\""),
+            ])
             .to("\"mean\""),
         row("model.sparse_combiner")
-            .over(&[("feature.1.column", "\"tags\""), ("feature.1.separator", "\"|\"")])
+            .over(&[
+                ("feature.1.column", "\"tags\""),
+                ("feature.1.separator", "\"|\""),
+            ])
             .to("\"sqrtn\""),
         row("model.sparse_combiner")
-            .over(&[("feature.1.column", "\"tags\""), ("feature.1.separator", "\"|\"")])
+            .over(&[
+                ("feature.1.column", "\"tags\""),
+                ("feature.1.separator", "\"|\""),
+            ])
             .over(&[("model.sparse_combiner", "\"mean\"")])
             .to("\"sqrtn\""),
     ]
@@ -124,35 +183,74 @@ fn of_parts() -> Vec<Row> {
 
 fn of_heads() -> Vec<Row> {
     let estimator = |one: &str, other: &str, label: &str| {
-        over(row("model.head"), &head("linear_estimator", &format!(", head = \"{one}\""), label))
-            .to(&format!("\"{other}\""))
+        over(
+            row("model.head"),
+            &head("linear_estimator", &format!(", head = \"{one}\""), label),
+        )
+        .to(&format!("\"{other}\""))
     };
-    let labels = head("linear_estimator", ", head = \"multi_label\", n_classes = 3", "labels");
+    let labels = head(
+        "linear_estimator",
+        ", head = \"multi_label\", n_classes = 3",
+        "labels",
+    );
     vec![
         estimator("regression", "poisson", "count"),
         estimator("regression", "logistic_regression", "y"),
-        estimator("regression", "binary", "y").by(EVALUATE).sees(metric_names),
-        over(row("model.head"), &head("linear_estimator", ", head = \"multi_class\", n_classes = 3", "k"))
-            .to("\"multi_label\""),
-        over(row("model.n_classes"), &head("linear_classifier", "", "k")).to("3").fails_before("error[E4"),
-        over(row("model.label_dimension"), &head("linear_regressor", "", "r_pair"))
-            .to("2")
+        estimator("regression", "binary", "y")
+            .by(EVALUATE)
+            .sees(metric_names),
+        over(
+            row("model.head"),
+            &head(
+                "linear_estimator",
+                ", head = \"multi_class\", n_classes = 3",
+                "k",
+            ),
+        )
+        .to("\"multi_label\""),
+        over(row("model.n_classes"), &head("linear_classifier", "", "k"))
+            .to("3")
             .fails_before("error[E4"),
-        row("model.thresholds").by(EVALUATE).to("[0.3, 0.6]").sees(metric_names),
-        over(row("model.classes_for_class_based_metrics"), &labels).by(EVALUATE).to("[1]").sees(metric_names),
-        row("model.loss_reduction").by(EVALUATE).to("\"sum\"").sees(metrics),
+        over(
+            row("model.label_dimension"),
+            &head("linear_regressor", "", "r_pair"),
+        )
+        .to("2")
+        .fails_before("error[E4"),
+        row("model.thresholds")
+            .by(EVALUATE)
+            .to("[0.3, 0.6]")
+            .sees(metric_names),
+        over(row("model.classes_for_class_based_metrics"), &labels)
+            .by(EVALUATE)
+            .to("[1]")
+            .sees(metric_names),
+        row("model.loss_reduction")
+            .by(EVALUATE)
+            .to("\"sum\"")
+            .sees(metrics),
         row("model.loss").to("\"focal\""),
         row("model.loss").to("\"hinge\""),
-        row("model.loss").over(&[("model.loss", "\"hinge\"")]).to("\"cross_entropy\""),
-        row("model.focal_gamma").over(&[("model.loss", "\"focal\"")]).to("0.5"),
-        row("model.focal_alpha").over(&[("model.loss", "\"focal\"")]).to("0.25"),
+        row("model.loss")
+            .over(&[("model.loss", "\"hinge\"")])
+            .to("\"cross_entropy\""),
+        row("model.focal_gamma")
+            .over(&[("model.loss", "\"focal\"")])
+            .to("0.5"),
+        row("model.focal_alpha")
+            .over(&[("model.loss", "\"focal\"")])
+            .to("0.25"),
         row("model.class_weights").to("[1.0, 3.0]"),
         row("model.top_k")
             .by(EVALUATE)
             .over(&[("eval.group_auc_column", "\"user\"")])
             .to("[2]")
             .sees(metric_names),
-        row("model.calibration_buckets").by(EVALUATE).to("4").sees(metric_names),
+        row("model.calibration_buckets")
+            .by(EVALUATE)
+            .to("4")
+            .sees(metric_names),
     ]
 }
 
@@ -180,7 +278,9 @@ fn of_layers() -> Vec<Row> {
     for (place, one) in activations.iter().enumerate() {
         for other in &activations[..place] {
             let both = format!("\"{other}\"");
-            let row = row("model.activation").over(&steep).over(&[("model.activation", &both)]);
+            let row = row("model.activation")
+                .over(&steep)
+                .over(&[("model.activation", &both)]);
             rows.push(row.to(&format!("\"{one}\"")));
         }
     }

@@ -22,18 +22,32 @@ pub(crate) fn rows() -> Vec<Row> {
 
 fn of_servers() -> Vec<Row> {
     let logs = |row: Row| {
-        row.by(UP_ALONE).sees(|ran| files(ran).iter().any(|name| name.starts_with("model/wal")).to_string())
+        row.by(UP_ALONE).sees(|ran| {
+            files(ran)
+                .iter()
+                .any(|name| name.starts_with("model/wal"))
+                .to_string()
+        })
     };
     // Each push is 360 kB.
-    let large = [("model.hidden_units", "[300, 300]"), ("input.train.epochs", "15"), ("input.eval", "-")];
+    let large = [
+        ("model.hidden_units", "[300, 300]"),
+        ("input.train.epochs", "15"),
+        ("input.eval", "-"),
+    ];
     vec![
-        logs(row("parameter_servers.durability")).to("\"none\"").gives("true", "false"),
+        logs(row("parameter_servers.durability"))
+            .to("\"none\"")
+            .gives("true", "false"),
         row("parameter_servers.durability")
             .by(UP_ALONE)
             .to("\"wal_sync\"")
             .sees(|ran| count(ran, "durability=WalSync"))
             .gives("0", "1"),
-        row("parameter_servers.durability").by(UP_ALONE).to("\"replica\"").fails("error[E1006"),
+        row("parameter_servers.durability")
+            .by(UP_ALONE)
+            .to("\"replica\"")
+            .fails("error[E1006"),
         row("parameter_servers.log_bytes_max")
             .by(UP_ALONE)
             .over(&large)
@@ -56,7 +70,8 @@ fn of_the_guard() -> Vec<Row> {
         guard("nonfinite")
             .to("\"zero\"")
             .sees(|ran| {
-                let (rejected, zeroed) = (count(ran, "batch rejected"), count(ran, "not finite became 0"));
+                let rejected = count(ran, "batch rejected");
+                let zeroed = count(ran, "not finite became 0");
                 format!("rejected: {rejected}, zeroed: {zeroed}")
             })
             .gives("rejected: 5, zeroed: 0", "rejected: 0, zeroed: 5"),
@@ -72,6 +87,9 @@ fn of_the_guard() -> Vec<Row> {
             .sees(|ran| count(ran, "reason=\"max_abs\""))
             .gives("0", "10"),
         // Half of the batches are rejected: 32 of the latest 64.
-        guard("quarantine_after").over(&endless).to("64").fails_before("error[E5001"),
+        guard("quarantine_after")
+            .over(&endless)
+            .to("64")
+            .fails_before("error[E5001"),
     ]
 }

@@ -32,7 +32,10 @@ pub(crate) struct Row {
 }
 
 fn settings(pairs: &[(&str, &str)]) -> Settings {
-    pairs.iter().map(|(path, value)| ((*path).to_owned(), (*value).to_owned())).collect()
+    pairs
+        .iter()
+        .map(|(path, value)| ((*path).to_owned(), (*value).to_owned()))
+        .collect()
 }
 
 /// A row of a key: by default, the trained values differ.
@@ -114,30 +117,63 @@ impl Row {
     /// Whether one of the jobs is given this name of a kind, a format and so on.
     pub(crate) fn mentions(&self, name: &str) -> bool {
         let name = format!("\"{name}\"");
-        self.base.iter().chain(&self.change).any(|(_, value)| value.contains(&name))
+        self.base
+            .iter()
+            .chain(&self.change)
+            .any(|(_, value)| value.contains(&name))
     }
 
     /// Runs the jobs and compares them.
     fn check(&self, workshop: &Workshop) -> Result<(), String> {
         let name = self.key.rsplit('.').next().unwrap_or_default();
-        if !self.change.iter().any(|(path, value)| path.contains(name) || value.contains(name)) {
+        if !self
+            .change
+            .iter()
+            .any(|(path, value)| path.contains(name) || value.contains(name))
+        {
             return Err(format!("the row changes other keys: {:?}", self.change));
         }
         let changed: Settings = self.base.iter().chain(&self.change).cloned().collect();
-        let before = self.seen(workshop, &self.base, 0, self.fails[0], self.gives[0].as_deref())?;
+        let before = self.seen(
+            workshop,
+            &self.base,
+            0,
+            self.fails[0],
+            self.gives[0].as_deref(),
+        )?;
         let again = self.seen(workshop, &self.base, 1, self.fails[0], None)?;
         if before != again {
-            return Err(format!("the same job shows two things: {}", first_difference(&before, &again)));
+            return Err(format!(
+                "the same job shows two things: {}",
+                first_difference(&before, &again)
+            ));
         }
-        let after = self.seen(workshop, &changed, 0, self.fails[1], self.gives[1].as_deref())?;
+        let after = self.seen(
+            workshop,
+            &changed,
+            0,
+            self.fails[1],
+            self.gives[1].as_deref(),
+        )?;
         if before == after {
-            return Err(format!("{:?} changes nothing: {}", self.change, shorten(&after)));
+            return Err(format!(
+                "{:?} changes nothing: {}",
+                self.change,
+                shorten(&after)
+            ));
         }
-        let Some(like) = &self.like else { return Ok(()) };
+        let Some(like) = &self.like else {
+            return Ok(());
+        };
         let like = self.seen(workshop, like, 0, None, None)?;
-        match after == like {
-            true => Ok(()),
-            false => Err(format!("{:?}: {}", self.change, first_difference(&after, &like))),
+        if after == like {
+            Ok(())
+        } else {
+            Err(format!(
+                "{:?}: {}",
+                self.change,
+                first_difference(&after, &like)
+            ))
         }
     }
 
@@ -153,15 +189,28 @@ impl Row {
         let ran = workshop.run(self.how, settings, copy);
         let seen = match fails {
             None if ran.code == 0 => (self.see)(&ran),
-            None => return Err(format!("{settings:?} ends with {}:\n{}", ran.code, ran.output)),
-            Some(code) if ran.code != 0 && ran.output.contains(code) => format!("fails with {code}"),
+            None => {
+                return Err(format!(
+                    "{settings:?} ends with {}:\n{}",
+                    ran.code, ran.output
+                ));
+            }
+            Some(code) if ran.code != 0 && ran.output.contains(code) => {
+                format!("fails with {code}")
+            }
             Some(code) => {
-                return Err(format!("{settings:?} ends with {}, not with {code}:\n{}", ran.code, ran.output));
+                return Err(format!(
+                    "{settings:?} ends with {}, not with {code}:\n{}",
+                    ran.code, ran.output
+                ));
             }
         };
         match gives.filter(|gives| *gives != seen) {
             None => Ok(seen),
-            Some(gives) => Err(format!("{settings:?} shows `{}`, not `{gives}`", shorten(&seen))),
+            Some(gives) => Err(format!(
+                "{settings:?} shows `{}`, not `{gives}`",
+                shorten(&seen)
+            )),
         }
     }
 }
@@ -171,9 +220,18 @@ fn shorten(text: &str) -> String {
 }
 
 fn first_difference(one: &str, other: &str) -> String {
-    let pair = one.lines().zip(other.lines()).find(|(one, other)| one != other);
+    let pair = one
+        .lines()
+        .zip(other.lines())
+        .find(|(one, other)| one != other);
     pair.map_or_else(
-        || format!("{} lines and {}", one.lines().count(), other.lines().count()),
+        || {
+            format!(
+                "{} lines and {}",
+                one.lines().count(),
+                other.lines().count()
+            )
+        },
         |(one, other)| format!("`{}` and `{}`", shorten(one), shorten(other)),
     )
 }
@@ -193,7 +251,11 @@ impl Workshop {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         crate::keys::data::write(folder.path());
-        Self { folder, jobs: Jobs::default(), made: AtomicUsize::new(0) }
+        Self {
+            folder,
+            jobs: Jobs::default(),
+            made: AtomicUsize::new(0),
+        }
     }
 
     /// The folder of the data.
@@ -202,12 +264,25 @@ impl Workshop {
     }
 
     fn next_folder(&self) -> PathBuf {
-        self.folder.path().join(format!("job-{}", self.made.fetch_add(1, Ordering::Relaxed)))
+        self.folder
+            .path()
+            .join(format!("job-{}", self.made.fetch_add(1, Ordering::Relaxed)))
     }
 
-    fn run(&self, how: How, settings: &Settings, copy: usize) -> impl std::ops::Deref<Target = Ran> {
+    fn run(
+        &self,
+        how: How,
+        settings: &Settings,
+        copy: usize,
+    ) -> impl std::ops::Deref<Target = Ran> {
         let key = format!("{} {copy} {settings:?}", how.name);
-        let cell = Arc::clone(self.jobs.lock().expect("no row panics here").entry(key).or_default());
+        let cell = Arc::clone(
+            self.jobs
+                .lock()
+                .expect("no row panics here")
+                .entry(key)
+                .or_default(),
+        );
         cell.get_or_init(|| (how.run)(&Site::new(self.next_folder(), self.data(), settings)));
         Job(cell)
     }
@@ -223,19 +298,29 @@ impl Workshop {
             for _ in 0..JOBS_AT_ONCE {
                 scope.spawn(|| {
                     while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let checked = std::panic::catch_unwind(AssertUnwindSafe(|| row.check(self)));
+                        let checked =
+                            std::panic::catch_unwind(AssertUnwindSafe(|| row.check(self)));
                         let why = match checked {
                             Ok(Ok(())) => continue,
                             Ok(Err(why)) => why,
                             Err(_) => "panics, see above".to_owned(),
                         };
-                        failures.lock().expect("no row panics here").push(format!("{}: {why}", row.key));
+                        failures
+                            .lock()
+                            .expect("no row panics here")
+                            .push(format!("{}: {why}", row.key));
                     }
                 });
             }
         });
         let failures = failures.into_inner().expect("no row panics here");
-        assert!(failures.is_empty(), "{} of {} rows:\n{}", failures.len(), rows.len(), failures.join("\n\n"));
+        assert!(
+            failures.is_empty(),
+            "{} of {} rows:\n{}",
+            failures.len(),
+            rows.len(),
+            failures.join("\n\n")
+        );
     }
 }
 

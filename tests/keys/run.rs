@@ -16,7 +16,10 @@ const STATUS: How = How {
 
 /// Trains without end: until a checkpoint is saved beyond the first where the job asks for them by time, otherwise for a
 /// moment.
-const TRAIN_FOR_A_MOMENT: How = How { name: "for a moment", run: for_a_moment };
+const TRAIN_FOR_A_MOMENT: How = How {
+    name: "for a moment",
+    run: for_a_moment,
+};
 
 fn for_a_moment(site: &Site) -> Ran {
     let asked = site.job_text().contains("save_checkpoints_secs");
@@ -32,12 +35,25 @@ fn for_a_moment(site: &Site) -> Ran {
 }
 
 /// Starts a chief whose server is not there.
-const CHIEF_WITHOUT_SERVER: How = How { name: "chief without server", run: chief_without_server };
+const CHIEF_WITHOUT_SERVER: How = How {
+    name: "chief without server",
+    run: chief_without_server,
+};
 
 fn chief_without_server(site: &Site) -> Ran {
-    let (job, cluster) = (site.job(), site.cluster());
-    let (job, cluster) = (job.to_string_lossy(), cluster.to_string_lossy());
-    let arguments = ["run", "--role", "chief", "--job", &job, "--cluster", &cluster];
+    let job = site.job();
+    let cluster = site.cluster();
+    let job = job.to_string_lossy();
+    let cluster = cluster.to_string_lossy();
+    let arguments = [
+        "run",
+        "--role",
+        "chief",
+        "--job",
+        &job,
+        "--cluster",
+        &cluster,
+    ];
     let mut program = trainyard_tests::Program::start("trainyard", &arguments, &[]);
     // It says that it waits after 2 s; with a deadline of 1 s it has given up before.
     let told = program.wait_for("ps:0", LIMIT);
@@ -50,11 +66,16 @@ fn chief_without_server(site: &Site) -> Ran {
 
 pub(crate) fn rows() -> Vec<Row> {
     let folders = |ran: &Ran| {
-        let names = files(ran).into_iter().filter(|name| name.ends_with("/job_state.json"));
+        let names = files(ran)
+            .into_iter()
+            .filter(|name| name.ends_with("/job_state.json"));
         names.collect::<Vec<_>>().join(" ")
     };
     let bucket = [("model_dir", "\"s3://bucket/jobs\"")];
-    let parts = [("run.keep_checkpoint_max", "1"), ("input.train.epochs", "-")];
+    let parts = [
+        ("run.keep_checkpoint_max", "1"),
+        ("input.train.epochs", "-"),
+    ];
     vec![
         row("model_dir")
             .to("\"{run}/other\"")
@@ -65,7 +86,9 @@ pub(crate) fn rows() -> Vec<Row> {
             .over(&bucket)
             .to("\"/somewhere/else\"")
             .sees(|ran| {
-                let default = ran.output.contains("there is no /var/tmp/trainyard-s3-bucket+jobs/");
+                let default = ran
+                    .output
+                    .contains("there is no /var/tmp/trainyard-s3-bucket+jobs/");
                 let other = ran.output.contains("there is no /somewhere/else/");
                 format!("default: {default}, other: {other}")
             })
@@ -79,7 +102,10 @@ pub(crate) fn rows() -> Vec<Row> {
             .sees(|ran| ran.output.clone())
             .gives("saved by itself: false", "saved by itself: true"),
         row("run.save_checkpoints_steps")
-            .over(&[("input.train.epochs", "600"), ("run.keep_checkpoint_max", "0")])
+            .over(&[
+                ("input.train.epochs", "600"),
+                ("run.keep_checkpoint_max", "0"),
+            ])
             .to("20")
             .sees(has_checkpoint_between)
             .gives("false", "true"),
@@ -102,12 +128,18 @@ pub(crate) fn rows() -> Vec<Row> {
             .to("1.0")
             .sees(checkpoints)
             .gives("12", "0 12"),
-        row("run.save_summary_steps").to("1").sees(|ran| events(ran, "loss")).gives("1", "6"),
+        row("run.save_summary_steps")
+            .to("1")
+            .sees(|ran| events(ran, "loss"))
+            .gives("1", "6"),
         row("run.summary_histograms")
             .to("true")
             .sees(|ran| events(ran, "dnn/hiddenlayer_0/kernel"))
             .gives("0", "2"),
-        row("run.log_step_count_steps").to("2").sees(|ran| count(ran, " training step=")).gives("0", "3"),
+        row("run.log_step_count_steps")
+            .to("2")
+            .sees(|ran| count(ran, " training step="))
+            .gives("0", "3"),
         row("run.session_creation_timeout_secs")
             .by(CHIEF_WITHOUT_SERVER)
             .over(&[

@@ -49,8 +49,10 @@ const CLUSTER_FILE: &str = "cluster file.";
 const PORTS: usize = 8;
 
 /// A job that ends only when it is told to.
-pub(crate) const ENDLESS: [(&str, &str); 2] =
-    [("input.train.epochs", "-"), ("train.max_steps", "1_000_000_000")];
+pub(crate) const ENDLESS: [(&str, &str); 2] = [
+    ("input.train.epochs", "-"),
+    ("train.max_steps", "1_000_000_000"),
+];
 
 /// Keys of a job, each with its value as TOML. The later ones win.
 pub(crate) type Settings = Vec<(String, String)>;
@@ -82,8 +84,16 @@ impl Site {
     pub(crate) fn new(folder: PathBuf, data: &Path, settings: &Settings) -> Self {
         std::fs::create_dir(&folder).expect("the folder is new");
         let needs_ports = settings.iter().any(|(_, value)| value.contains("{port"));
-        let ports = if needs_ports { trainyard_tests::free_ports(PORTS) } else { Vec::new() };
-        let site = Self { folder, data: data.to_owned(), ports };
+        let ports = if needs_ports {
+            trainyard_tests::free_ports(PORTS)
+        } else {
+            Vec::new()
+        };
+        let site = Self {
+            folder,
+            data: data.to_owned(),
+            ports,
+        };
         let mut job: Table = site.resolve(TINY).parse().expect("the tiny job is TOML");
         let mut cluster = Table::new();
         for (path, value) in settings {
@@ -100,18 +110,25 @@ impl Site {
     }
 
     fn resolve(&self, text: &str) -> String {
-        let (data, run) = (self.data.to_string_lossy(), self.folder.to_string_lossy());
+        let data = self.data.to_string_lossy();
+        let run = self.folder.to_string_lossy();
         let text = text.replace("{data}", &data).replace("{run}", &run);
-        self.port_names().fold(text, |text, (name, port)| text.replace(&name, &port))
+        self.port_names()
+            .fold(text, |text, (name, port)| text.replace(&name, &port))
     }
 
     fn port_names(&self) -> impl Iterator<Item = (String, String)> {
-        self.ports.iter().enumerate().map(|(place, port)| (format!("{{port{place}}}"), port.to_string()))
+        self.ports
+            .iter()
+            .enumerate()
+            .map(|(place, port)| (format!("{{port{place}}}"), port.to_string()))
     }
 
     fn value(&self, text: &str) -> Value {
         let line = self.resolve(&format!("value = {text}"));
-        let table: Table = line.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
+        let table: Table = line
+            .parse()
+            .unwrap_or_else(|error| panic!("{line}: {error}"));
         table["value"].clone()
     }
 
@@ -133,7 +150,10 @@ impl Site {
     /// Starts `trainyard COMMAND job.toml ...`.
     pub(crate) fn start(&self, command: &str, more: &[&str]) -> Program {
         let job = self.job().to_string_lossy().into_owned();
-        let arguments: Vec<&str> = [command, &job].into_iter().chain(more.iter().copied()).collect();
+        let arguments: Vec<&str> = [command, &job]
+            .into_iter()
+            .chain(more.iter().copied())
+            .collect();
         Program::start("trainyard", &arguments, &[])
     }
 
@@ -147,7 +167,11 @@ impl Site {
     pub(crate) fn ran(&self, code: i32, output: String) -> Ran {
         let name = |text: String, (name, port): (String, String)| text.replace(&port, &name);
         let output = self.port_names().fold(output, name);
-        Ran { folder: self.folder.clone(), code, output }
+        Ran {
+            folder: self.folder.clone(),
+            code,
+            output,
+        }
     }
 }
 
@@ -164,7 +188,10 @@ fn put(table: &mut Table, keys: &[&str], value: Option<Value>) {
     match table.entry(*first).or_insert_with(|| Table::new().into()) {
         Value::Table(inner) => put(inner, rest, value),
         Value::Array(items) => {
-            let element = rest[0].parse::<usize>().ok().and_then(|index| items.get_mut(index));
+            let element = rest[0]
+                .parse::<usize>()
+                .ok()
+                .and_then(|index| items.get_mut(index));
             match (element, &rest[1..], value) {
                 (Some(element), [], Some(value)) => *element = value,
                 (Some(Value::Table(inner)), keys @ [_, ..], value) => put(inner, keys, value),
@@ -183,35 +210,58 @@ pub(crate) struct How {
 }
 
 /// Trains to the end, and evaluates nothing.
-pub(crate) const TRAIN: How = How { name: "train", run: |site| site.run("train", &["--no-evaluation"]) };
+pub(crate) const TRAIN: How = How {
+    name: "train",
+    run: |site| site.run("train", &["--no-evaluation"]),
+};
 
 /// Trains to the end, and evaluates the last checkpoint.
-pub(crate) const EVALUATE: How = How { name: "evaluate", run: |site| site.run("train", &[]) };
+pub(crate) const EVALUATE: How = How {
+    name: "evaluate",
+    run: |site| site.run("train", &[]),
+};
 
 /// Trains to step 3, 6, 9 and 12, each time by a program of its own, and leaves a checkpoint of each.
-pub(crate) const TRAIN_IN_PARTS: How =
-    How { name: "train in parts", run: |site| in_parts(site, &["--no-evaluation"]) };
+pub(crate) const TRAIN_IN_PARTS: How = How {
+    name: "train in parts",
+    run: |site| in_parts(site, &["--no-evaluation"]),
+};
 
 /// The same, and evaluates each checkpoint.
-pub(crate) const EVALUATE_IN_PARTS: How = How { name: "evaluate in parts", run: |site| in_parts(site, &[]) };
+pub(crate) const EVALUATE_IN_PARTS: How = How {
+    name: "evaluate in parts",
+    run: |site| in_parts(site, &[]),
+};
 
 /// Trains in a cluster of one server, and a chief and a worker that train.
-pub(crate) const UP: How = How { name: "up", run: |site| up(site, "local:ps=1,worker=1") };
+pub(crate) const UP: How = How {
+    name: "up",
+    run: |site| up(site, "local:ps=1,worker=1"),
+};
 
 /// Trains in a cluster of two servers, and a chief and a worker that train.
-pub(crate) const UP_TWO_SERVERS: How =
-    How { name: "two servers", run: |site| up(site, "local:ps=2,worker=1") };
+pub(crate) const UP_TWO_SERVERS: How = How {
+    name: "two servers",
+    run: |site| up(site, "local:ps=2,worker=1"),
+};
 
 /// Trains in a cluster of one server, and a chief and two workers that train.
-pub(crate) const UP_TWO_WORKERS: How =
-    How { name: "two workers", run: |site| up(site, "local:ps=1,worker=2") };
+pub(crate) const UP_TWO_WORKERS: How = How {
+    name: "two workers",
+    run: |site| up(site, "local:ps=1,worker=2"),
+};
 
 /// Trains in a cluster of one server, and a chief that trains alone.
-pub(crate) const UP_ALONE: How = How { name: "chief alone", run: |site| up(site, "local:ps=1,worker=0") };
+pub(crate) const UP_ALONE: How = How {
+    name: "chief alone",
+    run: |site| up(site, "local:ps=1,worker=0"),
+};
 
 /// Trains in the cluster of the cluster file.
-pub(crate) const UP_IN_FILE: How =
-    How { name: "cluster file", run: |site| up(site, &site.cluster().to_string_lossy()) };
+pub(crate) const UP_IN_FILE: How = How {
+    name: "cluster file",
+    run: |site| up(site, &site.cluster().to_string_lossy()),
+};
 
 fn up(site: &Site, cluster: &str) -> Ran {
     site.run("up", &["--cluster", cluster])
@@ -221,7 +271,10 @@ fn in_parts(site: &Site, more: &[&str]) -> Ran {
     let mut output = String::new();
     for steps in [3, 6, 9, 12] {
         let set = format!("train.max_steps={steps}");
-        let arguments: Vec<&str> = ["--set", &set].into_iter().chain(more.iter().copied()).collect();
+        let arguments: Vec<&str> = ["--set", &set]
+            .into_iter()
+            .chain(more.iter().copied())
+            .collect();
         let ran = site.run("train", &arguments);
         output.push_str(&ran.output);
         if ran.code != 0 {

@@ -7,11 +7,20 @@ use crate::keys::see::{files, metric_names, metrics, output, steps};
 use crate::keys::site::{ENDLESS, EVALUATE, EVALUATE_IN_PARTS, How, LIMIT, Ran, Site};
 
 /// Trains another model first, from which the job may take values over.
-const TRAIN_AFTER_ANOTHER: How = How { name: "after another", run: after_another };
+const TRAIN_AFTER_ANOTHER: How = How {
+    name: "after another",
+    run: after_another,
+};
 
 fn after_another(site: &Site) -> Ran {
-    let settings = [("run.seed", "9"), ("model.hidden_units", "[4, 4]"), ("input.train.epochs", "5")];
-    let settings = settings.map(|(path, value)| (path.to_owned(), value.to_owned())).to_vec();
+    let settings = [
+        ("run.seed", "9"),
+        ("model.hidden_units", "[4, 4]"),
+        ("input.train.epochs", "5"),
+    ];
+    let settings = settings
+        .map(|(path, value)| (path.to_owned(), value.to_owned()))
+        .to_vec();
     let old = Site::new(site.folder.join("old"), &site.data, &settings);
     let trained = old.run("train", &["--no-evaluation"]);
     assert_eq!(trained.code, 0, "{}", trained.output);
@@ -19,7 +28,10 @@ fn after_another(site: &Site) -> Ran {
 }
 
 /// Trains a few steps on all records, and then on others until several checkpoints were saved by time.
-pub(crate) const FORGETTING: How = How { name: "forgetting", run: forgetting };
+pub(crate) const FORGETTING: How = How {
+    name: "forgetting",
+    run: forgetting,
+};
 
 fn forgetting(site: &Site) -> Ran {
     let begun = site.run("train", &["--no-evaluation", "--set", "train.max_steps=3"]);
@@ -37,13 +49,17 @@ fn forgetting(site: &Site) -> Ran {
 
 /// Trains without end and saves often, until two checkpoints are evaluated; where a delay or a pause forbids that, until
 /// many are saved.
-const EVALUATE_AGAIN: How = How { name: "evaluate again", run: evaluate_again };
+const EVALUATE_AGAIN: How = How {
+    name: "evaluate again",
+    run: evaluate_again,
+};
 
 fn evaluate_again(site: &Site) -> Ran {
     let job = site.job_text();
     let at_once = job.contains("start_delay_secs = 0") && job.contains("throttle_secs = 0");
     let mut program = site.start("train", &["--set", "run.save_checkpoints_steps=50"]);
-    let (mut evaluated, mut saved) = (0, 0);
+    let mut evaluated = 0;
+    let mut saved = 0;
     while evaluated < 2 && (at_once || saved < 20) {
         let line = program.wait_for_next("step", LIMIT);
         evaluated += usize::from(line.contains("evaluated global step"));
@@ -51,12 +67,19 @@ fn evaluate_again(site: &Site) -> Ran {
     }
     let exports = std::fs::read_dir(site.folder.join("model/export/e"));
     let exported = exports.is_ok_and(|exports| exports.count() > 0);
-    site.ran(0, format!("evaluated again: {}, exported: {exported}", evaluated == 2))
+    site.ran(
+        0,
+        format!("evaluated again: {}, exported: {exported}", evaluated == 2),
+    )
 }
 
 /// How many exports there are.
 fn exports(ran: &Ran) -> String {
-    files(ran).iter().filter(|name| *name == "model/export/e/TIME").count().to_string()
+    files(ran)
+        .iter()
+        .filter(|name| *name == "model/export/e/TIME")
+        .count()
+        .to_string()
 }
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -94,7 +117,9 @@ fn of_training() -> Vec<Row> {
     rows.extend([
         warm("from").to("\"{run}/old/model\""),
         warm("variables").over(&from).to("\"dnn/hiddenlayer.*\""),
-        warm("rename").over(&from).to("{ \"dnn/hiddenlayer_0/bias\" = \"dnn/hiddenlayer_1/bias\" }"),
+        warm("rename")
+            .over(&from)
+            .to("{ \"dnn/hiddenlayer_0/bias\" = \"dnn/hiddenlayer_1/bias\" }"),
     ]);
     rows
 }
@@ -104,39 +129,59 @@ fn of_early_stopping() -> Vec<Row> {
         row(format!("train.early_stopping.{key}"))
             .by(EVALUATE)
             .over(&ENDLESS)
-            .over(&[("run.save_checkpoints_steps", "20"), ("train.early_stopping", rule)])
+            .over(&[
+                ("run.save_checkpoints_steps", "20"),
+                ("train.early_stopping", rule),
+            ])
             .sees(why)
     };
     // A metric that is the same in every evaluation: the first one is the best.
     let same = |rest: &str| format!("{{ metric = \"label/mean\", {rest} }}");
-    let (one, many) =
-        (same("max_evaluations_without_improvement = 1"), same("max_evaluations_without_improvement = 20"));
-    let (step, goal) = (same("max_steps_without_improvement = 1"), same("stop_at = 0.0"));
+    let one = same("max_evaluations_without_improvement = 1");
+    let many = same("max_evaluations_without_improvement = 20");
+    let step = same("max_steps_without_improvement = 1");
+    let goal = same("stop_at = 0.0");
     let plateau = "label/mean risen evaluations";
     vec![
         early("metric", &one)
             .to("\"accuracy_baseline\"")
             .gives(plateau, "accuracy_baseline risen evaluations"),
-        early("higher_is_better", &one).to("false").gives(plateau, "label/mean fallen evaluations"),
-        early("max_evaluations_without_improvement", &step).to("1").gives("label/mean risen steps", plateau),
-        early("max_steps_without_improvement", &many).to("1").gives(plateau, "label/mean risen steps"),
-        early("stop_at", &one).to("0.0").gives(plateau, "label/mean reached"),
+        early("higher_is_better", &one)
+            .to("false")
+            .gives(plateau, "label/mean fallen evaluations"),
+        early("max_evaluations_without_improvement", &step)
+            .to("1")
+            .gives("label/mean risen steps", plateau),
+        early("max_steps_without_improvement", &many)
+            .to("1")
+            .gives(plateau, "label/mean risen steps"),
+        early("stop_at", &one)
+            .to("0.0")
+            .gives(plateau, "label/mean reached"),
         early("min_steps", &goal)
             .sees(|ran| (last_evaluated(ran) >= 4000).to_string())
             .to("4000")
             .gives("false", "true"),
         // The loss falls, but never by so much.
-        early("min_delta", "{ stop_at = 0.1, max_steps_without_improvement = 3000 }")
-            .to("1000.0")
-            .gives("loss reached", "loss fallen steps"),
+        early(
+            "min_delta",
+            "{ stop_at = 0.1, max_steps_without_improvement = 3000 }",
+        )
+        .to("1000.0")
+        .gives("loss reached", "loss fallen steps"),
     ]
 }
 
 /// The highest step that was evaluated. The job has gone back to its best one.
 fn last_evaluated(ran: &Ran) -> u64 {
-    let results = std::fs::read_to_string(ran.folder.join("model/eval/metrics.jsonl")).expect("results");
+    let results =
+        std::fs::read_to_string(ran.folder.join("model/eval/metrics.jsonl")).expect("results");
     let result = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
-    results.lines().filter_map(|line| result(line)["global_step"].as_u64()).max().unwrap_or(0)
+    results
+        .lines()
+        .filter_map(|line| result(line)["global_step"].as_u64())
+        .max()
+        .unwrap_or(0)
 }
 
 /// The metric and the rule by which a job ended early.
@@ -144,8 +189,13 @@ fn why(ran: &Ran) -> String {
     let state = std::fs::read_to_string(ran.folder.join("model/job_state.json")).expect("a state");
     let state: serde_json::Value = serde_json::from_str(&state).expect("JSON");
     let reason = state["reason"].as_str().unwrap_or_default();
-    let metric = reason.strip_prefix("early stopping: ").and_then(|why| why.split(' ').next()).unwrap_or("?");
-    let words = ["risen", "fallen", "evaluations", "steps"].into_iter().filter(|word| reason.contains(word));
+    let metric = reason
+        .strip_prefix("early stopping: ")
+        .and_then(|why| why.split(' ').next())
+        .unwrap_or("?");
+    let words = ["risen", "fallen", "evaluations", "steps"]
+        .into_iter()
+        .filter(|word| reason.contains(word));
     let words: Vec<&str> = words.collect();
     if reason.contains("was asked for") {
         format!("{metric} reached")
@@ -156,25 +206,39 @@ fn why(ran: &Ran) -> String {
 
 fn of_evaluation() -> Vec<Row> {
     vec![
-        row("eval.steps").by(EVALUATE).over(&[("input.eval.batch_size", "16")]).to("1").sees(metrics),
+        row("eval.steps")
+            .by(EVALUATE)
+            .over(&[("input.eval.batch_size", "16")])
+            .to("1")
+            .sees(metrics),
         row("eval.start_delay_secs")
             .by(EVALUATE_AGAIN)
             .over(&ENDLESS)
             .over(&[("eval.start_delay_secs", "-")])
             .to("0")
             .sees(output)
-            .gives("evaluated again: false, exported: false", "evaluated again: true, exported: false"),
+            .gives(
+                "evaluated again: false, exported: false",
+                "evaluated again: true, exported: false",
+            ),
         row("eval.throttle_secs")
             .by(EVALUATE_AGAIN)
             .over(&ENDLESS)
             .over(&[("eval.throttle_secs", "-")])
             .to("0")
             .sees(output)
-            .gives("evaluated again: false, exported: false", "evaluated again: true, exported: false"),
+            .gives(
+                "evaluated again: false, exported: false",
+                "evaluated again: true, exported: false",
+            ),
         row("eval.on_training_data")
             .by(EVALUATE)
             .to("true")
-            .sees(|ran| files(ran).contains(&"model/eval_train/result.json".to_owned()).to_string())
+            .sees(|ran| {
+                files(ran)
+                    .contains(&"model/eval_train/result.json".to_owned())
+                    .to_string()
+            })
             .gives("false", "true"),
         row("eval.every_checkpoint")
             .by(EVALUATE)
@@ -188,11 +252,16 @@ fn of_evaluation() -> Vec<Row> {
             ])
             .to("true")
             .sees(|ran| {
-                let steps = evaluated(ran, "eval").into_iter().map(|step| step.to_string());
+                let steps = evaluated(ran, "eval")
+                    .into_iter()
+                    .map(|step| step.to_string());
                 steps.collect::<Vec<_>>().join(" ")
             })
             .gives("20", "5 10 15 20"),
-        row("eval.group_auc_column").by(EVALUATE).to("\"user\"").sees(metric_names),
+        row("eval.group_auc_column")
+            .by(EVALUATE)
+            .to("\"user\"")
+            .sees(metric_names),
     ]
 }
 
@@ -201,13 +270,20 @@ fn evaluated(ran: &Ran, folder: &str) -> Vec<u64> {
     let path = ran.folder.join("model").join(folder).join("metrics.jsonl");
     let results = std::fs::read_to_string(path).unwrap_or_default();
     let result = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
-    results.lines().filter_map(|line| result(line)["global_step"].as_u64()).collect()
+    results
+        .lines()
+        .filter_map(|line| result(line)["global_step"].as_u64())
+        .collect()
 }
 
 fn of_further_evaluations() -> Vec<Row> {
     let more = |key: &str, text: &str| {
-        let evaluation = format!("[{{ name = \"more\", files = [\"{{data}}/rows.csv\"], {text} }}]");
-        row(format!("evaluation.{key}")).by(EVALUATE).over(&[("evaluation", &evaluation)]).sees(metrics)
+        let evaluation =
+            format!("[{{ name = \"more\", files = [\"{{data}}/rows.csv\"], {text} }}]");
+        row(format!("evaluation.{key}"))
+            .by(EVALUATE)
+            .over(&[("evaluation", &evaluation)])
+            .sees(metrics)
     };
     let change = |row: Row, value: &str| {
         let path = row.key.replace("evaluation.", "evaluation.0.");
@@ -225,36 +301,72 @@ fn of_further_evaluations() -> Vec<Row> {
 
 fn of_exporters() -> Vec<Row> {
     let exporter = |key: &str, text: &str| {
-        row(format!("exporter.{key}"))
-            .by(EVALUATE_IN_PARTS)
-            .over(&[("exporter", &format!("[{{ name = \"e\", {text} }}]")), ("input.train.epochs", "-")])
+        row(format!("exporter.{key}")).by(EVALUATE_IN_PARTS).over(&[
+            ("exporter", &format!("[{{ name = \"e\", {text} }}]")),
+            ("input.train.epochs", "-"),
+        ])
     };
     let change = |row: Row, value: &str| {
         let path = row.key.replace("exporter.", "exporter.0.");
         row.set(path, value)
     };
-    let once = |key: &str, text: &str| exporter(key, text).by(EVALUATE).over(&[("input.train.epochs", "1")]);
+    let once = |key: &str, text: &str| {
+        exporter(key, text)
+            .by(EVALUATE)
+            .over(&[("input.train.epochs", "1")])
+    };
     let folders = |ran: &Ran| {
-        let names = files(ran).into_iter().filter(|name| name.starts_with("model/export/"));
+        let names = files(ran)
+            .into_iter()
+            .filter(|name| name.starts_with("model/export/"));
         names.collect::<Vec<_>>().join(" ")
     };
-    let numbers = [("feature", "[{ columns = [\"x\", \"z\"], kind = \"numeric\", wide = true }]")];
+    let numbers = [(
+        "feature",
+        "[{ columns = [\"x\", \"z\"], kind = \"numeric\", wide = true }]",
+    )];
     let onnx = "kind = \"latest\", format = \"onnx\"";
     vec![
         // The loss falls: the first is the worst.
-        change(exporter("kind", "kind = \"best\", higher_is_better = true").sees(exports), "\"latest\"")
-            .gives("1", "4"),
         change(
-            exporter("kind", "kind = \"final\"").over(&ENDLESS).by(EVALUATE_AGAIN).sees(output),
+            exporter("kind", "kind = \"best\", higher_is_better = true").sees(exports),
             "\"latest\"",
         )
-        .gives("evaluated again: true, exported: false", "evaluated again: true, exported: true"),
+        .gives("1", "4"),
+        change(
+            exporter("kind", "kind = \"final\"")
+                .over(&ENDLESS)
+                .by(EVALUATE_AGAIN)
+                .sees(output),
+            "\"latest\"",
+        )
+        .gives(
+            "evaluated again: true, exported: false",
+            "evaluated again: true, exported: true",
+        ),
         change(once("name", "kind = \"latest\"").sees(folders), "\"other\""),
-        change(exporter("exports_to_keep", "kind = \"latest\"").sees(exports), "2").gives("4", "2"),
+        change(
+            exporter("exports_to_keep", "kind = \"latest\"").sees(exports),
+            "2",
+        )
+        .gives("4", "2"),
         // The share of positive labels is the same each time.
-        change(exporter("metric", "kind = \"best\"").sees(exports), "\"label/mean\"").gives("4", "1"),
-        change(exporter("higher_is_better", "kind = \"best\"").sees(exports), "true").gives("4", "1"),
-        change(once("format", "kind = \"latest\"").over(&numbers).sees(folders), "\"onnx\""),
+        change(
+            exporter("metric", "kind = \"best\"").sees(exports),
+            "\"label/mean\"",
+        )
+        .gives("4", "1"),
+        change(
+            exporter("higher_is_better", "kind = \"best\"").sees(exports),
+            "true",
+        )
+        .gives("4", "1"),
+        change(
+            once("format", "kind = \"latest\"")
+                .over(&numbers)
+                .sees(folders),
+            "\"onnx\"",
+        ),
         change(once("hashed_as_ids", onnx).sees(folders), "true").fails_before("hashed_as_ids"),
     ]
 }

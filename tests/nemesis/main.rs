@@ -73,9 +73,13 @@ fn main() -> ExitCode {
     let length = Duration::from_secs_f64(arguments.minutes * 60.0);
     let nemesis = Nemesis {
         program: std::env::current_exe().expect("the path of this program"),
-        seed: arguments.seed.unwrap_or_else(|| trainyard_tests::seed("every update counts once")),
+        seed: arguments
+            .seed
+            .unwrap_or_else(|| trainyard_tests::seed("every update counts once")),
         length,
-        baseline: arguments.baseline_seconds.map_or(length, Duration::from_secs_f64),
+        baseline: arguments
+            .baseline_seconds
+            .map_or(length, Duration::from_secs_f64),
         servers: arguments.servers,
         workers: arguments.workers,
         rows: arguments.rows,
@@ -91,9 +95,14 @@ fn main() -> ExitCode {
     };
     let mut out = std::io::stdout();
     let _ = writeln!(out, "seed {}", nemesis.seed);
-    let outcome = nemesis.run(folder, &mut |line| drop(writeln!(std::io::stdout(), "{line}")));
+    let outcome = nemesis.run(folder, &mut |line| {
+        drop(writeln!(std::io::stdout(), "{line}"))
+    });
     let (text, code) = match outcome {
-        Ok(report) => (report.to_string(), ExitCode::from(u8::from(!report.is_good()))),
+        Ok(report) => (
+            report.to_string(),
+            ExitCode::from(u8::from(!report.is_good())),
+        ),
         Err(problem) => (format!("{problem}\n"), ExitCode::FAILURE),
     };
     let _ = out.write_all(text.as_bytes());

@@ -15,5 +15,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// The top of the repository.
 fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the repository")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ lies in the repository")
 }

@@ -12,7 +12,8 @@ use crate::observability::{LIMIT, LOOK, repository};
 
 /// The dashboard.
 fn dashboard() -> Value {
-    let text = std::fs::read(repository().join("deploy/grafana/trainyard.json")).expect("a dashboard");
+    let text =
+        std::fs::read(repository().join("deploy/grafana/trainyard.json")).expect("a dashboard");
     serde_json::from_slice(&text).expect("JSON")
 }
 
@@ -24,7 +25,9 @@ fn queries() -> Vec<(String, String)> {
         let title = panel["title"].as_str().expect("a title");
         for target in panel["targets"].as_array().expect("targets") {
             let query = target["expr"].as_str().expect("a query");
-            let query = query.replace("$job", "trainyard").replace("$__rate_interval", "10s");
+            let query = query
+                .replace("$job", "trainyard")
+                .replace("$__rate_interval", "10s");
             assert!(!query.contains('$'), "{title}: {query}");
             out.push((title.to_owned(), query));
         }
@@ -69,7 +72,10 @@ impl Prometheus {
         ];
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let program = Program::start(&program.to_string_lossy(), &arguments, &[]);
-        Self { _program: program, address }
+        Self {
+            _program: program,
+            address,
+        }
     }
 
     fn get(&self, path: &str) -> Option<Value> {
@@ -81,10 +87,20 @@ impl Prometheus {
 
     /// Finite values that a query gives now.
     fn query(&self, query: &str) -> Vec<f64> {
-        let answer = self.get(&format!("/api/v1/query?query={}", escaped(query))).unwrap_or_default();
+        let answer = self
+            .get(&format!("/api/v1/query?query={}", escaped(query)))
+            .unwrap_or_default();
         let samples = answer["result"].as_array().cloned().unwrap_or_default();
-        let value = |sample: &Value| sample["value"][1].as_str().and_then(|text| text.parse::<f64>().ok());
-        samples.iter().filter_map(value).filter(|value| value.is_finite()).collect()
+        let value = |sample: &Value| {
+            sample["value"][1]
+                .as_str()
+                .and_then(|text| text.parse::<f64>().ok())
+        };
+        samples
+            .iter()
+            .filter_map(value)
+            .filter(|value| value.is_finite())
+            .collect()
     }
 
     fn wait_for(&self, query: &str, holds: impl Fn(&[f64]) -> bool) -> Vec<f64> {
@@ -106,7 +122,10 @@ impl Prometheus {
         let begun = Instant::now();
         loop {
             let rules = self.get("/api/v1/rules").expect("rules");
-            let rules = rules["groups"][0]["rules"].as_array().cloned().unwrap_or_default();
+            let rules = rules["groups"][0]["rules"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
             if !rules.is_empty() && rules.iter().all(|rule| rule["health"] != "unknown") {
                 return rules;
             }
@@ -125,13 +144,18 @@ fn a_prometheus_scrapes_every_task_and_every_panel_of_the_dashboard_has_data() {
     let tasks = running.cluster.admin.len() as f64;
     prometheus.wait_for("sum(up{job=\"trainyard\"})", |up| up == [tasks]);
     // Counters that are there before their first event: `increase()` would miss it otherwise.
-    for counter in ["trainyard_calls_refused_total", "trainyard_connections_refused_total"] {
+    for counter in [
+        "trainyard_calls_refused_total",
+        "trainyard_connections_refused_total",
+    ] {
         prometheus.wait_for(&format!("count({counter} == 0)"), |found| found == [tasks]);
     }
     // The steps of all tasks are those of the job.
     let rate = "sum(rate(trainyard_steps_total[10s]))";
     let steps = prometheus.wait_for(rate, |rates| rates.iter().any(|rate| *rate > 0.0))[0];
-    let shown = prometheus.wait_for("max(trainyard_global_steps_per_second)", |rates| !rates.is_empty())[0];
+    let shown = prometheus.wait_for("max(trainyard_global_steps_per_second)", |rates| {
+        !rates.is_empty()
+    })[0];
     println!("steps per second: {steps} scraped, {shown} shown by the chief");
     let queries = queries();
     assert!(queries.len() > 20, "{} queries", queries.len());
@@ -159,7 +183,11 @@ fn alerts_are_raised_by_what_they_are_for_and_by_nothing_else() {
         ["check", "rules", "alerts.yml"],
         ["test", "rules", "alerts_test.yml"],
     ] {
-        let output = Command::new(&promtool).args(arguments).current_dir(&folder).output().expect("it runs");
+        let output = Command::new(&promtool)
+            .args(arguments)
+            .current_dir(&folder)
+            .output()
+            .expect("it runs");
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         assert!(output.status.success(), "{arguments:?}: {text}");
     }
@@ -169,13 +197,26 @@ trial!(every_alert_is_tried_and_has_a_section_that_says_what_to_do);
 fn every_alert_is_tried_and_has_a_section_that_says_what_to_do() {
     let read = |path: &str| std::fs::read_to_string(repository().join(path)).expect("it is there");
     let rules = read("deploy/prometheus/alerts.yml");
-    let (tried, pages) = (read("deploy/prometheus/alerts_test.yml"), read("docs/operations.md"));
-    let names: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    let tried = read("deploy/prometheus/alerts_test.yml");
+    let pages = read("docs/operations.md");
+    let names: Vec<&str> = rules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "))
+        .collect();
     assert!(names.len() >= 13, "{names:?}");
     for name in names {
-        assert!(tried.contains(&format!("alertname: {name}\n")), "{name} is not tried");
-        assert!(pages.contains(&format!("\n### {name}\n")), "{name} has no section in docs/operations.md");
-        let url = format!("runbook_url: \"docs/operations.md#{}\"", name.to_lowercase());
+        assert!(
+            tried.contains(&format!("alertname: {name}\n")),
+            "{name} is not tried"
+        );
+        assert!(
+            pages.contains(&format!("\n### {name}\n")),
+            "{name} has no section in docs/operations.md"
+        );
+        let url = format!(
+            "runbook_url: \"docs/operations.md#{}\"",
+            name.to_lowercase()
+        );
         assert!(rules.contains(&url), "{url}");
     }
 }

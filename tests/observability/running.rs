@@ -63,22 +63,37 @@ quarantine_after = 0
         let path = folder.join("job.toml");
         std::fs::write(&path, job).expect("the job is written");
         let shown = path.to_string_lossy().into_owned();
-        let mut program =
-            Program::start("trainyard", &["up", &shown, "--cluster", "local:ps=2,worker=1"], &[]);
+        let mut program = Program::start(
+            "trainyard",
+            &["up", &shown, "--cluster", "local:ps=2,worker=1"],
+            &[],
+        );
         program.wait_for("checkpoint saved", LIMIT);
-        let cluster = ClusterSpec::load(&model_dir.join("up/cluster.toml")).expect("a cluster file");
-        Self { program: Some(program), job: path, cluster }
+        let cluster =
+            ClusterSpec::load(&model_dir.join("up/cluster.toml")).expect("a cluster file");
+        Self {
+            program: Some(program),
+            job: path,
+            cluster,
+        }
     }
 
     /// Admin port of the chief.
     pub(crate) fn chief(&self) -> &str {
-        self.cluster.admin.get(&Task { role: Role::Chief, index: 0 }).expect("the chief")
+        self.cluster
+            .admin
+            .get(&Task {
+                role: Role::Chief,
+                index: 0,
+            })
+            .expect("the chief")
     }
 
     /// Asks the chief's API.
     pub(crate) fn ask(&self, path: &str) -> Option<Value> {
         let (head, body) = get(self.chief(), path, LIMIT)?;
-        head.starts_with("HTTP/1.0 200").then(|| serde_json::from_str(&body).expect("JSON"))
+        head.starts_with("HTTP/1.0 200")
+            .then(|| serde_json::from_str(&body).expect("JSON"))
     }
 
     /// Asks until an answer is as it should be, and returns it.
@@ -99,7 +114,11 @@ quarantine_after = 0
         if let Some(program) = self.program.take() {
             program.signal(Signal::TERM);
             let ended = program.wait(LIMIT);
-            assert!(ended.output.contains("the job is stopped"), "{}", ended.output);
+            assert!(
+                ended.output.contains("the job is stopped"),
+                "{}",
+                ended.output
+            );
         }
     }
 }

@@ -14,32 +14,65 @@ pub(crate) struct Case {
 }
 
 /// Families of models.
-const FAMILIES: [&str; 7] = ["baseline", "linear", "dnn", "dnn_linear_combined", "fm", "deepfm", "dcn"];
+const FAMILIES: [&str; 7] = [
+    "baseline",
+    "linear",
+    "dnn",
+    "dnn_linear_combined",
+    "fm",
+    "deepfm",
+    "dcn",
+];
 /// Heads, with their labels.
 const HEADS: [(&str, &str); 6] = [
     ("binary", r#"{ column = "binary" }"#),
-    ("multi_class", r#"{ column = "class", vocabulary = ["low", "middle", "high"] }"#),
-    ("multi_label", r#"{ column = "labels", vocabulary = ["p", "q", "r"] }"#),
+    (
+        "multi_class",
+        r#"{ column = "class", vocabulary = ["low", "middle", "high"] }"#,
+    ),
+    (
+        "multi_label",
+        r#"{ column = "labels", vocabulary = ["p", "q", "r"] }"#,
+    ),
     ("regression", r#"{ column = "amounts" }"#),
     ("poisson", r#"{ column = "count" }"#),
     ("logistic_regression", r#"{ column = "share" }"#),
 ];
 /// Activations besides `relu`.
-const ACTIVATIONS: [&str; 10] =
-    ["relu6", "leaky_relu", "elu", "selu", "tanh", "sigmoid", "softplus", "softsign", "swish", "linear"];
+const ACTIVATIONS: [&str; 10] = [
+    "relu6",
+    "leaky_relu",
+    "elu",
+    "selu",
+    "tanh",
+    "sigmoid",
+    "softplus",
+    "softsign",
+    "swish",
+    "linear",
+];
 /// Features that ONNX can say: what they are, and how they feed the deep part.
 const FEATURES: [(&str, &str); 24] = [
     (
         r#"column = "age"; kind = "numeric"; normalizer = "standardize"; mean = 45.0; stddev = 15.0; default = 40.0"#,
         "true",
     ),
-    (r#"column = "income"; kind = "numeric"; normalizer = "log1p"; name = "income_log""#, "true"),
-    (r#"column = "income"; kind = "numeric"; normalizer = "log"; name = "income_logarithm""#, "true"),
+    (
+        r#"column = "income"; kind = "numeric"; normalizer = "log1p"; name = "income_log""#,
+        "true",
+    ),
+    (
+        r#"column = "income"; kind = "numeric"; normalizer = "log"; name = "income_logarithm""#,
+        "true",
+    ),
     (
         r#"column = "income"; kind = "numeric"; clip = [0, 9000]; normalizer = "min_max"; min = 0; max = 9000; name = "income_range""#,
         "true",
     ),
-    (r#"column = "pair"; kind = "numeric"; shape = 2; minus = "pair"; name = "nothing""#, "true"),
+    (
+        r#"column = "pair"; kind = "numeric"; shape = 2; minus = "pair"; name = "nothing""#,
+        "true",
+    ),
     (
         r#"column = "age"; kind = "numeric"; divided_by = "level"; default = 2.0; clip = [-5, 5]; name = "age_by_level""#,
         "true",
@@ -61,7 +94,10 @@ const FEATURES: [(&str, &str); 24] = [
         r#"column = "age"; kind = "bucketized"; boundaries = [25, 40.5, 60]; default = 40.0"#,
         "{ embedding = 4 }",
     ),
-    (r#"column = "income"; kind = "bucketized"; normalizer = "log1p"; boundaries = [3, 6, 9]"#, "INDICATOR"),
+    (
+        r#"column = "income"; kind = "bucketized"; normalizer = "log1p"; boundaries = [3, 6, 9]"#,
+        "INDICATOR",
+    ),
     (
         r#"column = "pair"; kind = "bucketized"; shape = 2; boundaries = [-1, 0, 1]"#,
         r#"{ embedding = 4, combiner = "sqrtn" }"#,
@@ -86,8 +122,14 @@ const FEATURES: [(&str, &str); 24] = [
         r#"column = "code"; kind = "vocabulary"; values = [0, 10, 20, 40]"#,
         r#"{ embedding = 4, combiner = "sum" }"#,
     ),
-    (r#"column = "level"; kind = "identity"; buckets = 5; default = 3"#, "{ embedding = 4 }"),
-    (r#"column = "slot"; kind = "identity"; buckets = 5"#, "INDICATOR"),
+    (
+        r#"column = "level"; kind = "identity"; buckets = 5; default = 3"#,
+        "{ embedding = 4 }",
+    ),
+    (
+        r#"column = "slot"; kind = "identity"; buckets = 5"#,
+        "INDICATOR",
+    ),
     (
         r#"column = "visits"; kind = "identity"; buckets = 8; separator = "|""#,
         r#"{ embedding = 4, combiner = "mean" }"#,
@@ -96,12 +138,21 @@ const FEATURES: [(&str, &str); 24] = [
         r#"column = "origin"; kind = "identity"; buckets = 5"#,
         r#"{ embedding = 4, table = "places", max_norm = 0.9 }"#,
     ),
-    (r#"column = "target"; kind = "identity"; buckets = 5"#, r#"{ embedding = 4, table = "places" }"#),
-    (r#"column = "level"; kind = "numeric"; name = "level_number""#, "true"),
+    (
+        r#"column = "target"; kind = "identity"; buckets = 5"#,
+        r#"{ embedding = 4, table = "places" }"#,
+    ),
+    (
+        r#"column = "level"; kind = "numeric"; name = "level_number""#,
+        "true",
+    ),
 ];
 /// Features that need FarmHash.
 const HASHED: [(&str, &str); 5] = [
-    (r#"column = "word"; kind = "hashed"; buckets = 20"#, "{ embedding = 4 }"),
+    (
+        r#"column = "word"; kind = "hashed"; buckets = 20"#,
+        "{ embedding = 4 }",
+    ),
     (
         r#"column = "visits"; kind = "hashed"; integers = true; buckets = 6; separator = "|"; name = "visits_hashed""#,
         "INDICATOR",
@@ -110,7 +161,10 @@ const HASHED: [(&str, &str); 5] = [
         r#"column = "brand"; kind = "vocabulary"; values = ["brand0", "brand1"]; oov_buckets = 3"#,
         "{ embedding = 4 }",
     ),
-    (r#"columns = ["age_bucketized", "city"]; kind = "crossed"; buckets = 30"#, "{ embedding = 4 }"),
+    (
+        r#"columns = ["age_bucketized", "city"]; kind = "crossed"; buckets = 30"#,
+        "{ embedding = 4 }",
+    ),
     (
         r#"column = "tags"; kind = "hashed"; buckets = 9; separator = "|"; weights = "tag_weights"; name = "tags_hashed""#,
         "{ embedding = 4 }",
@@ -118,15 +172,33 @@ const HASHED: [(&str, &str); 5] = [
 ];
 
 impl Case {
-    fn new(name: String, family: &'static str, head: &'static str, model: &str, hashed: bool) -> Self {
-        Self { name, family, head, model: model.to_owned(), hashed }
+    fn new(
+        name: String,
+        family: &'static str,
+        head: &'static str,
+        model: &str,
+        hashed: bool,
+    ) -> Self {
+        Self {
+            name,
+            family,
+            head,
+            model: model.to_owned(),
+            hashed,
+        }
     }
 
     /// Returns the names of the features that need FarmHash and this model reads.
     pub(crate) fn hashed_features(&self) -> &'static [&'static str] {
         match self.family {
             "baseline" => &[],
-            _ if self.hashed => &["word", "visits_hashed", "tags_hashed", "brand", "age_bucketized_X_city"],
+            _ if self.hashed => &[
+                "word",
+                "visits_hashed",
+                "tags_hashed",
+                "brand",
+                "age_bucketized_X_city",
+            ],
             _ => &[],
         }
     }
@@ -142,11 +214,20 @@ impl Case {
         let hashed = if self.hashed { HASHED.as_slice() } else { &[] };
         let mut out = String::new();
         for (said, fed) in FEATURES.iter().chain(hashed) {
-            out.push_str(&format!("[[feature]]\n{}\nwide = {linear}\n", said.replace("; ", "\n")));
+            out.push_str(&format!(
+                "[[feature]]\n{}\nwide = {linear}\n",
+                said.replace("; ", "\n")
+            ));
             if deep {
                 // A factorization machine multiplies embeddings; what it has no vector of stays in its linear part.
-                let fed =
-                    fed.replace("INDICATOR", if factorized { "{ embedding = 4 }" } else { "\"indicator\"" });
+                let fed = fed.replace(
+                    "INDICATOR",
+                    if factorized {
+                        "{ embedding = 4 }"
+                    } else {
+                        "\"indicator\""
+                    },
+                );
                 out.push_str(&format!("deep = {fed}\n"));
             }
         }
@@ -155,10 +236,17 @@ impl Case {
 
     /// Writes the job into the case's own folder, and returns its path.
     pub(crate) fn write(&self, folder: &Path, rows: &Path) -> PathBuf {
-        let label = HEADS.iter().find(|(head, _)| *head == self.head).map_or("", |(_, label)| label);
+        let label = HEADS
+            .iter()
+            .find(|(head, _)| *head == self.head)
+            .map_or("", |(_, label)| label);
         // One logit, as a factorization machine has.
         let factorized = self.family.contains("fm");
-        let label = if factorized { label.replace("amounts", "amount") } else { label.to_owned() };
+        let label = if factorized {
+            label.replace("amounts", "amount")
+        } else {
+            label.to_owned()
+        };
         let dimension = match self.head {
             "regression" if !factorized => "label_dimension = 2\n",
             _ => "",
@@ -203,24 +291,57 @@ pub(crate) fn cases() -> Vec<Case> {
         for (head, _) in HEADS {
             let several = head.starts_with("multi");
             if !(family.contains("fm") && several) {
-                out.push(Case::new(format!("{family} {head}"), family, head, "", true));
+                out.push(Case::new(
+                    format!("{family} {head}"),
+                    family,
+                    head,
+                    "",
+                    true,
+                ));
             }
         }
     }
     for activation in ACTIVATIONS {
         let model = format!("activation = \"{activation}\"\n");
-        out.push(Case::new(format!("dnn binary {activation}"), "dnn", "binary", &model, true));
+        out.push(Case::new(
+            format!("dnn binary {activation}"),
+            "dnn",
+            "binary",
+            &model,
+            true,
+        ));
     }
     let more: [(&str, &'static str, &str, bool); 6] = [
-        ("batch_norm and dropout", "dnn", "batch_norm = true\ndropout = 0.3\n", true),
+        (
+            "batch_norm and dropout",
+            "dnn",
+            "batch_norm = true\ndropout = 0.3\n",
+            true,
+        ),
         ("batch_norm", "deepfm", "batch_norm = true\n", false),
         ("mean", "linear", "sparse_combiner = \"mean\"\n", true),
-        ("sqrtn", "dnn_linear_combined", "sparse_combiner = \"sqrtn\"\n", false),
-        ("three cross layers", "dcn", "cross_layers = 3\nhidden_units = [5]\n", false),
+        (
+            "sqrtn",
+            "dnn_linear_combined",
+            "sparse_combiner = \"sqrtn\"\n",
+            false,
+        ),
+        (
+            "three cross layers",
+            "dcn",
+            "cross_layers = 3\nhidden_units = [5]\n",
+            false,
+        ),
         ("no hashing", "dnn_linear_combined", "", false),
     ];
     for (name, family, model, hashed) in more {
-        out.push(Case::new(format!("{family} binary {name}"), family, "binary", model, hashed));
+        out.push(Case::new(
+            format!("{family} binary {name}"),
+            family,
+            "binary",
+            model,
+            hashed,
+        ));
     }
     out
 }

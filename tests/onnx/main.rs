@@ -28,8 +28,10 @@ fn run(arguments: &[&str]) -> String {
 
 /// The newest export of a case, whose name is its second.
 fn newest(folder: &Path) -> PathBuf {
-    let entries =
-        std::fs::read_dir(folder).expect("exports").filter_map(Result::ok).map(|entry| entry.path());
+    let entries = std::fs::read_dir(folder)
+        .expect("exports")
+        .filter_map(Result::ok)
+        .map(|entry| entry.path());
     entries.max().expect("an export")
 }
 
@@ -43,13 +45,24 @@ fn prepare(case: &Case, folder: &Path, data: &Path) {
     let own = folder.join(&case.name);
     std::fs::create_dir_all(&own).expect("a folder");
     let job = case.write(&own, data);
-    let (job, rows) = (job.to_string_lossy(), data.to_string_lossy());
+    let job = job.to_string_lossy();
+    let rows = data.to_string_lossy();
     run(&["train", &job, "--log-level", "error"]);
     let export = export_of(case, folder);
     std::fs::create_dir_all(own.join("export")).expect("a folder");
     std::fs::rename(newest(&own.join("model/export/final")), &export).expect("the export is moved");
-    for (command, file) in [("predict", "predictions.jsonl"), ("transform", "transform.jsonl")] {
-        run(&[command, &job, "--input", &rows, "--output", &export.join(file).to_string_lossy()]);
+    for (command, file) in [
+        ("predict", "predictions.jsonl"),
+        ("transform", "transform.jsonl"),
+    ] {
+        run(&[
+            command,
+            &job,
+            "--input",
+            &rows,
+            "--output",
+            &export.join(file).to_string_lossy(),
+        ]);
     }
     std::fs::copy(data, export.join("rows.csv")).expect("the records are copied");
 }
@@ -57,8 +70,13 @@ fn prepare(case: &Case, folder: &Path, data: &Path) {
 /// Compares exports with predictions. Returns whether they agree, and what there is to say.
 fn compare(python: &Path, exports: &[PathBuf]) -> (bool, String) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("onnx/check.py");
-    let output = Command::new(python).arg(script).args(exports).output().expect("the Python starts");
-    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let output = Command::new(python)
+        .arg(script)
+        .args(exports)
+        .output()
+        .expect("the Python starts");
+    let [out, err] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     (output.status.success(), format!("{out}{err}"))
 }
 
@@ -88,22 +106,36 @@ fn every_exported_graph_has_the_form_of_its_model() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let exported = export_all(folder.path());
     assert!(!exported.is_empty());
-    exported.iter().for_each(|(case, export)| form::check(case, export));
+    exported
+        .iter()
+        .for_each(|(case, export)| form::check(case, export));
 }
 
 trial!(every_exported_graph_predicts_what_the_program_predicts, needs Onnxruntime);
 fn every_exported_graph_predicts_what_the_program_predicts() {
     let python = Need::Onnxruntime.program();
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let exports: Vec<PathBuf> = export_all(folder.path()).into_iter().map(|(_, export)| export).collect();
+    let exports: Vec<PathBuf> = export_all(folder.path())
+        .into_iter()
+        .map(|(_, export)| export)
+        .collect();
     let (agrees, text) = compare(&python, &exports);
     println!("{text}");
     assert!(agrees, "{text}");
     // The comparison itself: the graph of one model does not predict what another does.
-    let case =
-        |name: &str| exports.iter().find(|export| export.ends_with(name)).expect("a case of the table");
-    let (one, other) = (case("linear binary"), case("dnn_linear_combined binary"));
-    std::fs::copy(other.join("predictions.jsonl"), one.join("predictions.jsonl")).expect("a copy");
+    let case = |name: &str| {
+        exports
+            .iter()
+            .find(|export| export.ends_with(name))
+            .expect("a case of the table")
+    };
+    let one = case("linear binary");
+    let other = case("dnn_linear_combined binary");
+    std::fs::copy(
+        other.join("predictions.jsonl"),
+        one.join("predictions.jsonl"),
+    )
+    .expect("a copy");
     let (agrees, text) = compare(&python, std::slice::from_ref(one));
     assert!(!agrees, "{text}");
 }
@@ -114,18 +146,39 @@ fn a_hashed_feature_is_refused_by_name_unless_its_ids_are_inputs() {
     let job = trainyard_tests::write_job(folder.path(), 400, "[train]\nmax_steps = 20\n");
     let job = job.to_string_lossy();
     run(&["train", &job, "--log-level", "error"]);
-    let refused = Program::start("trainyard", &["export", &job, "--format", "onnx"], &[]).wait(LIMIT);
+    let refused =
+        Program::start("trainyard", &["export", &job, "--format", "onnx"], &[]).wait(LIMIT);
     assert_eq!(refused.code, 65, "{}", refused.output);
-    for text in ["E6001", "`word`", "FarmHash", "--hashed-as-ids", "trainyard transform"] {
-        assert!(refused.output.contains(text), "{text} is not in {}", refused.output);
+    for text in [
+        "E6001",
+        "`word`",
+        "FarmHash",
+        "--hashed-as-ids",
+        "trainyard transform",
+    ] {
+        assert!(
+            refused.output.contains(text),
+            "{text} is not in {}",
+            refused.output
+        );
     }
     let early = ["check", &job, "--set", "exporter.0.format=\"onnx\""];
     let early = Program::start("trainyard", &early, &[]).wait(LIMIT);
     assert_eq!(early.code, 65, "{}", early.output);
-    assert!(early.output.contains("exporter.hashed_as_ids"), "{}", early.output);
-    let both = run(&["export", &job, "--format", "onnx,safetensors", "--hashed-as-ids"]);
-    let files =
-        ["model.onnx", "model.safetensors", "model.json"].map(|name| Path::new(both.trim()).join(name));
+    assert!(
+        early.output.contains("exporter.hashed_as_ids"),
+        "{}",
+        early.output
+    );
+    let both = run(&[
+        "export",
+        &job,
+        "--format",
+        "onnx,safetensors",
+        "--hashed-as-ids",
+    ]);
+    let files = ["model.onnx", "model.safetensors", "model.json"]
+        .map(|name| Path::new(both.trim()).join(name));
     assert!(files.iter().all(|file| file.exists()), "{both}");
     let plain = run(&["export", &job]);
     let plain = Path::new(plain.trim());

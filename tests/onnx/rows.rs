@@ -11,7 +11,11 @@ const HEADER: &str = "age,income,pair,city,color,tags,tag_weights,code,level,slo
 
 /// Returns a text, or nothing in one case of ten.
 fn or_missing(draw: &mut Draw, text: String) -> String {
-    if draw.below(10) == 0 { String::new() } else { text }
+    if draw.below(10) == 0 {
+        String::new()
+    } else {
+        text
+    }
 }
 
 /// Returns up to four texts.
@@ -25,22 +29,31 @@ pub(crate) fn write(path: &Path, count: usize, seed: u64) {
     let mut text = format!("{HEADER}\n");
     let mut draw = Draw::new(seed);
     for _ in 0..count {
-        let (age, income) = (18.0 + 60.0 * draw.fraction(), (12.0 * draw.fraction()).exp() - 50.0);
-        let pair = format!("{:.3}|{:.3}", 4.0 * draw.fraction() - 2.0, 4.0 * draw.fraction() - 2.0);
-        let (city, color) = (draw.below(6), draw.below(4));
+        let age = 18.0 + 60.0 * draw.fraction();
+        let income = (12.0 * draw.fraction()).exp() - 50.0;
+        let pair = format!(
+            "{:.3}|{:.3}",
+            4.0 * draw.fraction() - 2.0,
+            4.0 * draw.fraction() - 2.0
+        );
+        let city = draw.below(6);
+        let color = draw.below(4);
         let shown_age = or_missing(&mut draw, format!("{age:.2}"));
         let shown_city = or_missing(&mut draw, format!("city{city}"));
         let shown_color = or_missing(&mut draw, format!("color{color}"));
         let tags = list(&mut draw, |draw| format!("tag{}", draw.below(7)));
         let each = tags.split('|').filter(|tag| !tag.is_empty());
-        let weights: Vec<String> = each.map(|_| format!("{:.2}", 3.0 * draw.fraction() - 0.5)).collect();
+        let weights: Vec<String> = each
+            .map(|_| format!("{:.2}", 3.0 * draw.fraction() - 0.5))
+            .collect();
         let code = draw.below(6) * 10;
         let code = or_missing(&mut draw, code.to_string());
         let level = draw.below(9) as i64 - 2;
         let slot = draw.below(5);
         let slot = or_missing(&mut draw, slot.to_string());
         let visits = list(&mut draw, |draw| draw.below(8).to_string());
-        let (origin, target) = (draw.below(5), draw.below(5));
+        let origin = draw.below(5);
+        let target = draw.below(5);
         let word = draw.below(40);
         let word = or_missing(&mut draw, format!("word{word}"));
         let brand = draw.below(12);

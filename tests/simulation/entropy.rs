@@ -24,7 +24,11 @@ pub(crate) fn seed(seed: u64) {
 /// Draws a number (splitmix64, Steele, Lea and Flood 2014).
 fn draw() -> u64 {
     STATE.with(|state| {
-        let last = if state.get() == 0 { SEED.load(Ordering::Relaxed) } else { state.get() };
+        let last = if state.get() == 0 {
+            SEED.load(Ordering::Relaxed)
+        } else {
+            state.get()
+        };
         let next = last.wrapping_add(0x9e37_79b9_7f4a_7c15);
         state.set(next);
         let mixed = (next ^ (next >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

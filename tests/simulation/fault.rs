@@ -18,11 +18,20 @@ pub(crate) enum Fault {
     /// Nothing gets from these to the others, nor back.
     Partition { tasks: Vec<Task>, length: Duration },
     /// Nothing gets from one to the other; the other way is open.
-    OneWay { from: Task, to: Task, length: Duration },
+    OneWay {
+        from: Task,
+        to: Task,
+        length: Duration,
+    },
     /// Messages between a task and all others are late by this, all at once.
     Hold { task: Task, length: Duration },
     /// Messages between two take as long as this.
-    Slow { one: Task, other: Task, latency: Duration, length: Duration },
+    Slow {
+        one: Task,
+        other: Task,
+        latency: Duration,
+        length: Duration,
+    },
     /// The model folder answers every call with an error.
     Store { length: Duration },
 }
@@ -57,16 +66,31 @@ impl Fault {
             some = vec![task];
         }
         match below(if cuts { 17 } else { 8 }) {
-            0..5 => Self::Kill { tasks: vec![task], after },
+            0..5 => Self::Kill {
+                tasks: vec![task],
+                after,
+            },
             5 => Self::Kill { tasks: some, after },
             6..8 => Self::Terminate { task },
             8..10 => Self::PowerCut { task, after },
-            10..12 => Self::Partition { tasks: some, length },
-            12..14 => Self::OneWay { from: task, to: other, length },
+            10..12 => Self::Partition {
+                tasks: some,
+                length,
+            },
+            12..14 => Self::OneWay {
+                from: task,
+                to: other,
+                length,
+            },
             14..16 => Self::Hold { task, length },
             _ => {
                 let latency = Duration::from_millis(50 + below(800));
-                Self::Slow { one: task, other, latency, length }
+                Self::Slow {
+                    one: task,
+                    other,
+                    latency,
+                    length,
+                }
             }
         }
     }
@@ -91,16 +115,22 @@ impl Fault {
 
     /// Whether it keeps messages from somebody.
     pub(crate) fn cuts(&self) -> bool {
-        !matches!(self, Self::Kill { .. } | Self::Terminate { .. } | Self::Store { .. })
+        !matches!(
+            self,
+            Self::Kill { .. } | Self::Terminate { .. } | Self::Store { .. }
+        )
     }
 
     /// Returns the pairs of hosts between which it keeps messages, of all hosts.
     fn pairs(&self, tasks: &[Task]) -> Vec<(String, String)> {
         let among = |one: &[Task]| -> Vec<(String, String)> {
             let others = |task: &&Task| !one.contains(task);
-            let pairs = one
-                .iter()
-                .flat_map(|one| tasks.iter().filter(others).map(|other| (host(*one), host(*other))));
+            let pairs = one.iter().flat_map(|one| {
+                tasks
+                    .iter()
+                    .filter(others)
+                    .map(|other| (host(*one), host(*other)))
+            });
             pairs.collect()
         };
         match self {
@@ -117,10 +147,14 @@ impl Fault {
         for (one, other) in self.pairs(tasks) {
             match self {
                 Self::Kill { .. } | Self::Terminate { .. } | Self::Store { .. } => {}
-                Self::PowerCut { .. } | Self::Partition { .. } => sim.partition(one.as_str(), other.as_str()),
+                Self::PowerCut { .. } | Self::Partition { .. } => {
+                    sim.partition(one.as_str(), other.as_str())
+                }
                 Self::OneWay { .. } => sim.partition_oneway(one.as_str(), other.as_str()),
                 Self::Hold { .. } => sim.hold(one.as_str(), other.as_str()),
-                Self::Slow { latency, .. } => sim.set_link_latency(one.as_str(), other.as_str(), *latency),
+                Self::Slow { latency, .. } => {
+                    sim.set_link_latency(one.as_str(), other.as_str(), *latency)
+                }
             }
         }
     }
@@ -130,7 +164,9 @@ impl Fault {
         for (one, other) in self.pairs(tasks) {
             match self {
                 Self::Kill { .. } | Self::Terminate { .. } | Self::Store { .. } => {}
-                Self::PowerCut { .. } | Self::Partition { .. } => sim.repair(one.as_str(), other.as_str()),
+                Self::PowerCut { .. } | Self::Partition { .. } => {
+                    sim.repair(one.as_str(), other.as_str())
+                }
                 Self::OneWay { .. } => sim.repair_oneway(one.as_str(), other.as_str()),
                 Self::Hold { .. } => sim.release(one.as_str(), other.as_str()),
                 Self::Slow { .. } => sim.set_link_latency(one.as_str(), other.as_str(), latency),
@@ -156,22 +192,34 @@ impl Planned {
 }
 
 fn names(tasks: &[Task]) -> String {
-    tasks.iter().map(Task::to_string).collect::<Vec<_>>().join(" ")
+    tasks
+        .iter()
+        .map(Task::to_string)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 impl fmt::Display for Planned {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (at, until) = (self.at.as_secs_f64(), self.until().as_secs_f64());
+        let at = self.at.as_secs_f64();
+        let until = self.until().as_secs_f64();
         write!(out, "{at:7.3} to {until:7.3} s: ")?;
         match &self.fault {
             Fault::Kill { tasks, .. } => write!(out, "kill {}", names(tasks)),
             Fault::PowerCut { task, .. } => write!(out, "cut the power of {task}"),
             Fault::Terminate { task } => write!(out, "terminate {task}"),
-            Fault::Partition { tasks, .. } => write!(out, "partition {} from the others", names(tasks)),
+            Fault::Partition { tasks, .. } => {
+                write!(out, "partition {} from the others", names(tasks))
+            }
             Fault::OneWay { from, to, .. } => write!(out, "drop what {from} sends to {to}"),
             Fault::Hold { task, .. } => write!(out, "hold what comes from and goes to {task}"),
             Fault::Store { .. } => write!(out, "the model folder fails"),
-            Fault::Slow { one, other, latency, .. } => {
+            Fault::Slow {
+                one,
+                other,
+                latency,
+                ..
+            } => {
                 write!(out, "messages between {one} and {other} take {latency:?}")
             }
         }

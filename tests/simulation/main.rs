@@ -29,13 +29,18 @@ fn run(seed: u64) {
     let mut folder = tempfile::Builder::new();
     folder.prefix("simulation-");
     // Nothing here is to survive the machine, and flushing a disk takes long.
-    let folder = if memory.is_dir() { folder.tempdir_in(memory) } else { folder.tempdir() };
+    let folder = if memory.is_dir() {
+        folder.tempdir_in(memory)
+    } else {
+        folder.tempdir()
+    };
     let folder = folder.expect("a temporary folder");
     let filter = std::env::var(LOG).ok();
     let trace = Trace::new(&folder.path().to_string_lossy(), filter.is_some());
     let subscriber = trace.subscriber(filter.as_deref().unwrap_or("trainyard=info"));
-    let outcome =
-        tracing::subscriber::with_default(subscriber, || trial::run(&options, folder.path(), &trace));
+    let outcome = tracing::subscriber::with_default(subscriber, || {
+        trial::run(&options, folder.path(), &trace)
+    });
     match outcome {
         Ok(report) => println!("seed={seed} {report}"),
         Err(problem) => {

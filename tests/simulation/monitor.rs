@@ -34,9 +34,13 @@ impl Seen {
             let same = last.incarnation == status.incarnation;
             // Without a log a server forgets all; with one nothing, but for that it may be put aside as no longer valid.
             let remembers = same || (logged && status.store.memory != 0);
-            let (was, is) = (&last.store, &status.store);
+            let was = &last.store;
+            let is = &status.store;
             if remembers && is.epoch < was.epoch {
-                self.violations.push(format!("ps:{ps} went back from epoch {} to {}", was.epoch, is.epoch));
+                self.violations.push(format!(
+                    "ps:{ps} went back from epoch {} to {}",
+                    was.epoch, is.epoch
+                ));
             }
             if is.memory == was.memory && is.memory != 0 && is.version < was.version {
                 self.violations.push(format!(
@@ -45,8 +49,10 @@ impl Seen {
                 ));
             }
             if remembers && is.memory < was.memory {
-                self.violations
-                    .push(format!("ps:{ps} went back from memory {} to {}", was.memory, is.memory));
+                self.violations.push(format!(
+                    "ps:{ps} went back from memory {} to {}",
+                    was.memory, is.memory
+                ));
             }
         }
         self.last.insert(ps, status);

@@ -28,7 +28,9 @@ impl Transport for Simulated {
 
     fn listen(&self, address: String) -> Answer<'static, Box<dyn Arrivals>> {
         Box::pin(async move {
-            let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+            let port = address
+                .rsplit_once(':')
+                .and_then(|(_, port)| port.parse::<u16>().ok());
             let port = port.ok_or_else(|| io::Error::other(format!("{address} has no port")))?;
             let listener = TcpListener::bind(("0.0.0.0", port)).await?;
             Ok(Box::new(Port(listener)) as Box<dyn Arrivals>)

@@ -57,11 +57,15 @@ const STORE_FAILS_MAX: Duration = Duration::from_secs(5);
 
 /// Returns times in which the model folder fails, one behind the other.
 fn failures_of_the_store(draw: &mut Draw) -> Vec<Planned> {
-    let (mut out, mut at) = (Vec::new(), Duration::ZERO);
+    let mut out = Vec::new();
+    let mut at = Duration::ZERO;
     for _ in 0..1 + draw.below(3) {
         at += Duration::from_millis(200 + draw.below(3000));
         let length = Duration::from_millis(20 + draw.below(STORE_FAILS_MAX.as_millis() as u64));
-        out.push(Planned { at, fault: Fault::Store { length } });
+        out.push(Planned {
+            at,
+            fault: Fault::Store { length },
+        });
         at += length;
     }
     out
@@ -72,7 +76,10 @@ impl Options {
     pub(crate) fn of(seed: u64) -> Self {
         // What is drawn of one thing does not change when another is added.
         let stream = |number: u64| Draw::new(seed.wrapping_mul(16).wrapping_add(number));
-        let (mut job, mut cluster, mut network, mut faults) = (stream(0), stream(1), stream(2), stream(3));
+        let mut job = stream(0);
+        let mut cluster = stream(1);
+        let mut network = stream(2);
+        let mut faults = stream(3);
         let update = match seed % 3 {
             0 => Update::Asynchronous,
             1 => Update::StaleSynchronous(job.below(4)),
@@ -90,7 +97,13 @@ impl Options {
         let mut out = Self {
             seed,
             update,
-            ledger: Ledger { rows: 3 * 160, epochs, batch_size: 4, lanes, servers: 2 },
+            ledger: Ledger {
+                rows: 3 * 160,
+                epochs,
+                batch_size: 4,
+                lanes,
+                servers: 2,
+            },
             workers,
             chief_trains,
             in_graph: !chief_trains && cluster.below(2) == 0,
@@ -150,13 +163,25 @@ impl Options {
             format!("parameter_servers.log_bytes_max={}", self.log_bytes_max),
             format!("strategy.pipeline_depth={}", self.pipeline_depth),
             format!("strategy.chief_trains={}", self.chief_trains),
-            format!("strategy.replication={}", if self.in_graph { "in_graph" } else { "between_graph" }),
+            format!(
+                "strategy.replication={}",
+                if self.in_graph {
+                    "in_graph"
+                } else {
+                    "between_graph"
+                }
+            ),
         ];
-        out.extend(self.max_steps.map(|steps| format!("train.max_steps={steps}")));
+        out.extend(
+            self.max_steps
+                .map(|steps| format!("train.max_steps={steps}")),
+        );
         match self.update {
             Update::Asynchronous => out.push("strategy.update=async".to_owned()),
-            Update::StaleSynchronous(steps) => out
-                .extend(["strategy.update=ssp".to_owned(), format!("strategy.staleness_steps_max={steps}")]),
+            Update::StaleSynchronous(steps) => out.extend([
+                "strategy.update=ssp".to_owned(),
+                format!("strategy.staleness_steps_max={steps}"),
+            ]),
             Update::Synchronous(lanes) => out.extend([
                 "strategy.update=sync".to_owned(),
                 // The mean of so many ones, times so many.
@@ -170,9 +195,27 @@ impl Options {
 
 impl fmt::Display for Options {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, update, ledger, workers, tick, latency_max, faults, .. } = self;
-        writeln!(out, "seed {seed}: {update:?}, {workers} workers, {}", self.settings().join(" "))?;
-        writeln!(out, "  {ledger:?}, tick {tick:?}, latency below {latency_max:?}")?;
-        faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))
+        let Self {
+            seed,
+            update,
+            ledger,
+            workers,
+            tick,
+            latency_max,
+            faults,
+            ..
+        } = self;
+        writeln!(
+            out,
+            "seed {seed}: {update:?}, {workers} workers, {}",
+            self.settings().join(" ")
+        )?;
+        writeln!(
+            out,
+            "  {ledger:?}, tick {tick:?}, latency below {latency_max:?}"
+        )?;
+        faults
+            .iter()
+            .try_for_each(|fault| writeln!(out, "  {fault}"))
     }
 }

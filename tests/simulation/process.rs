@@ -44,7 +44,10 @@ impl Process {
     pub(crate) async fn live(self) {
         let (stop, start) = {
             let mut life = self.life.lock();
-            *life = Life { starts: life.starts + 1, ..Life::default() };
+            *life = Life {
+                starts: life.starts + 1,
+                ..Life::default()
+            };
             (life.stop.clone(), life.starts)
         };
         let outcome = self.run(start, stop).await;
@@ -56,9 +59,15 @@ impl Process {
         let mut context = self.context()?;
         context.network = Network::Other(Arc::new(Simulated));
         // Another at each start, and the same in each run of the seed.
-        let of = [self.seed, self.task.role as u64, self.task.index as u64, start];
-        context.incarnation =
-            of.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| (hash ^ part).wrapping_mul(0x0100_0000_01b3));
+        let of = [
+            self.seed,
+            self.task.role as u64,
+            self.task.index as u64,
+            start,
+        ];
+        context.incarnation = of.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| {
+            (hash ^ part).wrapping_mul(0x0100_0000_01b3)
+        });
         let task = self.task;
         let build: Build = &|job| Ok(any(Counting::from_job(job)?));
         let drained = async {

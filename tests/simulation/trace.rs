@@ -32,13 +32,22 @@ pub(crate) struct Trace(Arc<Mutex<Told>>);
 impl Trace {
     /// Returns an empty trace. `folder` is left out of what is said; `aloud` prints it at once.
     pub(crate) fn new(folder: &str, aloud: bool) -> Self {
-        let (folder, hash) = (folder.to_owned(), 0xcbf2_9ce4_8422_2325);
-        Self(Arc::new(Mutex::new(Told { folder, hash, aloud, ..Told::default() })))
+        let folder = folder.to_owned();
+        let hash = 0xcbf2_9ce4_8422_2325;
+        Self(Arc::new(Mutex::new(Told {
+            folder,
+            hash,
+            aloud,
+            ..Told::default()
+        })))
     }
 
     /// Returns what takes in events of the targets and levels that `filter` says.
     pub(crate) fn subscriber(&self, filter: &str) -> impl Subscriber + Send + Sync + use<> {
-        Registry::default().with(self.clone().with_filter(EnvFilter::new(format!("turmoil=info,{filter}"))))
+        Registry::default().with(
+            self.clone()
+                .with_filter(EnvFilter::new(format!("turmoil=info,{filter}"))),
+        )
     }
 
     /// Sets the time.
@@ -111,6 +120,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Trace {
             scope.find_map(|span| span.extensions().get::<Host>().map(|host| host.0.clone()))
         });
         let metadata = event.metadata();
-        self.tell(format_args!("{}{} {}", host.unwrap_or_default(), metadata.level(), fields.0.trim_end()));
+        self.tell(format_args!(
+            "{}{} {}",
+            host.unwrap_or_default(),
+            metadata.level(),
+            fields.0.trim_end()
+        ));
     }
 }

@@ -60,7 +60,14 @@ pub(crate) struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hash, simulated, healed, faults, starts, epochs } = self;
+        let Self {
+            hash,
+            simulated,
+            healed,
+            faults,
+            starts,
+            epochs,
+        } = self;
         let [simulated, healed] = [simulated, healed].map(Duration::as_secs_f64);
         write!(
             out,
@@ -128,7 +135,9 @@ impl<'a> Trial<'a> {
         let address = |task: Task| format!("{}:{PORT}", host(task));
         let list = |role: Role| {
             let of = tasks.iter().filter(|task| task.role == role);
-            of.map(|task| format!("\"{}\"", address(*task))).collect::<Vec<_>>().join(", ")
+            of.map(|task| format!("\"{}\"", address(*task)))
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         let text = format!(
             "[cluster]\nchief = [{}]\nworker = [{}]\nps = [{}]\n",
@@ -165,11 +174,25 @@ impl<'a> Trial<'a> {
                     Ok(())
                 }
             });
-            hosts.insert(*task, Host { standing: Standing::Runs, told_to_stop: false, life });
+            hosts.insert(
+                *task,
+                Host {
+                    standing: Standing::Runs,
+                    told_to_stop: false,
+                    life,
+                },
+            );
         }
         let seen = Arc::new(Mutex::new(Seen::default()));
-        let servers = tasks.iter().filter(|task| task.role == Role::Ps).map(|task| (*task, address(*task)));
-        let watching = watch(servers.collect(), options.durability != "none", Arc::clone(&seen));
+        let servers = tasks
+            .iter()
+            .filter(|task| task.role == Role::Ps)
+            .map(|task| (*task, address(*task)));
+        let watching = watch(
+            servers.collect(),
+            options.durability != "none",
+            Arc::clone(&seen),
+        );
         sim.client("monitor", async move {
             watching.await;
             Ok(())
@@ -192,7 +215,11 @@ impl<'a> Trial<'a> {
     }
 
     fn run(mut self) -> Result<Report, String> {
-        let (mut healed, chief) = (None, Task { role: Role::Chief, index: 0 });
+        let mut healed = None;
+        let chief = Task {
+            role: Role::Chief,
+            index: 0,
+        };
         while self.hosts[&chief].standing != Standing::Ended {
             self.befall();
             self.step()?;
@@ -205,7 +232,9 @@ impl<'a> Trial<'a> {
             }
             let since = *healed.get_or_insert(self.sim.elapsed());
             if self.sim.elapsed() - since > LIVENESS {
-                return Err(format!("the job has not ended within {LIVENESS:?} without faults"));
+                return Err(format!(
+                    "the job has not ended within {LIVENESS:?} without faults"
+                ));
             }
         }
         let healed = self.sim.elapsed() - healed.unwrap_or_else(|| self.sim.elapsed());
@@ -231,14 +260,19 @@ impl<'a> Trial<'a> {
             simulated: self.sim.elapsed(),
             healed,
             faults: self.faults,
-            starts: self.hosts.values().map(|host| host.life.lock().starts).sum(),
+            starts: self
+                .hosts
+                .values()
+                .map(|host| host.life.lock().starts)
+                .sum(),
             epochs: self.epoch,
         })
     }
 
     /// Waits until all have ended: by themselves, or told to.
     fn end(&mut self) -> Result<(), String> {
-        let (told, until) = (self.sim.elapsed() + FAREWELL, self.sim.elapsed() + FAREWELL + DRAIN);
+        let told = self.sim.elapsed() + FAREWELL;
+        let until = self.sim.elapsed() + FAREWELL + DRAIN;
         let mut stopped = false;
         loop {
             let running: Vec<Task> = self.running();
@@ -248,27 +282,36 @@ impl<'a> Trial<'a> {
             if self.sim.elapsed() >= told && !stopped {
                 stopped = true;
                 for task in &running {
-                    self.trace.tell(format_args!("{task} is told to stop: the chief has ended"));
+                    self.trace
+                        .tell(format_args!("{task} is told to stop: the chief has ended"));
                     self.hosts[task].life.lock().stop.cancel();
                 }
             }
             if self.sim.elapsed() >= until {
                 let names: Vec<String> = running.iter().map(Task::to_string).collect();
-                return Err(format!("the job is over, and these have not stopped: {}", names.join(" ")));
+                return Err(format!(
+                    "the job is over, and these have not stopped: {}",
+                    names.join(" ")
+                ));
             }
             self.step()?;
             if stopped {
                 // Nobody is started again.
-                self.hosts.values_mut().for_each(|host| match host.standing {
-                    Standing::Down(_) => host.standing = Standing::Ended,
-                    Standing::Runs | Standing::Ended => {}
-                });
+                self.hosts
+                    .values_mut()
+                    .for_each(|host| match host.standing {
+                        Standing::Down(_) => host.standing = Standing::Ended,
+                        Standing::Runs | Standing::Ended => {}
+                    });
             }
         }
     }
 
     fn running(&self) -> Vec<Task> {
-        let hosts = self.hosts.iter().filter(|(_, host)| host.standing != Standing::Ended);
+        let hosts = self
+            .hosts
+            .iter()
+            .filter(|(_, host)| host.standing != Standing::Ended);
         hosts.map(|(task, _)| *task).collect()
     }
 
@@ -276,11 +319,19 @@ impl<'a> Trial<'a> {
     fn befall(&mut self) {
         let now = self.sim.elapsed();
         self.trace.set_now(now);
-        while self.planned.front().is_some_and(|planned| planned.at <= now) {
-            let Some(planned) = self.planned.pop_front() else { break };
+        while self
+            .planned
+            .front()
+            .is_some_and(|planned| planned.at <= now)
+        {
+            let Some(planned) = self.planned.pop_front() else {
+                break;
+            };
             self.begin(planned);
         }
-        let (over, open) = std::mem::take(&mut self.open).into_iter().partition(|fault| fault.until() <= now);
+        let (over, open) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition(|fault| fault.until() <= now);
         self.open = open;
         let over: Vec<Planned> = over;
         for fault in over {
@@ -289,7 +340,8 @@ impl<'a> Trial<'a> {
     }
 
     fn begin(&mut self, planned: Planned) {
-        let (victims, until) = (planned.fault.victims(), planned.until());
+        let victims = planned.fault.victims();
+        let until = planned.until();
         let runs = |task: &Task| self.hosts[task].standing == Standing::Runs;
         let running: Vec<Task> = victims.iter().copied().filter(runs).collect();
         if running.is_empty() && !victims.is_empty() {
@@ -318,7 +370,11 @@ impl<'a> Trial<'a> {
 
     fn mend(&mut self, planned: &Planned) {
         self.trace.tell(format_args!("== mended: {planned}"));
-        planned.fault.mend(&self.sim, &self.options.tasks(), self.options.latency_max / 4);
+        planned.fault.mend(
+            &self.sim,
+            &self.options.tasks(),
+            self.options.latency_max / 4,
+        );
         if let Fault::Store { .. } = planned.fault {
             self.mend_store();
         }
@@ -342,18 +398,25 @@ impl<'a> Trial<'a> {
 
     /// Whether the model folder fails now.
     fn store_fails(&self) -> bool {
-        self.open.iter().any(|planned| matches!(planned.fault, Fault::Store { .. }))
+        self.open
+            .iter()
+            .any(|planned| matches!(planned.fault, Fault::Store { .. }))
     }
 
     fn kill(&mut self, task: Task, until: Duration) {
         self.sim.crash(host(task));
-        self.hosts.get_mut(&task).expect("a task of the cluster").standing = Standing::Down(until);
+        self.hosts
+            .get_mut(&task)
+            .expect("a task of the cluster")
+            .standing = Standing::Down(until);
     }
 
     /// Goes on by a tick, and looks after the tasks as a supervisor does.
     fn step(&mut self) -> Result<(), String> {
         self.trace.set_now(self.sim.elapsed());
-        self.sim.step().map_err(|error| format!("the simulation has failed: {error}"))?;
+        self.sim
+            .step()
+            .map_err(|error| format!("the simulation has failed: {error}"))?;
         let now = self.sim.elapsed();
         self.trace.set_now(now);
         for task in self.options.tasks() {
@@ -383,11 +446,16 @@ impl<'a> Trial<'a> {
     /// Looks whether a process has ended.
     fn look_at(&mut self, task: Task, now: Duration) -> Result<(), String> {
         let host = self.hosts.get_mut(&task).expect("a task of the cluster");
-        let Some(outcome) = host.life.lock().outcome.take() else { return Ok(()) };
+        let Some(outcome) = host.life.lock().outcome.take() else {
+            return Ok(());
+        };
         let told_to_stop = host.told_to_stop;
         // What it had begun besides ends with it.
         self.kill(task, now + PAUSE);
-        let chief = Task { role: Role::Chief, index: 0 };
+        let chief = Task {
+            role: Role::Chief,
+            index: 0,
+        };
         let chief_ended = self.hosts[&chief].standing == Standing::Ended;
         let host = self.hosts.get_mut(&task).expect("a task of the cluster");
         match outcome {
@@ -402,7 +470,8 @@ impl<'a> Trial<'a> {
             }
             Err(problem) => {
                 let text = problem.render();
-                self.trace.tell(format_args!("== {task} has failed: {text}"));
+                self.trace
+                    .tell(format_args!("== {task} has failed: {text}"));
                 // While calls go unanswered it may be late. A daemon is ended then, and started again.
                 let late = problem.code == Code::E9003 && now > self.broken + ECHO;
                 if PERMANENT.contains(&problem.exit_code()) || late {
@@ -415,14 +484,20 @@ impl<'a> Trial<'a> {
     }
 
     fn look_at_folder(&mut self) -> Result<(), String> {
-        let text = std::fs::read_to_string(self.model_dir.join("cluster_epoch")).unwrap_or_default();
+        let text =
+            std::fs::read_to_string(self.model_dir.join("cluster_epoch")).unwrap_or_default();
         let epoch: u64 = text.trim().parse().unwrap_or(0);
         if epoch < self.epoch {
-            return Err(format!("the epoch of the model folder went back from {} to {epoch}", self.epoch));
+            return Err(format!(
+                "the epoch of the model folder went back from {} to {epoch}",
+                self.epoch
+            ));
         }
         self.epoch = epoch;
         let mut damaged = Vec::new();
-        let found = latest_good(&self.model_dir, &mut |warning| damaged.push(warning.render()));
+        let found = latest_good(&self.model_dir, &mut |warning| {
+            damaged.push(warning.render())
+        });
         let found = found.map_err(|error| format!("no checkpoint can be looked for: {error}"))?;
         if let Some(damage) = damaged.first() {
             return Err(format!("a checkpoint is damaged: {damage}"));

@@ -16,16 +16,25 @@ use crate::storage::LIMIT;
 use crate::storage::door::{Door, Fate};
 use crate::storage::server::Server;
 
-const CHIEF: Task = Task { role: Role::Chief, index: 0 };
-const SERVER: Task = Task { role: Role::Ps, index: 1 };
+const CHIEF: Task = Task {
+    role: Role::Chief,
+    index: 0,
+};
+const SERVER: Task = Task {
+    role: Role::Ps,
+    index: 1,
+};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nemesis");
 
 /// What a task needs to reach the store.
 fn environment(address: &str) -> Vec<String> {
-    ["env".to_owned(), format!("AWS_ENDPOINT_URL=http://{address}")]
-        .into_iter()
-        .chain(["AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test"].map(str::to_owned))
-        .collect()
+    [
+        "env".to_owned(),
+        format!("AWS_ENDPOINT_URL=http://{address}"),
+    ]
+    .into_iter()
+    .chain(["AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test"].map(str::to_owned))
+    .collect()
 }
 
 /// What the newest checkpoint below a prefix of the bucket says, copied into a folder.
@@ -61,11 +70,17 @@ fn train(address: &str, folder: &Path, job: &Path, model: &str, more: &[&str]) -
         .args([PROGRAM, "train"])
         .arg(job)
         .args(["--model-dir", &format!("s3://data/{model}")]);
-    command.args(["--set", &format!("local_dir={}", folder.join("local").display())]);
+    command.args([
+        "--set",
+        &format!("local_dir={}", folder.join("local").display()),
+    ]);
     for setting in more {
         command.args(["--set", setting]);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command.spawn().expect("it starts")
 }
 
@@ -88,25 +103,42 @@ fn every_update_counts_once_whichever_write_a_process_dies_at() {
     /// One of so many places is tried, unless all are asked for.
     const SHARE: u64 = 3;
     let server = Server::start();
-    let ledger = Ledger { rows: 100, epochs: 4, batch_size: 16, lanes: 1, servers: 1 };
+    let ledger = Ledger {
+        rows: 100,
+        epochs: 4,
+        batch_size: 16,
+        lanes: 1,
+        servers: 1,
+    };
     let settings = ["run.keep_checkpoint_max=1"];
     // A run by itself tells how many writes there are.
     let folder = tempfile::tempdir().expect("a folder");
     let door = Door::new(&server.address, |_, _| Fate::Answered);
-    let child = train(&door.address, folder.path(), &ledger.write(folder.path()), "whole", &settings);
+    let child = train(
+        &door.address,
+        folder.path(),
+        &ledger.write(folder.path()),
+        "whole",
+        &settings,
+    );
     assert_eq!(code_of(child), Some(0));
     let writes = door.writes();
     assert!(writes > 10, "{writes} writes");
-    let mut places: Vec<(usize, Fate)> =
-        (0..writes).flat_map(|nth| [Fate::HeldBefore, Fate::HeldAfter].map(|fate| (nth, fate))).collect();
+    let mut places: Vec<(usize, Fate)> = (0..writes)
+        .flat_map(|nth| [Fate::HeldBefore, Fate::HeldAfter].map(|fate| (nth, fate)))
+        .collect();
     if !is_thorough() {
         let mut draw = Draw::new(seed("writes to die at"));
         places.retain(|_| draw.below(SHARE) == 0);
-        assert!(!places.is_empty(), "of {writes} writes one at least is drawn");
+        assert!(
+            !places.is_empty(),
+            "of {writes} writes one at least is drawn"
+        );
     }
     let killed_at = |(nth, fate): (usize, Fate)| -> Result<(), String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let (folder, model) = (folder.path(), format!("{nth}-{fate:?}"));
+        let folder = folder.path();
+        let model = format!("{nth}-{fate:?}");
         let job = ledger.write(folder);
         let judge = move |write, _: &str| if write == nth { fate } else { Fate::Answered };
         let door = Door::new(&server.address, judge);
@@ -115,40 +147,66 @@ fn every_update_counts_once_whichever_write_a_process_dies_at() {
         let held = loop {
             match door.held.recv_timeout(Duration::from_millis(20)) {
                 Ok(held) => break held,
-                Err(_) if child.try_wait().is_ok_and(|ended| ended.is_some()) => break "its end".to_owned(),
+                Err(_) if child.try_wait().is_ok_and(|ended| ended.is_some()) => {
+                    break "its end".to_owned();
+                }
                 Err(_) => {}
             }
         };
-        child.kill().and_then(|()| child.wait()).map_err(|error| error.to_string())?;
+        child
+            .kill()
+            .and_then(|()| child.wait())
+            .map_err(|error| error.to_string())?;
         let code = code_of(train(&server.address, folder, &job, &model, &settings));
         if code != Some(0) {
             return Err(format!("{held}: the next start ended with {code:?}"));
         }
         let account = account(&server, &format!("{model}/"), folder, &ledger);
-        if account.is_exact() { Ok(()) } else { Err(format!("{held}: {account}")) }
+        if account.is_exact() {
+            Ok(())
+        } else {
+            Err(format!("{held}: {account}"))
+        }
     };
     let problems = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for first in 0..AT_ONCE {
-            let (places, problems, killed_at) = (&places, &problems, &killed_at);
+            let places = &places;
+            let problems = &problems;
+            let killed_at = &killed_at;
             scope.spawn(move || {
                 for place in places.iter().skip(first).step_by(AT_ONCE) {
                     if let Err(problem) = killed_at(*place) {
-                        problems.lock().expect("no panic").push(format!("{place:?}: {problem}"));
+                        problems
+                            .lock()
+                            .expect("no panic")
+                            .push(format!("{place:?}: {problem}"));
                     }
                 }
             });
         }
     });
     let problems = problems.into_inner().expect("no panic");
-    assert!(problems.is_empty(), "{} of {}: {}", problems.len(), places.len(), problems.join("\n"));
+    assert!(
+        problems.is_empty(),
+        "{} of {}: {}",
+        problems.len(),
+        places.len(),
+        problems.join("\n")
+    );
 }
 
 trial!(a_put_whose_answer_is_lost_is_made_again_and_counts_once, needs S3);
 fn a_put_whose_answer_is_lost_is_made_again_and_counts_once() {
     let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
-    let ledger = Ledger { rows: 100, epochs: 4, batch_size: 16, lanes: 1, servers: 1 };
+    let ledger = Ledger {
+        rows: 100,
+        epochs: 4,
+        batch_size: 16,
+        lanes: 1,
+        servers: 1,
+    };
     let job = ledger.write(folder.path());
     // The first answer to each kind of write: the name without its numbers.
     let seen = Mutex::new(BTreeSet::new());
@@ -158,9 +216,19 @@ fn a_put_whose_answer_is_lost_is_made_again_and_counts_once() {
             .take_while(|letter| *letter != '?')
             .filter(|letter| !letter.is_ascii_hexdigit())
             .collect();
-        if seen.lock().expect("no panic").insert(kind) { Fate::Lost } else { Fate::Answered }
+        if seen.lock().expect("no panic").insert(kind) {
+            Fate::Lost
+        } else {
+            Fate::Answered
+        }
     });
-    let child = train(&door.address, folder.path(), &job, "m", &["run.keep_checkpoint_max=1"]);
+    let child = train(
+        &door.address,
+        folder.path(),
+        &job,
+        "m",
+        &["run.keep_checkpoint_max=1"],
+    );
     assert_eq!(code_of(child), Some(0));
     let account = account(&server, "m/", folder.path(), &ledger);
     assert!(account.is_exact(), "{account}");
@@ -174,10 +242,17 @@ fn of_chiefs_that_start_at_once_no_two_have_the_same_epoch() {
     const CHIEFS: usize = 6;
     let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
-    let ledger = Ledger { rows: 100, epochs: 1, batch_size: 16, lanes: 1, servers: 1 };
+    let ledger = Ledger {
+        rows: 100,
+        epochs: 1,
+        batch_size: 16,
+        lanes: 1,
+        servers: 1,
+    };
     let job = ledger.write(folder.path());
-    let chiefs: Vec<Child> =
-        (0..CHIEFS).map(|_| train(&server.address, folder.path(), &job, "m", &[])).collect();
+    let chiefs: Vec<Child> = (0..CHIEFS)
+        .map(|_| train(&server.address, folder.path(), &job, "m", &[]))
+        .collect();
     // `env` becomes the program: the process is the same.
     let started: BTreeSet<u64> = chiefs.iter().map(|child| u64::from(child.id())).collect();
     chiefs.into_iter().for_each(|child| {
@@ -185,15 +260,24 @@ fn of_chiefs_that_start_at_once_no_two_have_the_same_epoch() {
         let _ = code_of(child);
     });
     let said = server.keys("m/epochs/").into_iter().map(|key| {
-        let leader: serde_json::Value = serde_json::from_slice(&server.get(&key)).expect("a leader");
+        let leader: serde_json::Value =
+            serde_json::from_slice(&server.get(&key)).expect("a leader");
         (
             leader["process_id"].as_u64().expect("a number"),
             leader["cluster_epoch"].as_u64().expect("a number"),
         )
     });
     let epochs: BTreeMap<u64, u64> = said.collect();
-    assert_eq!(epochs.keys().copied().collect::<BTreeSet<_>>(), started, "{epochs:?}");
-    assert_eq!(epochs.values().collect::<BTreeSet<_>>().len(), CHIEFS, "{epochs:?}");
+    assert_eq!(
+        epochs.keys().copied().collect::<BTreeSet<_>>(),
+        started,
+        "{epochs:?}"
+    );
+    assert_eq!(
+        epochs.values().collect::<BTreeSet<_>>().len(),
+        CHIEFS,
+        "{epochs:?}"
+    );
 }
 
 /// Prepares a cluster whose model folder is in a bucket.
@@ -205,7 +289,11 @@ fn cluster(
     durability: &str,
 ) -> Supervisor {
     let job = ledger.write(folder);
-    let counts = LocalCounts { ps: ledger.servers, workers: 1, evaluators };
+    let counts = LocalCounts {
+        ps: ledger.servers,
+        workers: 1,
+        evaluators,
+    };
     let durability = format!("parameter_servers.durability={durability}");
     let local = format!("local_dir={}", folder.join("local").display());
     let settings = [
@@ -215,7 +303,13 @@ fn cluster(
         local.as_str(),
         durability.as_str(),
     ];
-    let mut tasks = Supervisor::new(Path::new(PROGRAM), folder, &job, counts, &settings.map(str::to_owned));
+    let mut tasks = Supervisor::new(
+        Path::new(PROGRAM),
+        folder,
+        &job,
+        counts,
+        &settings.map(str::to_owned),
+    );
     for task in tasks.tasks() {
         tasks.start_by(task, environment(&server.address));
     }
@@ -234,10 +328,19 @@ fn a_cluster_whose_tasks_die_in_the_middle_of_a_save_counts_every_update_once() 
     for (name, task, again) in points {
         let server = Server::start();
         let folder = tempfile::tempdir().expect("a folder");
-        let ledger = Ledger { rows: 1000, epochs: 30, batch_size: 16, lanes: 1, servers: 2 };
+        let ledger = Ledger {
+            rows: 1000,
+            epochs: 30,
+            batch_size: 16,
+            lanes: 1,
+            servers: 2,
+        };
         let mut tasks = cluster(&server, folder.path(), &ledger, 0, "wal");
         let before = if again { 0 } else { 1 };
-        let point = vec!["env".to_owned(), format!("FAILPOINTS={name}={before}*off->panic")];
+        let point = vec![
+            "env".to_owned(),
+            format!("FAILPOINTS={name}={before}*off->panic"),
+        ];
         if !again {
             tasks.wrap_next(task, point.clone());
         }
@@ -249,9 +352,18 @@ fn a_cluster_whose_tasks_die_in_the_middle_of_a_save_counts_every_update_once() 
             tasks.wrap_next(task, point);
             tasks.signal(task, Signal::KILL);
         }
-        assert!(tasks.wait_for_end_of(CHIEF, LIMIT), "{name}: {:?}", tasks.failed_for_good());
+        assert!(
+            tasks.wait_for_end_of(CHIEF, LIMIT),
+            "{name}: {:?}",
+            tasks.failed_for_good()
+        );
         assert_eq!(tasks.finish(LIMIT), [], "all end by themselves");
-        assert!(!tasks.lines(task, &format!("failpoint {name} panic")).is_empty(), "{name} was not reached");
+        assert!(
+            !tasks
+                .lines(task, &format!("failpoint {name} panic"))
+                .is_empty(),
+            "{name} was not reached"
+        );
         let account = account(&server, "m/", folder.path(), &ledger);
         assert!(account.is_exact(), "{name}: {account}");
     }
@@ -261,33 +373,64 @@ trial!(a_cluster_that_is_lost_with_all_its_disks_goes_on_from_the_bucket, needs 
 fn a_cluster_that_is_lost_with_all_its_disks_goes_on_from_the_bucket() {
     let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
-    let ledger = Ledger { rows: 1000, epochs: 200, batch_size: 16, lanes: 1, servers: 2 };
+    let ledger = Ledger {
+        rows: 1000,
+        epochs: 200,
+        batch_size: 16,
+        lanes: 1,
+        servers: 2,
+    };
     let mut tasks = cluster(&server, folder.path(), &ledger, 1, "wal");
     tasks.start_all();
-    tasks.wait_until("two checkpoints", LIMIT, |tasks| tasks.lines(CHIEF, "checkpoint saved").len() >= 2);
+    tasks.wait_until("two checkpoints", LIMIT, |tasks| {
+        tasks.lines(CHIEF, "checkpoint saved").len() >= 2
+    });
     tasks.kill_all();
     std::fs::remove_dir_all(folder.path().join("local")).expect("the disks are lost");
     tasks.start_all();
-    assert!(tasks.wait_for_end_of(CHIEF, LIMIT), "{:?}", tasks.failed_for_good());
+    assert!(
+        tasks.wait_for_end_of(CHIEF, LIMIT),
+        "{:?}",
+        tasks.failed_for_good()
+    );
     assert_eq!(tasks.finish(LIMIT), [], "all end by themselves");
-    assert!(!tasks.lines(CHIEF, "restoring").is_empty(), "nothing was restored");
+    assert!(
+        !tasks.lines(CHIEF, "restoring").is_empty(),
+        "nothing was restored"
+    );
     let account = account(&server, "m/", folder.path(), &ledger);
     assert!(account.is_exact(), "{account}");
     let result: serde_json::Value =
         serde_json::from_slice(&server.get("m/eval/result.json")).expect("a result");
-    assert_eq!(result["global_step"].as_u64(), Some(ledger.steps()), "the evaluator has not seen the end");
+    assert_eq!(
+        result["global_step"].as_u64(),
+        Some(ledger.steps()),
+        "the evaluator has not seen the end"
+    );
 }
 
 trial!(a_server_of_a_pair_that_is_lost_for_good_costs_nothing_where_the_model_folder_is_a_bucket, needs S3);
 fn a_server_of_a_pair_that_is_lost_for_good_costs_nothing_where_the_model_folder_is_a_bucket() {
     let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
-    let ledger = Ledger { rows: 1000, epochs: 200, batch_size: 16, lanes: 1, servers: 2 };
+    let ledger = Ledger {
+        rows: 1000,
+        epochs: 200,
+        batch_size: 16,
+        lanes: 1,
+        servers: 2,
+    };
     let mut tasks = cluster(&server, folder.path(), &ledger, 0, "replica");
     tasks.start_all();
-    tasks.wait_until("a checkpoint", LIMIT, |tasks| tasks.lines(CHIEF, "checkpoint saved").len() >= 2);
+    tasks.wait_until("a checkpoint", LIMIT, |tasks| {
+        tasks.lines(CHIEF, "checkpoint saved").len() >= 2
+    });
     tasks.lose(SERVER);
-    assert!(tasks.wait_for_end_of(CHIEF, LIMIT), "{:?}", tasks.failed_for_good());
+    assert!(
+        tasks.wait_for_end_of(CHIEF, LIMIT),
+        "{:?}",
+        tasks.failed_for_good()
+    );
     assert_eq!(tasks.finish(LIMIT), [], "all end by themselves");
     let account = account(&server, "m/", folder.path(), &ledger);
     assert!(account.is_exact(), "{account}");
@@ -297,18 +440,32 @@ trial!(a_chief_that_is_lost_is_followed_by_the_one_that_stands_by_where_the_mode
 fn a_chief_that_is_lost_is_followed_by_the_one_that_stands_by_where_the_model_folder_is_a_bucket() {
     let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
-    let ledger = Ledger { rows: 1000, epochs: 200, batch_size: 16, lanes: 1, servers: 2 };
+    let ledger = Ledger {
+        rows: 1000,
+        epochs: 200,
+        batch_size: 16,
+        lanes: 1,
+        servers: 2,
+    };
     let mut tasks = cluster(&server, folder.path(), &ledger, 0, "wal");
     let standby = tasks.add_standby();
     tasks.start_by(standby, environment(&server.address));
     tasks.start_all();
-    tasks.wait_until("the second stands by", LIMIT, |tasks| !tasks.lines(standby, "standing by").is_empty());
-    tasks.wait_until("a checkpoint", LIMIT, |tasks| tasks.lines(CHIEF, "checkpoint saved").len() >= 2);
+    tasks.wait_until("the second stands by", LIMIT, |tasks| {
+        !tasks.lines(standby, "standing by").is_empty()
+    });
+    tasks.wait_until("a checkpoint", LIMIT, |tasks| {
+        tasks.lines(CHIEF, "checkpoint saved").len() >= 2
+    });
     tasks.lose(CHIEF);
     let leads = |tasks: &Supervisor| !tasks.lines(standby, "training is open").is_empty();
     let led = tasks.wait_until("the second leads", LIMIT, leads);
     println!("the second leads after {led:?}");
-    assert!(tasks.wait_for_end_of(standby, LIMIT), "{:?}", tasks.failed_for_good());
+    assert!(
+        tasks.wait_for_end_of(standby, LIMIT),
+        "{:?}",
+        tasks.failed_for_good()
+    );
     assert_eq!(tasks.finish(LIMIT), [], "all end by themselves");
     let account = account(&server, "m/", folder.path(), &ledger);
     assert!(account.is_exact(), "{account}");

@@ -38,20 +38,31 @@ pub(crate) struct Door {
 
 impl Door {
     /// Opens a door. `judge` is told the number of a request that writes, from 0, and its first line. Others are answered.
-    pub(crate) fn new(target: &str, judge: impl Fn(usize, &str) -> Fate + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        target: &str,
+        judge: impl Fn(usize, &str) -> Fate + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it listens").to_string();
         let (sender, held) = channel();
-        let (target, judge, writes) = (target.to_owned(), Arc::new(judge), Arc::new(AtomicUsize::new(0)));
+        let target = target.to_owned();
+        let judge = Arc::new(judge);
+        let writes = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&writes);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (target, judge, counted, sender) =
-                    (target.clone(), Arc::clone(&judge), Arc::clone(&counted), sender.clone());
+                let target = target.clone();
+                let judge = Arc::clone(&judge);
+                let counted = Arc::clone(&counted);
+                let sender = sender.clone();
                 std::thread::spawn(move || pass(stream, &target, &*judge, &counted, &sender));
             }
         });
-        Self { address, held, writes }
+        Self {
+            address,
+            held,
+            writes,
+        }
     }
 
     /// Returns the requests that wrote, or tried to.
@@ -69,11 +80,19 @@ fn pass(
     held: &Sender<String>,
 ) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
-    let (mut first, mut head, mut bytes) = (String::new(), String::new(), 0);
-    reader.read_line(&mut first).ok().filter(|count| *count > 0)?;
+    let mut first = String::new();
+    let mut head = String::new();
+    let mut bytes = 0;
+    reader
+        .read_line(&mut first)
+        .ok()
+        .filter(|count| *count > 0)?;
     loop {
         let mut line = String::new();
-        reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
+        reader
+            .read_line(&mut line)
+            .ok()
+            .filter(|count| *count > 0)?;
         if line == "\r\n" {
             break;
         }
@@ -84,21 +103,26 @@ fn pass(
     }
     let mut body = vec![0; bytes];
     reader.read_exact(&mut body).ok()?;
-    let fate = match first.starts_with("GET ") || first.starts_with("HEAD ") {
-        true => Fate::Answered,
-        false => judge(writes.fetch_add(1, Ordering::SeqCst), &first),
+    let fate = if first.starts_with("GET ") || first.starts_with("HEAD ") {
+        Fate::Answered
+    } else {
+        judge(writes.fetch_add(1, Ordering::SeqCst), &first)
     };
     match fate {
         Fate::HeldBefore => return hold(stream, first, held),
         Fate::Denied => return (&stream).write_all(DENIED.as_bytes()).ok(),
         Fate::Unconditioned => {
-            let kept = head.lines().filter(|line| !line.to_ascii_lowercase().starts_with("if-none-match"));
+            let kept = head
+                .lines()
+                .filter(|line| !line.to_ascii_lowercase().starts_with("if-none-match"));
             head = kept.map(|line| format!("{line}\r\n")).collect();
         }
         Fate::Answered | Fate::Lost | Fate::HeldAfter => {}
     }
     let mut server = TcpStream::connect(target).ok()?;
-    server.write_all(format!("{first}Connection: close\r\n{head}\r\n").as_bytes()).ok()?;
+    server
+        .write_all(format!("{first}Connection: close\r\n{head}\r\n").as_bytes())
+        .ok()?;
     server.write_all(&body).ok()?;
     let mut answer = Vec::new();
     server.read_to_end(&mut answer).ok()?;

@@ -30,7 +30,12 @@ fn records(rows: usize) -> String {
     let mut text = "clicked,x,words\n".to_owned();
     for row in 0..rows {
         let number = (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        text.push_str(&format!("{},{},{number:016x}{:016x}\n", row % 2, row % 1000, number.rotate_left(17)));
+        text.push_str(&format!(
+            "{},{},{number:016x}{:016x}\n",
+            row % 2,
+            row % 1000,
+            number.rotate_left(17)
+        ));
     }
     text
 }
@@ -38,7 +43,9 @@ fn records(rows: usize) -> String {
 fn gzip(text: &str) -> Vec<u8> {
     use std::io::Write as _;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(text.as_bytes()).expect("memory takes everything");
+    encoder
+        .write_all(text.as_bytes())
+        .expect("memory takes everything");
     encoder.finish().expect("memory takes everything")
 }
 
@@ -58,29 +65,41 @@ trial!(files_in_s3_are_read_as_those_at_home, needs S3);
 fn files_in_s3_are_read_as_those_at_home() {
     let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
-    let (first, second) = (records(3000), records(120_000));
+    let first = records(3000);
+    let second = records(120_000);
     server.put("data/part-0.csv.gz", &gzip(&first));
     server.put("data/part-1.csv.gz", &gzip(&second));
     server.put("data/other/part-2.csv.gz", b"`*` does not match a folder");
     for (name, text) in [("part-0.csv", &first), ("part-1.csv", &second)] {
         std::fs::write(folder.path().join(name), text).expect("the file is written");
     }
-    let (here, there) = (path(folder.path(), "here.parquet"), path(folder.path(), "there.parquet"));
-    let ended = trainyard(&server.address, &["convert", &path(folder.path(), "part-*.csv"), &here]);
+    let here = path(folder.path(), "here.parquet");
+    let there = path(folder.path(), "there.parquet");
+    let ended = trainyard(
+        &server.address,
+        &["convert", &path(folder.path(), "part-*.csv"), &here],
+    );
     assert_eq!(ended.code, 0, "{}", ended.output);
-    let ended = trainyard(&server.address, &["convert", "s3://data/part-*.csv.gz", &there]);
+    let ended = trainyard(
+        &server.address,
+        &["convert", "s3://data/part-*.csv.gz", &there],
+    );
     assert_eq!(ended.code, 0, "{}", ended.output);
     let read = |name: &str| std::fs::read(name).expect("the file was written");
     assert_eq!(read(&here), read(&there));
     // Parquet itself, read in ranges of its columns.
     server.put("data/part.parquet", &read(&there));
-    let (back, again) = (path(folder.path(), "back.csv"), path(folder.path(), "again.csv"));
+    let back = path(folder.path(), "back.csv");
+    let again = path(folder.path(), "again.csv");
     for (from, to) in [(there.as_str(), &back), ("s3://data/part.parquet", &again)] {
         let ended = trainyard(&server.address, &["convert", from, to]);
         assert_eq!(ended.code, 0, "{}", ended.output);
     }
     assert_eq!(read(&back), read(&again));
-    assert_eq!(read(&back).split(|byte| *byte == b'\n').count(), 123_000 + 2);
+    assert_eq!(
+        read(&back).split(|byte| *byte == b'\n').count(),
+        123_000 + 2
+    );
 }
 
 trial!(a_job_trains_from_s3_in_data_shards, needs S3);
@@ -99,7 +118,9 @@ fn a_job_trains_from_s3_in_data_shards() {
     std::fs::write(&job, text).expect("the job is written");
     let ended = trainyard(&server.address, &["check", &job]);
     assert_eq!(ended.code, 0, "{}", ended.output);
-    let report = trained(folder.path(), &job, |arguments| trainyard(&server.address, arguments));
+    let report = trained(folder.path(), &job, |arguments| {
+        trainyard(&server.address, arguments)
+    });
     assert_eq!(
         (report["global_step"].as_u64(), report["examples"].as_u64()),
         (Some(80), Some(8000)),
@@ -136,8 +157,15 @@ fn answers_of_503_are_waited_out() {
     let out = path(folder.path(), "out.tsv");
     let ended = trainyard(&address, &["convert", "s3://data/train.csv", &out]);
     assert_eq!(ended.code, 0, "{}", ended.output);
-    assert!(ended.output.contains("503") && ended.output.contains("tried again"), "{}", ended.output);
-    assert_eq!(std::fs::read_to_string(&out).expect("the file was written"), text.replace(',', "\t"));
+    assert!(
+        ended.output.contains("503") && ended.output.contains("tried again"),
+        "{}",
+        ended.output
+    );
+    assert_eq!(
+        std::fs::read_to_string(&out).expect("the file was written"),
+        text.replace(',', "\t")
+    );
 }
 
 trial!(what_is_wrong_is_told_with_what_to_do, needs S3);
@@ -151,21 +179,49 @@ fn what_is_wrong_is_told_with_what_to_do() {
         let ended = trainyard(&server.address, &["convert", from, &out]);
         assert_eq!(ended.code, code, "{from}: {}", ended.output);
         for part in parts.iter().chain(&["help: "]) {
-            assert!(ended.output.contains(part), "{from}: expected {part} in {}", ended.output);
+            assert!(
+                ended.output.contains(part),
+                "{from}: expected {part} in {}",
+                ended.output
+            );
         }
         assert!(!Path::new(&out).exists(), "{from}: half a file was left");
     };
-    told("s3://nobucket/train.csv", 66, &["bucket `nobucket` does not exist", "AWS_ENDPOINT_URL"]);
-    told("s3://nobucket/train-*.csv", 66, &["bucket `nobucket` does not exist"]);
-    told("s3://data/missing.csv", 66, &["s3://data/missing.csv does not exist"]);
+    told(
+        "s3://nobucket/train.csv",
+        66,
+        &["bucket `nobucket` does not exist", "AWS_ENDPOINT_URL"],
+    );
+    told(
+        "s3://nobucket/train-*.csv",
+        66,
+        &["bucket `nobucket` does not exist"],
+    );
+    told(
+        "s3://data/missing.csv",
+        66,
+        &["s3://data/missing.csv does not exist"],
+    );
     told("s3://data/missing-*.csv", 66, &["matches no file"]);
     told(
         "s3://data/cut.csv.gz",
         66,
-        &["s3://data/cut.csv.gz", "the gzip content is cut short", "copy the file again"],
+        &[
+            "s3://data/cut.csv.gz",
+            "the gzip content is cut short",
+            "copy the file again",
+        ],
     );
-    told("s4://data/train.csv", 78, &["`s4` is no scheme", "did you mean `s3://`?"]);
-    told("hdfs://name/train.csv", 78, &["built without `hdfs`", "--features hdfs"]);
+    told(
+        "s4://data/train.csv",
+        78,
+        &["`s4` is no scheme", "did you mean `s3://`?"],
+    );
+    told(
+        "hdfs://name/train.csv",
+        78,
+        &["built without `hdfs`", "--features hdfs"],
+    );
 }
 
 trial!(http_files_are_read, needs S3);
@@ -174,8 +230,13 @@ fn http_files_are_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let text = records(20_000);
     server.put("data/train.csv", text.as_bytes());
-    let (url, out) = (format!("http://{}/data/train.csv", server.address), path(folder.path(), "out.tsv"));
+    let (url, out) = (
+        format!("http://{}/data/train.csv", server.address),
+        path(folder.path(), "out.tsv"),
+    );
     let ended = trainyard(&server.address, &["convert", &url, &out]);
     assert_eq!(ended.code, 0, "{}", ended.output);
-    assert!(std::fs::read_to_string(&out).expect("the file was written") == text.replace(',', "\t"));
+    assert!(
+        std::fs::read_to_string(&out).expect("the file was written") == text.replace(',', "\t")
+    );
 }

@@ -46,10 +46,14 @@ const BELOW_ALL: &str = "diagnostic";
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let mut out = BTreeMap::new();
     for (name, _) in FLOORS {
-        let manifest: toml::Table =
-            read(&root().join("crates").join(name).join("Cargo.toml")).parse().expect("a manifest");
+        let manifest: toml::Table = read(&root().join("crates").join(name).join("Cargo.toml"))
+            .parse()
+            .expect("a manifest");
         let ours = manifest["dependencies"].as_table().expect("a table").keys();
-        let ours = ours.filter_map(|key| key.strip_prefix("trainyard-")).map(str::to_owned).collect();
+        let ours = ours
+            .filter_map(|key| key.strip_prefix("trainyard-"))
+            .map(str::to_owned)
+            .collect();
         out.insert(name.to_owned(), ours);
     }
     out
@@ -70,7 +74,9 @@ fn reached(from: &str, graph: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<S
 
 trial!(every_crate_stands_on_a_floor);
 fn every_crate_stands_on_a_floor() {
-    let folders = std::fs::read_dir(root().join("crates")).expect("crates/").filter_map(Result::ok);
+    let folders = std::fs::read_dir(root().join("crates"))
+        .expect("crates/")
+        .filter_map(Result::ok);
     let strangers: Vec<String> = folders
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .filter(|name| !FLOORS.iter().any(|(known, _)| known == name))
@@ -80,8 +86,12 @@ fn every_crate_stands_on_a_floor() {
 
 trial!(crates_depend_on_lower_floors_only);
 fn crates_depend_on_lower_floors_only() {
-    let floor =
-        |name: &str| FLOORS.iter().find(|(known, _)| *known == name).map_or(u8::MAX, |(_, floor)| *floor);
+    let floor = |name: &str| {
+        FLOORS
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map_or(u8::MAX, |(_, floor)| *floor)
+    };
     let mut offenders = Vec::new();
     for (name, needs) in dependencies() {
         for need in needs {
@@ -99,8 +109,13 @@ fn crates_depend_on_lower_floors_only() {
 
 trial!(what_serves_tests_alone_is_in_no_library_or_program);
 fn what_serves_tests_alone_is_in_no_library_or_program() {
-    let users = dependencies().into_iter().filter(|(_, needs)| needs.contains("testing"));
-    assert_none("crates that link testing", &users.map(|(name, _)| name).collect::<Vec<_>>());
+    let users = dependencies()
+        .into_iter()
+        .filter(|(_, needs)| needs.contains("testing"));
+    assert_none(
+        "crates that link testing",
+        &users.map(|(name, _)| name).collect::<Vec<_>>(),
+    );
 }
 
 trial!(the_parameter_server_knows_neither_models_nor_data);
@@ -128,10 +143,21 @@ fn the_evaluator_meets_training_only_in_the_model_folder() {
 trial!(crates_that_decide_have_no_runtime);
 fn crates_that_decide_have_no_runtime() {
     let mut offenders = Vec::new();
-    for name in ["tensor", "variable", "optimizer", "feature-column", "model", "parameter-store"] {
-        let manifest: toml::Table =
-            read(&root().join("crates").join(name).join("Cargo.toml")).parse().expect("a manifest");
-        if manifest["dependencies"].as_table().is_some_and(|table| table.contains_key("tokio")) {
+    for name in [
+        "tensor",
+        "variable",
+        "optimizer",
+        "feature-column",
+        "model",
+        "parameter-store",
+    ] {
+        let manifest: toml::Table = read(&root().join("crates").join(name).join("Cargo.toml"))
+            .parse()
+            .expect("a manifest");
+        if manifest["dependencies"]
+            .as_table()
+            .is_some_and(|table| table.contains_key("tokio"))
+        {
             offenders.push(name.to_owned());
         }
     }
@@ -140,7 +166,9 @@ fn crates_that_decide_have_no_runtime() {
 
 trial!(every_manifest_takes_the_lints_of_the_workspace);
 fn every_manifest_takes_the_lints_of_the_workspace() {
-    let manifests = FLOORS.iter().map(|(name, _)| root().join("crates").join(name).join("Cargo.toml"));
+    let manifests = FLOORS
+        .iter()
+        .map(|(name, _)| root().join("crates").join(name).join("Cargo.toml"));
     let offenders: Vec<String> = manifests
         .filter(|path| !read(path).contains("[lints]\nworkspace = true"))
         .map(|path| path.display().to_string())
@@ -158,7 +186,9 @@ fn every_dependency_has_its_reason() {
         .expect("the block");
     let offenders: Vec<String> = block
         .lines()
-        .filter(|line| line.contains(" = ") && !line.starts_with("trainyard") && !line.contains('#'))
+        .filter(|line| {
+            line.contains(" = ") && !line.starts_with("trainyard") && !line.contains('#')
+        })
         .map(str::to_owned)
         .collect();
     assert_none("dependencies without a reason", &offenders);

@@ -30,12 +30,17 @@ fn anchor(heading: &str) -> String {
 fn anchors(path: &Path) -> BTreeSet<String> {
     let text = read(path);
     let headings = prose(&text).filter(|(_, line)| line.starts_with('#'));
-    headings.map(|(_, line)| anchor(line.trim_start_matches('#'))).collect()
+    headings
+        .map(|(_, line)| anchor(line.trim_start_matches('#')))
+        .collect()
 }
 
 /// The targets of the links of a line.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
-    line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
+    line.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')'))
+        .map(|(target, _)| target)
 }
 
 fn documents() -> Vec<PathBuf> {
@@ -46,7 +51,8 @@ fn documents() -> Vec<PathBuf> {
 
 trial!(links_of_documents_lead_to_files_and_headings_that_exist);
 fn links_of_documents_lead_to_files_and_headings_that_exist() {
-    let (mut offenders, mut seen) = (Vec::new(), 0);
+    let mut offenders = Vec::new();
+    let mut seen = 0;
     for document in documents() {
         let text = read(&document);
         for (number, line) in prose(&text) {
@@ -57,7 +63,8 @@ fn links_of_documents_lead_to_files_and_headings_that_exist() {
                     "" => document.clone(),
                     file => document.with_file_name(file),
                 };
-                let leads = path.exists() && (heading.is_empty() || anchors(&path).contains(heading));
+                let leads =
+                    path.exists() && (heading.is_empty() || anchors(&path).contains(heading));
                 if !leads {
                     offenders.push(format!("{}:{}: {target}", document.display(), number + 1));
                 }

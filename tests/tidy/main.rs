@@ -16,7 +16,9 @@ fn root() -> PathBuf {
 /// Every file below a folder whose name ends with `ending`.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let Ok(entries) = std::fs::read_dir(folder) else { return found };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return found;
+    };
     for entry in entries.filter_map(Result::ok) {
         let path = entry.path();
         if path.is_dir() {
@@ -33,7 +35,8 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
 
 /// A file and its text.
 fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{} cannot be read: {error}", path.display()))
+    std::fs::read_to_string(path)
+        .unwrap_or_else(|error| panic!("{} cannot be read: {error}", path.display()))
 }
 
 /// Fails with every offender, one a line.

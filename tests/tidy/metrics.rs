@@ -28,7 +28,11 @@ fn page() -> String {
 }
 
 fn list(cell: &str) -> BTreeSet<String> {
-    cell.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
+    cell.split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Every row of the page that begins with a metric.
@@ -71,15 +75,22 @@ fn recorded() -> BTreeMap<String, Recorded> {
     let folder = root().join("crates");
     let mut found: BTreeMap<String, Recorded> = BTreeMap::new();
     for path in files(&folder, ".rs") {
-        let relative =
-            path.strip_prefix(&folder).expect("a file below crates").to_string_lossy().into_owned();
-        let Some((name, _)) = relative.split_once("/src/") else { continue };
+        let relative = path
+            .strip_prefix(&folder)
+            .expect("a file below crates")
+            .to_string_lossy()
+            .into_owned();
+        let Some((name, _)) = relative.split_once("/src/") else {
+            continue;
+        };
         let text = read(&path);
         let code = text.split("#[cfg(test)]").next().unwrap_or(&text);
         for kind in ["counter", "gauge", "histogram"] {
             for (at, call) in code.match_indices(&format!("{kind}!(")) {
                 let argument = code[at + call.len()..].trim_start();
-                let metric = argument.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+                let metric = argument
+                    .strip_prefix('"')
+                    .and_then(|rest| rest.split_once('"'));
                 let (metric, _) =
                     metric.unwrap_or_else(|| panic!("{relative}: {kind}! needs a literal name"));
                 let entry = found.entry(metric.to_owned()).or_default();
@@ -87,7 +98,9 @@ fn recorded() -> BTreeMap<String, Recorded> {
                 if code[..at].ends_with("describe_") {
                     entry.described = true;
                 } else {
-                    entry.daemons.extend(daemons(name).iter().map(|daemon| (*daemon).to_owned()));
+                    entry
+                        .daemons
+                        .extend(daemons(name).iter().map(|daemon| (*daemon).to_owned()));
                 }
             }
         }
@@ -101,9 +114,13 @@ fn named(text: &str, known: &BTreeMap<String, Recorded>) -> BTreeSet<String> {
     let words = words.filter(|word| word.starts_with("trainyard_") || word.starts_with("process_"));
     words
         .map(|word| {
-            let series =
-                ["_bucket", "_sum", "_count"].into_iter().find_map(|ending| word.strip_suffix(ending));
-            series.filter(|name| known.contains_key(*name)).unwrap_or(word).to_owned()
+            let series = ["_bucket", "_sum", "_count"]
+                .into_iter()
+                .find_map(|ending| word.strip_suffix(ending));
+            series
+                .filter(|name| known.contains_key(*name))
+                .unwrap_or(word)
+                .to_owned()
         })
         .collect()
 }
@@ -127,7 +144,8 @@ fn alerts(known: &BTreeMap<String, Recorded>) -> BTreeMap<String, BTreeSet<Strin
 /// The metrics that each panel of the dashboard asks for.
 fn panels(known: &BTreeMap<String, Recorded>) -> BTreeMap<String, BTreeSet<String>> {
     let dashboard = read(&root().join("deploy/grafana/trainyard.json"));
-    let dashboard: serde_json::Value = serde_json::from_str(&dashboard).expect("a dashboard in JSON");
+    let dashboard: serde_json::Value =
+        serde_json::from_str(&dashboard).expect("a dashboard in JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
     let panels: BTreeMap<_, _> = panels
         .iter()
@@ -142,13 +160,20 @@ fn panels(known: &BTreeMap<String, Recorded>) -> BTreeMap<String, BTreeSet<Strin
 
 /// The keys whose set holds a metric.
 fn users(of: &BTreeMap<String, BTreeSet<String>>, metric: &str) -> BTreeSet<String> {
-    of.iter().filter(|(_, metrics)| metrics.contains(metric)).map(|(user, _)| user.clone()).collect()
+    of.iter()
+        .filter(|(_, metrics)| metrics.contains(metric))
+        .map(|(user, _)| user.clone())
+        .collect()
 }
 
 trial!(the_page_of_metrics_lists_those_of_the_source_and_no_others);
 fn the_page_of_metrics_lists_those_of_the_source_and_no_others() {
     let known = recorded();
-    assert!(known.len() >= 50, "only {} metrics were found in the source", known.len());
+    assert!(
+        known.len() >= 50,
+        "only {} metrics were found in the source",
+        known.len()
+    );
     let rows = rows();
     let listed: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
     let mut offenders = Vec::new();
@@ -156,7 +181,9 @@ fn the_page_of_metrics_lists_those_of_the_source_and_no_others() {
         offenders.push(format!("{name} is not in docs/metrics.md"));
     }
     for name in listed.iter().filter(|name| !known.contains_key(**name)) {
-        offenders.push(format!("{name} is in docs/metrics.md, and no crate records it"));
+        offenders.push(format!(
+            "{name} is in docs/metrics.md, and no crate records it"
+        ));
     }
     if rows.len() != listed.len() {
         offenders.push(format!("{} rows name {} metrics", rows.len(), listed.len()));
@@ -167,22 +194,38 @@ fn the_page_of_metrics_lists_those_of_the_source_and_no_others() {
 trial!(each_row_of_the_page_of_metrics_says_what_the_source_says);
 fn each_row_of_the_page_of_metrics_says_what_the_source_says() {
     let known = recorded();
-    let (alerts, panels) = (alerts(&known), panels(&known));
+    let alerts = alerts(&known);
+    let panels = panels(&known);
     let mut offenders = Vec::new();
     for row in rows() {
-        let Some(metric) = known.get(&row.name) else { continue };
+        let Some(metric) = known.get(&row.name) else {
+            continue;
+        };
         if metric.kinds != BTreeSet::from([row.kind.clone()]) {
-            offenders.push(format!("{}: type {}, but the source has {:?}", row.name, row.kind, metric.kinds));
+            offenders.push(format!(
+                "{}: type {}, but the source has {:?}",
+                row.name, row.kind, metric.kinds
+            ));
         }
         if metric.daemons != row.daemons {
-            offenders.push(format!("{}: {:?}, but it is of {:?}", row.name, row.daemons, metric.daemons));
+            offenders.push(format!(
+                "{}: {:?}, but it is of {:?}",
+                row.name, row.daemons, metric.daemons
+            ));
         }
-        let (alerting, showing) = (users(&alerts, &row.name), users(&panels, &row.name));
+        let alerting = users(&alerts, &row.name);
+        let showing = users(&panels, &row.name);
         if alerting != row.alerts {
-            offenders.push(format!("{}: alerts {:?}, but {alerting:?} ask for it", row.name, row.alerts));
+            offenders.push(format!(
+                "{}: alerts {:?}, but {alerting:?} ask for it",
+                row.name, row.alerts
+            ));
         }
         if showing != row.panels {
-            offenders.push(format!("{}: panels {:?}, but {showing:?} show it", row.name, row.panels));
+            offenders.push(format!(
+                "{}: panels {:?}, but {showing:?} show it",
+                row.name, row.panels
+            ));
         }
         if !row.meaning.ends_with('.') {
             offenders.push(format!("{}: its meaning is no sentence", row.name));
@@ -193,7 +236,10 @@ fn each_row_of_the_page_of_metrics_says_what_the_source_says() {
 
 trial!(every_metric_has_a_description_for_prometheus);
 fn every_metric_has_a_description_for_prometheus() {
-    let mute = recorded().into_iter().filter(|(_, metric)| !metric.described).map(|(name, _)| name);
+    let mute = recorded()
+        .into_iter()
+        .filter(|(_, metric)| !metric.described)
+        .map(|(name, _)| name);
     assert_none("metrics without describe_", &mute.collect::<Vec<_>>());
 }
 
@@ -204,7 +250,12 @@ fn documents_alerts_and_dashboards_name_metrics_that_exist() {
     let packages: BTreeSet<String> = std::fs::read_dir(root.join("crates"))
         .expect("the crates")
         .filter_map(Result::ok)
-        .map(|entry| format!("trainyard_{}", entry.file_name().to_string_lossy().replace('-', "_")))
+        .map(|entry| {
+            format!(
+                "trainyard_{}",
+                entry.file_name().to_string_lossy().replace('-', "_")
+            )
+        })
         .collect();
     // The changelog tells of metrics that had other names.
     let mut texts = files(&root.join("docs"), ".md");
@@ -215,7 +266,9 @@ fn documents_alerts_and_dashboards_name_metrics_that_exist() {
     let mut offenders = Vec::new();
     for path in texts {
         let names = named(&read(&path), &known);
-        let ours = names.into_iter().filter(|name| name.starts_with("trainyard_"));
+        let ours = names
+            .into_iter()
+            .filter(|name| name.starts_with("trainyard_"));
         let unknown = ours.filter(|name| !known.contains_key(name) && !packages.contains(name));
         offenders.extend(unknown.map(|name| format!("{}: {name}", path.display())));
     }

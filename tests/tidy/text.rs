@@ -31,10 +31,13 @@ fn the_top_level_holds_what_the_design_names() {
             None => name == pattern,
         })
     };
-    let entries = std::fs::read_dir(root()).expect("the root").filter_map(Result::ok);
+    let entries = std::fs::read_dir(root())
+        .expect("the root")
+        .filter_map(Result::ok);
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let offenders: Vec<String> =
-        names.filter(|name| !known.contains(&name.as_str()) && !ignores(name)).collect();
+    let offenders: Vec<String> = names
+        .filter(|name| !known.contains(&name.as_str()) && !ignores(name))
+        .collect();
     assert_none("strangers at the top", &offenders);
 }
 
@@ -48,7 +51,8 @@ fn text_speaks_of_the_project_alone() {
         ["pypi", ".org"].concat(),
     ];
     let root = root();
-    let folders = ["crates", "proto", "configs", "tests", "docs", "deploy"].map(|folder| root.join(folder));
+    let folders =
+        ["crates", "proto", "configs", "tests", "docs", "deploy"].map(|folder| root.join(folder));
     let all = folders
         .iter()
         .flat_map(|folder| files(folder, ""))
@@ -59,7 +63,12 @@ fn text_speaks_of_the_project_alone() {
         let bytes = std::fs::read(&path).expect("a file that was just listed");
         for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
             if forbidden.iter().any(|word| line.contains(word)) {
-                offenders.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
+                offenders.push(format!(
+                    "{}:{}: {}",
+                    path.display(),
+                    number + 1,
+                    line.trim()
+                ));
             }
         }
     }
@@ -69,11 +78,18 @@ fn text_speaks_of_the_project_alone() {
 trial!(the_page_on_custom_models_quotes_the_examples);
 fn the_page_on_custom_models_quotes_the_examples() {
     let folder = root().join("crates").join("example-custom-models");
-    let quoted: Vec<String> =
-        [".rs", ".toml"].iter().flat_map(|ending| files(&folder, ending)).map(|path| read(&path)).collect();
+    let quoted: Vec<String> = [".rs", ".toml"]
+        .iter()
+        .flat_map(|ending| files(&folder, ending))
+        .map(|path| read(&path))
+        .collect();
     let page = read(&root().join("docs").join("custom-models.md"));
     // Every other piece stands between two fences; its first line is the language.
-    let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+    let blocks = page
+        .split("```")
+        .skip(1)
+        .step_by(2)
+        .filter_map(|block| block.split_once('\n'));
     let code: Vec<&str> = blocks
         .filter(|(language, text)| {
             *language == "rust" || *language == "toml" && !text.contains("[dependencies]")

@@ -6,7 +6,9 @@ use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::json;
 use trainyard_feature_column::FeatureColumns;
 use trainyard_input::{Batch, Cells, FieldKind, Schema};
-use trainyard_model::{Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores, custom_optimizer};
+use trainyard_model::{
+    Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores, custom_optimizer,
+};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::{FeatureConfig, FeatureKind, Job};
 use trainyard_variable::{Gradients, Read, Reads, Values, VariableSpec};
@@ -69,14 +71,23 @@ impl<N: BurnNet> BurnModel<N> {
         let columns = numeric_columns(&features, &mut serving_schema)?;
         // Columns are in order of name, a row of the input is in the order of the features.
         let width = |name: &str| {
-            columns.numeric.iter().find(|column| column.name == name).map_or(0, |column| column.width)
+            columns
+                .numeric
+                .iter()
+                .find(|column| column.name == name)
+                .map_or(0, |column| column.width)
         };
         let begin = |name: &str| {
             let before = features.iter().take_while(|feature| feature.name != name);
             before.map(|feature| width(&feature.name)).sum::<usize>()
         };
-        let places = columns.numeric.iter().map(|column| (begin(&column.name), column.width));
-        let order = places.flat_map(|(begin, width)| begin..begin + width).collect();
+        let places = columns
+            .numeric
+            .iter()
+            .map(|column| (begin(&column.name), column.width));
+        let order = places
+            .flat_map(|(begin, width)| begin..begin + width)
+            .collect();
         let mut schema = serving_schema.clone();
         let label_field = head.want(&mut schema);
         let weight = job.input.weight_column.as_ref();
@@ -131,13 +142,18 @@ impl<N: BurnNet> BurnModel<N> {
 }
 
 /// Makes columns of features, none of which may be categorical.
-fn numeric_columns(features: &[FeatureConfig], schema: &mut Schema) -> Result<FeatureColumns, Error> {
+fn numeric_columns(
+    features: &[FeatureConfig],
+    schema: &mut Schema,
+) -> Result<FeatureColumns, Error> {
     if features.is_empty() {
-        let message = "the network has no feature: add [[feature]] to the job, or write BurnNet::features";
+        let message =
+            "the network has no feature: add [[feature]] to the job, or write BurnNet::features";
         return Err(Error::Invalid(message.to_owned()));
     }
-    if let Some(feature) =
-        features.iter().find(|feature| !matches!(feature.kind, FeatureKind::Numeric { .. }))
+    if let Some(feature) = features
+        .iter()
+        .find(|feature| !matches!(feature.kind, FeatureKind::Numeric { .. }))
     {
         return Err(Error::Invalid(format!(
             "feature `{}` is not numeric, as the input of a network must be",
@@ -169,19 +185,37 @@ impl<N: BurnNet> Model for BurnModel<N> {
     }
 
     fn features(&self, batch: &Batch) -> Result<BurnFeatures, Error> {
-        let labelled = batch.columns.len() > self.label_field.max(self.serving_schema.fields.len() - 1);
-        let labels = labelled.then(|| self.head.labels(batch, self.label_field)).transpose()?;
-        let weights = match self.weight_field.filter(|_| labelled).map(|field| &batch.columns[field].cells) {
+        let labelled =
+            batch.columns.len() > self.label_field.max(self.serving_schema.fields.len() - 1);
+        let labels = labelled
+            .then(|| self.head.labels(batch, self.label_field))
+            .transpose()?;
+        let weights = match self
+            .weight_field
+            .filter(|_| labelled)
+            .map(|field| &batch.columns[field].cells)
+        {
             Some(Cells::Float(weights)) => Some(weights.clone()),
             _ => None,
         };
         let by_name = self.columns.transform(batch)?;
         let mut numbers = vec![0.0; by_name.numbers.len()];
         let width = self.order.len();
-        for (row, out) in by_name.numbers.chunks_exact(width).zip(numbers.chunks_exact_mut(width)) {
-            row.iter().zip(&self.order).for_each(|(value, &place)| out[place] = *value);
+        for (row, out) in by_name
+            .numbers
+            .chunks_exact(width)
+            .zip(numbers.chunks_exact_mut(width))
+        {
+            row.iter()
+                .zip(&self.order)
+                .for_each(|(value, &place)| out[place] = *value);
         }
-        Ok(BurnFeatures { rows: batch.rows, numbers, labels, weights })
+        Ok(BurnFeatures {
+            rows: batch.rows,
+            numbers,
+            labels,
+            weights,
+        })
     }
 
     fn reads(&self, _features: &BurnFeatures) -> Reads {
@@ -200,13 +234,18 @@ impl<N: BurnNet> Model for BurnModel<N> {
         let net = self.parameters.load(self.net.clone(), values);
         let logits = net.forward(self.input(features, &device));
         let known = floats(logits.clone().inner());
-        let loss = self.head.loss(&known, labels, features.weights.as_deref(), delta);
+        let loss = self
+            .head
+            .loss(&known, labels, features.weights.as_deref(), delta);
         // The head knows the gradient of the loss by each logit. The sum of logit times that number has the same
         // gradient, so burn goes back from there.
         let data = TensorData::new(std::mem::take(delta), [features.rows, self.head.units()]);
         let graph = (logits * Tensor::from_data(data, &device)).sum().backward();
         self.parameters.gradients(&net, graph, gradients);
-        Ok(Outcome { loss, examples: features.rows })
+        Ok(Outcome {
+            loss,
+            examples: features.rows,
+        })
     }
 
     fn metrics(&self) -> HeadMetrics {
@@ -221,7 +260,13 @@ impl<N: BurnNet> Model for BurnModel<N> {
         _scratch: &mut Vec<f32>,
     ) -> Result<(), Error> {
         let labels = features.labels.as_ref().ok_or(Error::NoLabel)?;
-        metrics.add(&self.head, &self.logits(features, values), labels, features.weights.as_deref(), None);
+        metrics.add(
+            &self.head,
+            &self.logits(features, values),
+            labels,
+            features.weights.as_deref(),
+            None,
+        );
         Ok(())
     }
 
@@ -236,7 +281,10 @@ impl<N: BurnNet> Model for BurnModel<N> {
         _scratch: &mut Vec<f32>,
     ) -> Vec<BTreeMap<String, Prediction>> {
         let logits = self.logits(features, values);
-        logits.chunks_exact(self.head.units()).map(|logits| self.head.predict(logits)).collect()
+        logits
+            .chunks_exact(self.head.units())
+            .map(|logits| self.head.predict(logits))
+            .collect()
     }
 
     fn describe(&self) -> serde_json::Value {

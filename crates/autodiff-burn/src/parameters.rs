@@ -39,11 +39,20 @@ impl Parameters {
     ) -> Result<Self, Error> {
         let (found, again) = (walk(module), walk(twin));
         if found.len() != again.len() {
-            return Err(Error::Invalid("the network is built otherwise each time".to_owned()));
+            return Err(Error::Invalid(
+                "the network is built otherwise each time".to_owned(),
+            ));
         }
         let mut out = Self::default();
         for (found, again) in found.into_iter().zip(again) {
-            let Found { name, owner, id, shape, trained, values } = found;
+            let Found {
+                name,
+                owner,
+                id,
+                shape,
+                trained,
+                values,
+            } = found;
             if owner.starts_with("Struct:BatchNorm") {
                 return Err(Error::Invalid(format!(
                     "`{name}` belongs to a BatchNorm, whose running statistics stay in the process that gathers them; \
@@ -54,8 +63,9 @@ impl Parameters {
             let chosen = initializer(&name, &shape);
             if !trained {
                 if random || chosen.is_some() {
-                    let message =
-                        format!("`{name}` needs no gradient, so that its first values must be fixed");
+                    let message = format!(
+                        "`{name}` needs no gradient, so that its first values must be fixed"
+                    );
                     return Err(Error::Invalid(message));
                 }
                 continue;
@@ -64,14 +74,20 @@ impl Parameters {
             if out.places.contains_key(&id) {
                 continue;
             }
-            let constant = values.first().copied().filter(|first| values.iter().all(|value| value == first));
+            let constant = values
+                .first()
+                .copied()
+                .filter(|first| values.iter().all(|value| value == first));
             let initializer = match (chosen, constant) {
                 (Some(chosen), _) => chosen,
                 (None, _) if random => glorot(&shape),
                 (None, Some(value)) => Initializer::Constant { value },
                 (None, None) => {
-                    let message = format!("the first values of `{name}` are neither random nor all the same");
-                    return Err(Error::Invalid(format!("{message}: name them in BurnNet::initializer")));
+                    let message =
+                        format!("the first values of `{name}` are neither random nor all the same");
+                    return Err(Error::Invalid(format!(
+                        "{message}: name them in BurnNet::initializer"
+                    )));
                 }
             };
             out.places.insert(id, out.specs.len());
@@ -84,14 +100,19 @@ impl Parameters {
             });
         }
         if out.specs.is_empty() {
-            return Err(Error::Invalid("the network has no parameter to train".to_owned()));
+            return Err(Error::Invalid(
+                "the network has no parameter to train".to_owned(),
+            ));
         }
         Ok(out)
     }
 
     /// Returns the module with these values for parameters.
     pub(crate) fn load<M: Module>(&self, module: M, values: &Values) -> M {
-        module.map(&mut Loader { places: &self.places, values })
+        module.map(&mut Loader {
+            places: &self.places,
+            values,
+        })
     }
 
     /// Copies the gradients of a module's parameters out; 0 where the loss does not depend on one.
@@ -101,7 +122,11 @@ impl Parameters {
             gradient.clear();
             gradient.resize(spec.len(), 0.0);
         }
-        module.visit(&mut Collector { places: &self.places, graph, out });
+        module.visit(&mut Collector {
+            places: &self.places,
+            graph,
+            out,
+        });
     }
 }
 
@@ -114,7 +139,10 @@ fn glorot(shape: &[usize]) -> Initializer {
         [outputs, inputs, field @ ..] => {
             let fans = (outputs + inputs) * field.iter().product::<usize>();
             let limit = (6.0 / fans.max(1) as f32).sqrt();
-            Initializer::Uniform { low: -limit, high: limit }
+            Initializer::Uniform {
+                low: -limit,
+                high: limit,
+            }
         }
     }
 }
@@ -128,7 +156,11 @@ fn walk<M: Module>(module: &M) -> Vec<Found> {
 
 /// The values of a tensor, row-major.
 pub(crate) fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().convert::<f32>().try_into_vec().expect("the values have just been made f32")
+    tensor
+        .into_data()
+        .convert::<f32>()
+        .try_into_vec()
+        .expect("the values have just been made f32")
 }
 
 #[derive(Default)]
@@ -151,7 +183,11 @@ impl ModuleVisitor for Walker {
         let value = param.val();
         self.found.push(Found {
             name: names.join("/"),
-            owner: self.path.last().map(|(_, owner)| owner.clone()).unwrap_or_default(),
+            owner: self
+                .path
+                .last()
+                .map(|(_, owner)| owner.clone())
+                .unwrap_or_default(),
             id: param.id,
             shape: value.dims().to_vec(),
             trained: value.is_require_grad(),
@@ -167,7 +203,9 @@ struct Loader<'a> {
 
 impl ModuleMapper for Loader<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(&place) = self.places.get(&param.id) else { return param };
+        let Some(&place) = self.places.get(&param.id) else {
+            return param;
+        };
         let values = self.values[place].clone();
         param.map(|old| {
             let (device, kind, tracked) = (old.device(), old.dtype(), old.is_require_grad());
@@ -185,9 +223,16 @@ struct Collector<'a> {
 
 impl ModuleVisitor for Collector<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let Some(&place) = self.places.get(&param.id) else { return };
-        let Some(gradient) = param.val().grad_remove(&mut self.graph) else { return };
+        let Some(&place) = self.places.get(&param.id) else {
+            return;
+        };
+        let Some(gradient) = param.val().grad_remove(&mut self.graph) else {
+            return;
+        };
         // Added, not written: a shared parameter is met once for each layer that uses it.
-        self.out[place].iter_mut().zip(floats(gradient)).for_each(|(out, value)| *out += value);
+        self.out[place]
+            .iter_mut()
+            .zip(floats(gradient))
+            .for_each(|(out, value)| *out += value);
     }
 }

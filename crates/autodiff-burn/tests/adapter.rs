@@ -1,5 +1,8 @@
 //! Networks of burn as models: gradients, first values, and what is refused.
-#![expect(clippy::unwrap_used, reason = "a model that is not as the test says fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a model that is not as the test says fails the test"
+)]
 
 use std::path::Path;
 use std::process::Command;
@@ -7,11 +10,14 @@ use std::process::Command;
 use burn::module::{Module, Param};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{
-    BatchNorm, BatchNormConfig, Dropout, DropoutConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig,
+    BatchNorm, BatchNormConfig, Dropout, DropoutConfig, LayerNorm, LayerNormConfig, Linear,
+    LinearConfig,
 };
 use burn::tensor::activation::tanh;
 use burn::tensor::{Device, Tensor};
-use trainyard_autodiff_burn::{BurnFeatures, BurnModel, BurnNet, Error, FeatureConfig, Initializer, Job};
+use trainyard_autodiff_burn::{
+    BurnFeatures, BurnModel, BurnNet, Error, FeatureConfig, Initializer, Job,
+};
 use trainyard_input::{Batch, Column, Position};
 use trainyard_model::{Model, Prediction};
 use trainyard_variable::Values;
@@ -38,7 +44,10 @@ max_steps = 1
 
 fn columns(count: usize) -> Vec<FeatureConfig> {
     // Their order is not that of their names.
-    (0..count).rev().map(|column| FeatureConfig::numeric(format!("x{column}"))).collect()
+    (0..count)
+        .rev()
+        .map(|column| FeatureConfig::numeric(format!("x{column}")))
+        .collect()
 }
 
 /// A convolution, a norm, a layer that is used twice, and a frozen factor.
@@ -55,7 +64,11 @@ struct Small {
 impl BurnNet for Small {
     fn build(job: &Job, device: &Device) -> Result<Self, Error> {
         let layer = LinearConfig::new(8, 8).init(device);
-        let units = if job.model.n_classes > 2 { job.model.n_classes } else { 1 };
+        let units = if job.model.n_classes > 2 {
+            job.model.n_classes
+        } else {
+            1
+        };
         let factor: Param<Tensor<1>> = Param::from_tensor(Tensor::from_floats([0.5, 2.0], device));
         Ok(Self {
             conv: Conv2dConfig::new([1, 2], [2, 2]).init(device),
@@ -83,7 +96,8 @@ impl BurnNet for Small {
 fn first_values<M: Model>(model: &M, seed: u64) -> Values {
     let fill = |spec: &trainyard_variable::VariableSpec| {
         let mut values = vec![0.0; spec.len()];
-        spec.initializer.fill(seed, &spec.name, &spec.shape, 0..spec.rows(), &mut values);
+        spec.initializer
+            .fill(seed, &spec.name, &spec.shape, 0..spec.rows(), &mut values);
         values
     };
     model.variables().iter().map(fill).collect()
@@ -92,7 +106,9 @@ fn first_values<M: Model>(model: &M, seed: u64) -> Values {
 fn example(rows: usize, columns: usize, labels: &[f32]) -> BurnFeatures {
     BurnFeatures {
         rows,
-        numbers: (0..rows * columns).map(|place| (place as f32 * 0.83).sin()).collect(),
+        numbers: (0..rows * columns)
+            .map(|place| (place as f32 * 0.83).sin())
+            .collect(),
         labels: Some(labels.to_vec()),
         weights: Some((0..rows).map(|row| 0.5 + row as f32).collect()),
     }
@@ -110,18 +126,27 @@ fn gradients_agree_with_finite_differences() {
         let features = example(3, 9, &labels);
         let mut values = first_values(&model, 5);
         // Biases begin at 0 and norms at 1: not where a mistake would hide.
-        values.iter_mut().flatten().enumerate().for_each(|(place, value)| {
-            *value += 0.1 * (place as f32).cos();
-        });
+        values
+            .iter_mut()
+            .flatten()
+            .enumerate()
+            .for_each(|(place, value)| {
+                *value += 0.1 * (place as f32).cos();
+            });
         let (mut gradients, mut scratch) = (Vec::new(), Vec::new());
-        let outcome = model.train(&features, &values, &mut gradients, &mut scratch).unwrap();
+        let outcome = model
+            .train(&features, &values, &mut gradients, &mut scratch)
+            .unwrap();
         assert_eq!(outcome.examples, 3);
         for variable in 0..values.len() {
             for place in 0..values[variable].len() {
                 let before = values[variable][place];
                 let mut loss_at = |value: f32| {
                     values[variable][place] = value;
-                    model.train(&features, &values, &mut Vec::new(), &mut scratch).unwrap().loss
+                    model
+                        .train(&features, &values, &mut Vec::new(), &mut scratch)
+                        .unwrap()
+                        .loss
                 };
                 let numeric = (loss_at(before + 5e-3) - loss_at(before - 5e-3)) / 1e-2;
                 values[variable][place] = before;
@@ -146,8 +171,14 @@ fn variables_are_named_by_path_and_a_shared_parameter_is_one() {
         .collect();
     let limit = (6.0_f32 / (3.0 * 4.0)).sqrt();
     let (zeros, glorot) = (Initializer::Zeros, Initializer::GlorotUniform);
-    let conv = Initializer::Uniform { low: -limit, high: limit };
-    let (one, zero) = (Initializer::Constant { value: 1.0 }, Initializer::Constant { value: 0.0 });
+    let conv = Initializer::Uniform {
+        low: -limit,
+        high: limit,
+    };
+    let (one, zero) = (
+        Initializer::Constant { value: 1.0 },
+        Initializer::Constant { value: 0.0 },
+    );
     let expected: [(&str, &[usize], &Initializer); 8] = [
         ("conv/weight", &[2, 1, 2, 2], &conv),
         ("conv/bias", &[2], &zeros),
@@ -166,8 +197,11 @@ fn variables_are_named_by_path_and_a_shared_parameter_is_one() {
 fn first_values_can_be_printed() {
     let job = job("custom_classifier", "n_classes = 3");
     let model = BurnModel::<Small>::from_job(&job).unwrap();
-    let bits: Vec<u32> =
-        first_values(&model, job.run.seed).iter().flatten().map(|value| value.to_bits()).collect();
+    let bits: Vec<u32> = first_values(&model, job.run.seed)
+        .iter()
+        .flatten()
+        .map(|value| value.to_bits())
+        .collect();
     println!("\nfirst values {:?} {bits:?}", model.variables());
 }
 
@@ -179,7 +213,10 @@ fn two_processes_have_the_same_variables_and_first_values() {
             .output()
             .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        let line = text.lines().find(|line| line.starts_with("first values ")).map(str::to_owned);
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("first values "))
+            .map(str::to_owned);
         line.unwrap_or_else(|| panic!("nothing printed:\n{text}"))
     };
     let (first, second) = (printed(), printed());
@@ -196,7 +233,11 @@ fn a_row_of_the_input_is_in_the_order_of_the_features() {
         Column::floats(vec![place, 100.0 + place])
     };
     let columns = model.serving_schema().fields.iter().map(column).collect();
-    let batch = Batch { rows: 2, columns, position: Position::default() };
+    let batch = Batch {
+        rows: 2,
+        columns,
+        position: Position::default(),
+    };
     let features = model.features(&batch).unwrap();
     let expected: Vec<f32> = (0..9).chain(100..109).map(|value| value as f32).collect();
     assert_eq!(features.numbers, expected);
@@ -212,7 +253,10 @@ struct Dropping {
 
 impl BurnNet for Dropping {
     fn build(_job: &Job, device: &Device) -> Result<Self, Error> {
-        Ok(Self { dropout: DropoutConfig::new(0.5).init(), logits: LinearConfig::new(16, 1).init(device) })
+        Ok(Self {
+            dropout: DropoutConfig::new(0.5).init(),
+            logits: LinearConfig::new(16, 1).init(device),
+        })
     }
 
     fn features(_job: &Job) -> Vec<FeatureConfig> {
@@ -231,14 +275,22 @@ impl BurnNet for Dropping {
 #[test]
 fn dropout_acts_in_training_alone() {
     let model = BurnModel::<Dropping>::from_job(&job("custom_regressor", "")).unwrap();
-    let (features, values) = (example(4, 16, &[1.0, 2.0, 3.0, 4.0]), first_values(&model, 1));
+    let (features, values) = (
+        example(4, 16, &[1.0, 2.0, 3.0, 4.0]),
+        first_values(&model, 1),
+    );
     assert_eq!(values[1], [0.25], "the network's own first value");
     let predicted = || match &model.predict(&features, &values, &mut Vec::new())[0]["predictions"] {
         Prediction::Floats(values) => values.clone(),
         other => panic!("{other:?}"),
     };
     assert_eq!(predicted(), predicted());
-    let loss = || model.train(&features, &values, &mut Vec::new(), &mut Vec::new()).unwrap().loss;
+    let loss = || {
+        model
+            .train(&features, &values, &mut Vec::new(), &mut Vec::new())
+            .unwrap()
+            .loss
+    };
     let losses: Vec<f64> = (0..8).map(|_| loss()).collect();
     assert!(losses.iter().any(|loss| *loss != losses[0]), "{losses:?}");
 }
@@ -252,7 +304,10 @@ struct Normed {
 
 impl BurnNet for Normed {
     fn build(_job: &Job, device: &Device) -> Result<Self, Error> {
-        Ok(Self { norm: BatchNormConfig::new(2).init(device), logits: LinearConfig::new(2, 1).init(device) })
+        Ok(Self {
+            norm: BatchNormConfig::new(2).init(device),
+            logits: LinearConfig::new(2, 1).init(device),
+        })
     }
 
     fn features(_job: &Job) -> Vec<FeatureConfig> {
@@ -266,13 +321,19 @@ impl BurnNet for Normed {
 
 #[test]
 fn what_cannot_be_the_same_everywhere_is_refused() {
-    let told = BurnModel::<Normed>::from_job(&job("custom_regressor", "")).unwrap_err().to_string();
-    assert!(told.contains("BatchNorm") && told.contains("LayerNorm"), "{told}");
+    let told = BurnModel::<Normed>::from_job(&job("custom_regressor", ""))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        told.contains("BatchNorm") && told.contains("LayerNorm"),
+        "{told}"
+    );
 }
 
 #[test]
 fn logits_that_do_not_fit_the_label_are_told_before_training() {
-    let told =
-        BurnModel::<Dropping>::from_job(&job("custom_classifier", "n_classes = 5")).unwrap_err().to_string();
+    let told = BurnModel::<Dropping>::from_job(&job("custom_classifier", "n_classes = 5"))
+        .unwrap_err()
+        .to_string();
     assert!(told.contains("[1, 1]") && told.contains("[1, 5]"), "{told}");
 }

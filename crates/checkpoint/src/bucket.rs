@@ -29,30 +29,48 @@ impl Bucket {
         }
         let url = path.to_string_lossy();
         let url = url.trim_end_matches('/');
-        if !url.split_once("://").is_some_and(|(_, rest)| rest.contains('/')) {
+        if !url
+            .split_once("://")
+            .is_some_and(|(_, rest)| rest.contains('/'))
+        {
             let reason = "a bucket alone is no folder: name a path in it".to_owned();
-            return Err(trainyard_storage::Error::Url { url: url.to_owned(), reason }.into());
+            return Err(trainyard_storage::Error::Url {
+                url: url.to_owned(),
+                reason,
+            }
+            .into());
         }
         let location = Location::parse(url)?;
         match location.scheme {
-            Scheme::S3 | Scheme::Gs | Scheme::Hdfs => {
-                Ok(Some(Self { storage: Storage::default(), path: url.into() }))
-            }
+            Scheme::S3 | Scheme::Gs | Scheme::Hdfs => Ok(Some(Self {
+                storage: Storage::default(),
+                path: url.into(),
+            })),
             Scheme::Http => {
                 let scheme = url.split("://").next().unwrap_or_default().to_owned();
-                Err(trainyard_storage::Error::ReadOnly { url: url.to_owned(), scheme }.into())
+                Err(trainyard_storage::Error::ReadOnly {
+                    url: url.to_owned(),
+                    scheme,
+                }
+                .into())
             }
         }
     }
 
     /// Returns a folder in it.
     pub(crate) fn below(&self, name: &str) -> Self {
-        Self { storage: self.storage.clone(), path: self.path.join(name) }
+        Self {
+            storage: self.storage.clone(),
+            path: self.path.join(name),
+        }
     }
 
     /// Returns the same, which gives up soon.
     pub(crate) fn hastily(self) -> Self {
-        Self { storage: self.storage.with_deadline(HASTY), ..self }
+        Self {
+            storage: self.storage.with_deadline(HASTY),
+            ..self
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -66,18 +84,24 @@ impl Bucket {
 
     /// Puts an object where there is none. `false`: there is one, perhaps this one.
     pub(crate) fn put_if_absent(&self, name: &str, bytes: Vec<u8>) -> Result<bool, Error> {
-        Ok(self.storage.put_if_absent(&self.path.join(name), bytes.into())?)
+        Ok(self
+            .storage
+            .put_if_absent(&self.path.join(name), bytes.into())?)
     }
 
     /// Sends a file.
     pub(crate) fn send(&self, file: std::fs::File, bytes: u64, name: &str) -> Result<(), Error> {
         let path = self.path.join(name);
-        self.storage.upload(file, bytes, &path).map_err(Error::io("send", &path))
+        self.storage
+            .upload(file, bytes, &path)
+            .map_err(Error::io("send", &path))
     }
 
     /// Reads an object whole; nothing where there is none.
     pub(crate) fn read(&self, name: &str) -> Result<Option<bytes::Bytes>, Error> {
-        Ok(self.storage.read(&self.path.join(name), MANIFEST_BYTES_MAX)?)
+        Ok(self
+            .storage
+            .read(&self.path.join(name), MANIFEST_BYTES_MAX)?)
     }
 
     /// Returns the size of an object; nothing where there is none.
@@ -94,7 +118,11 @@ impl Bucket {
 
     /// Returns what lies right below it, or below a folder of it, by name.
     pub(crate) fn entries(&self, name: &str) -> Result<Vec<Entry>, Error> {
-        let folder = if name.is_empty() { self.path.clone() } else { self.path.join(name) };
+        let folder = if name.is_empty() {
+            self.path.clone()
+        } else {
+            self.path.join(name)
+        };
         Ok(self.storage.entries(&folder)?)
     }
 

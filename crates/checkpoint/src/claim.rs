@@ -12,6 +12,7 @@ use crate::bucket::Bucket;
 use crate::durable::replace;
 use crate::model_dir::{id_of, newest_epoch, number_of, read_text};
 use crate::place::encode;
+use crate::run_lock::started_ago;
 use crate::{Error, records};
 
 /// Longest wait for another process that claims the folder at this moment: it takes a few flushes of the disk.
@@ -46,7 +47,10 @@ impl Leader {
         let text = match Bucket::of(model_dir).ok()? {
             Some(bucket) => {
                 let latest = records::latest(&bucket, EPOCHS).ok()??;
-                bucket.read(&records::name(EPOCHS, latest.number)).ok()??.to_vec()
+                bucket
+                    .read(&records::name(EPOCHS, latest.number))
+                    .ok()??
+                    .to_vec()
             }
             None => std::fs::read(model_dir.join("leader.json")).ok()?,
         };
@@ -56,11 +60,17 @@ impl Leader {
 
 impl fmt::Display for Leader {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cluster_epoch, address, host, process_id, started_unix_secs } = self;
+        let Self {
+            cluster_epoch,
+            address,
+            host,
+            process_id,
+            started_unix_secs,
+        } = self;
         write!(
             out,
-            "epoch {cluster_epoch} belongs to the chief at {address} (pid {process_id} on {host}, started \
-             {started_unix_secs} s after 1970)"
+            "epoch {cluster_epoch} belongs to the chief at {address} (pid {process_id} on {host}{})",
+            started_ago(*started_unix_secs)
         )
     }
 }
@@ -73,7 +83,9 @@ pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
     if let Some(bucket) = Bucket::of(model_dir)? {
         bucket.put_if_absent("cluster_id", format!("{fresh:032x}\n").into_bytes())?;
         let path = model_dir.join("cluster_id");
-        let text = bucket.read("cluster_id")?.ok_or_else(|| Error::damaged(&path, "it does not exist"))?;
+        let text = bucket
+            .read("cluster_id")?
+            .ok_or_else(|| Error::damaged(&path, "it does not exist"))?;
         return id_of(&String::from_utf8_lossy(&text), &path);
     }
     std::fs::create_dir_all(model_dir).map_err(Error::io("create", model_dir))?;
@@ -108,13 +120,30 @@ pub fn claim_epoch(model_dir: &Path) -> Result<u64, Error> {
 /// As there.
 pub fn claim_epoch_as(model_dir: &Path, leader: Leader) -> Result<u64, Error> {
     if let Some(bucket) = Bucket::of(model_dir)? {
-        let said = |cluster_epoch| encode(&Leader { cluster_epoch, ..leader.clone() }, model_dir);
+        let said = |cluster_epoch| {
+            encode(
+                &Leader {
+                    cluster_epoch,
+                    ..leader.clone()
+                },
+                model_dir,
+            )
+        };
         return claim_in(&bucket, model_dir, said);
     }
     let _held = hold(model_dir)?;
     let cluster_epoch = raise(model_dir)?;
     let path = model_dir.join("leader.json");
-    replace(&path, &encode(&Leader { cluster_epoch, ..leader }, &path)?)?;
+    replace(
+        &path,
+        &encode(
+            &Leader {
+                cluster_epoch,
+                ..leader
+            },
+            &path,
+        )?,
+    )?;
     Ok(cluster_epoch)
 }
 
@@ -128,7 +157,8 @@ fn claim_in(
     let claimed = records::latest(bucket, EPOCHS)?.map_or(0, |latest| latest.number);
     let first = claimed.max(newest_epoch(model_dir)?).saturating_add(1);
     for epoch in first..first.saturating_add(RIVALS_MAX) {
-        let (name, text) = (records::name(EPOCHS, epoch), said(epoch)?);
+        let name = records::name(EPOCHS, epoch);
+        let text = said(epoch)?;
         if bucket.put_if_absent(&name, text.clone())? {
             // A store that does not know the condition lets everybody have the same epoch.
             if bucket.put_if_absent(&name, text)? {
@@ -139,13 +169,15 @@ fn claim_in(
         }
     }
     let text = format!("{RIVALS_MAX} epochs from {first} on are claimed while this chief tries to");
-    Err(Error::io("claim", model_dir)(std::io::Error::new(ErrorKind::TimedOut, text)))
+    Err(Error::io("claim", model_dir)(std::io::Error::new(
+        ErrorKind::TimedOut,
+        text,
+    )))
 }
 
 fn raise(model_dir: &Path) -> Result<u64, Error> {
     let path = model_dir.join("cluster_epoch");
-    let cure =
-        "stop all tasks of the job and remove the file: the next epoch then follows the latest checkpoint's";
+    let cure = "stop all tasks of the job and remove the file: the next epoch then follows the latest checkpoint's";
     let epoch = match read_text(&path)? {
         Some(text) => number_of(&text, &path, cure)?,
         None => 0,
@@ -164,9 +196,15 @@ pub(crate) fn claimed_by_nobody_later(model_dir: &Path, epoch: u64) -> Result<Op
     }
     let held = hold(model_dir)?;
     let cure = "stop all tasks of the job and remove the file";
-    let highest = read_text(&path)?.map(|text| number_of(&text, &path, cure)).transpose()?;
+    let highest = read_text(&path)?
+        .map(|text| number_of(&text, &path, cure))
+        .transpose()?;
     match highest.filter(|highest| *highest > epoch) {
-        Some(highest) => Err(Error::Deposed { path: model_dir.to_owned(), epoch, highest }),
+        Some(highest) => Err(Error::Deposed {
+            path: model_dir.to_owned(),
+            epoch,
+            highest,
+        }),
         None => Ok(Some(held)),
     }
 }
@@ -175,18 +213,28 @@ pub(crate) fn claimed_by_nobody_later(model_dir: &Path, epoch: u64) -> Result<Op
 /// taken as it is: there, two chiefs that start within the same moment may be given the same epoch.
 fn hold(model_dir: &Path) -> Result<File, Error> {
     let path = model_dir.join("claim.lock");
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path);
     let file = file.map_err(Error::io("open", &path))?;
     let begun = Instant::now();
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => return Ok(file),
+            Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {
+                return Ok(file);
+            }
             Err(TryLockError::Error(error)) => return Err(Error::io("lock", &path)(error)),
             Err(TryLockError::WouldBlock) if begun.elapsed() >= HELD_MAX => {
                 let seconds = HELD_MAX.as_secs();
-                let text = format!("another process has held it for {seconds} s: is one standing still?");
-                return Err(Error::io("lock", &path)(std::io::Error::new(ErrorKind::TimedOut, text)));
+                let text =
+                    format!("another process has held it for {seconds} s: is one standing still?");
+                return Err(Error::io("lock", &path)(std::io::Error::new(
+                    ErrorKind::TimedOut,
+                    text,
+                )));
             }
             Err(TryLockError::WouldBlock) => std::thread::sleep(AGAIN),
         }
@@ -200,8 +248,15 @@ mod tests {
     use super::*;
 
     fn leader(process_id: u32) -> Leader {
-        let (address, host) = ("h:1".to_owned(), "h".to_owned());
-        Leader { cluster_epoch: 0, address, host, process_id, started_unix_secs: 9 }
+        let address = "h:1".to_owned();
+        let host = "h".to_owned();
+        Leader {
+            cluster_epoch: 0,
+            address,
+            host,
+            process_id,
+            started_unix_secs: 9,
+        }
     }
 
     #[test]
@@ -210,18 +265,34 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let claim = |nth: u32| {
             let id = cluster_id(folder.path(), u128::from(nth) + 1).expect("an id");
-            (claim_epoch_as(folder.path(), leader(nth)).expect("an epoch"), id, nth)
+            (
+                claim_epoch_as(folder.path(), leader(nth)).expect("an epoch"),
+                id,
+                nth,
+            )
         };
         let claims: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..CLAIMS).map(|nth| scope.spawn(move || claim(nth))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("a claim does not panic")).collect()
+            let threads: Vec<_> = (0..CLAIMS)
+                .map(|nth| scope.spawn(move || claim(nth)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("a claim does not panic"))
+                .collect()
         });
         let epochs: BTreeSet<u64> = claims.iter().map(|(epoch, ..)| *epoch).collect();
         assert_eq!(epochs, (1..=u64::from(CLAIMS)).collect());
-        assert!(claims.windows(2).all(|pair| pair[0].1 == pair[1].1), "one id: {claims:?}");
+        assert!(
+            claims.windows(2).all(|pair| pair[0].1 == pair[1].1),
+            "one id: {claims:?}"
+        );
         let (epoch, _, last) = *claims.iter().max().expect("there are claims");
         let told = Leader::read(folder.path()).expect("a leader");
         assert_eq!((told.cluster_epoch, told.process_id), (epoch, last));
-        assert!(told.to_string().contains(&format!("chief at h:1 (pid {last} on h")), "{told}");
+        assert!(
+            told.to_string()
+                .contains(&format!("chief at h:1 (pid {last} on h")),
+            "{told}"
+        );
     }
 }

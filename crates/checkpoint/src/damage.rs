@@ -15,7 +15,10 @@ use crate::{Checkpoint, Error, Found, list};
 ///
 /// # Errors
 /// The folder or bucket cannot be read, or a damaged checkpoint cannot be set aside.
-pub fn latest_good(model_dir: &Path, warn: &mut dyn FnMut(Diagnostic)) -> Result<Option<Checkpoint>, Error> {
+pub fn latest_good(
+    model_dir: &Path,
+    warn: &mut dyn FnMut(Diagnostic),
+) -> Result<Option<Checkpoint>, Error> {
     while let Some(checkpoint) = latest(model_dir, warn)? {
         match checkpoint.verify() {
             Ok(()) => return Ok(Some(checkpoint)),
@@ -32,10 +35,15 @@ pub fn latest_good(model_dir: &Path, warn: &mut dyn FnMut(Diagnostic)) -> Result
 ///
 /// # Errors
 /// The folder or bucket cannot be read, or a damaged checkpoint cannot be set aside.
-pub fn latest(model_dir: &Path, warn: &mut dyn FnMut(Diagnostic)) -> Result<Option<Checkpoint>, Error> {
+pub fn latest(
+    model_dir: &Path,
+    warn: &mut dyn FnMut(Diagnostic),
+) -> Result<Option<Checkpoint>, Error> {
     let mut candidates = list(model_dir)?;
     // Nobody knows when these were written: they may be the newest, and are not passed over in silence.
-    let unreadable: Vec<Found> = candidates.extract_if(.., |found| found.epoch == UNREADABLE).collect();
+    let unreadable: Vec<Found> = candidates
+        .extract_if(.., |found| found.epoch == UNREADABLE)
+        .collect();
     for found in unreadable {
         match Checkpoint::open(&found.path) {
             Ok(_) => candidates.insert(0, found),
@@ -65,7 +73,9 @@ pub fn set_aside(
 ) -> Result<(), Error> {
     let mut candidates = list(model_dir)?;
     let place = candidates.iter().position(|found| found.path == path);
-    let Some(found) = place.map(|place| candidates.remove(place)) else { return Err(error) };
+    let Some(found) = place.map(|place| candidates.remove(place)) else {
+        return Err(error);
+    };
     rename_damaged(model_dir, &found, error, candidates.last(), warn)
 }
 
@@ -102,12 +112,18 @@ fn rename_damaged(
         ),
         None => "there is no older one: training starts from the beginning".to_owned(),
     };
-    let message = format!("checkpoint step {} is damaged and was set aside", found.step);
+    let message = format!(
+        "checkpoint step {} is damaged and was set aside",
+        found.step
+    );
     let mut problem = Diagnostic::warning(Code::E3001, message).note(error.to_string());
     if let Some(source) = std::error::Error::source(&error) {
         problem = problem.note(source.to_string());
     }
-    warn(problem.note(format!("{next}; nothing was deleted: it is now {}", aside.display())));
+    warn(problem.note(format!(
+        "{next}; nothing was deleted: it is now {}",
+        aside.display()
+    )));
     Ok(())
 }
 
@@ -116,5 +132,8 @@ fn free_name(model_dir: &Path, step: u64) -> PathBuf {
         0 => model_dir.join(format!("damaged.model.ckpt-{step}")),
         attempt => model_dir.join(format!("damaged.model.ckpt-{step}.{attempt}")),
     };
-    (0..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(u64::MAX))
+    (0..)
+        .map(name)
+        .find(|path| !path.exists())
+        .unwrap_or_else(|| name(u64::MAX))
 }

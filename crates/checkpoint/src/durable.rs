@@ -44,7 +44,11 @@ pub(crate) fn exchange(one: &Path, other: &Path) -> Result<bool, Error> {
 
 /// Makes the names in a folder durable.
 pub(crate) fn flush_folder(folder: &Path) -> Result<(), Error> {
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
     let handle = File::open(folder).map_err(Error::io("open", folder))?;
     handle.sync_all().map_err(Error::io("flush", folder))
 }

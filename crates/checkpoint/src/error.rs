@@ -96,7 +96,11 @@ impl Error {
         let path = path.to_owned();
         move |source| match trainyard_storage::Error::of(&source) {
             Some(error) => Self::Store(error.clone()),
-            None => Self::Io { action, path, source },
+            None => Self::Io {
+                action,
+                path,
+                source,
+            },
         }
     }
 
@@ -105,14 +109,22 @@ impl Error {
     pub fn is_of_files(&self) -> bool {
         match self {
             Self::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
-            Self::Damaged { .. } | Self::Note { .. } | Self::Absent { .. } | Self::Lacking { .. } => true,
+            Self::Damaged { .. }
+            | Self::Note { .. }
+            | Self::Absent { .. }
+            | Self::Lacking { .. } => true,
             Self::Store(trainyard_storage::Error::Missing { .. }) => true,
-            Self::Store(_) | Self::Space { .. } | Self::Deposed { .. } | Self::InUse { .. } => false,
+            Self::Store(_) | Self::Space { .. } | Self::Deposed { .. } | Self::InUse { .. } => {
+                false
+            }
         }
     }
 
     pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {
-        Self::Damaged { path: path.to_owned(), what: what.into() }
+        Self::Damaged {
+            path: path.to_owned(),
+            what: what.into(),
+        }
     }
 }
 
@@ -130,9 +142,8 @@ impl From<Error> for Diagnostic {
             Error::Io { .. } => {
                 Self::error(Code::E3003, text).help("check the disk and the folder model_dir")
             }
-            Error::Damaged { .. } => {
-                Self::error(Code::E3001, text).help("restore the file from a copy, or remove the folder")
-            }
+            Error::Damaged { .. } => Self::error(Code::E3001, text)
+                .help("restore the file from a copy, or remove the folder"),
             Error::Note { cure, .. } => Self::error(Code::E3001, text).help(cure),
             Error::Space { .. } => {
                 Self::error(Code::E3006, text).help("free space, or choose another model_dir")

@@ -92,9 +92,16 @@ mod tests {
         let read = || Evaluated::read(folder.path()).expect("it is told");
         assert_eq!(read(), None);
         std::fs::create_dir(folder.path().join("eval")).expect("there is room");
-        let write = |text: &str| std::fs::write(folder.path().join(RESULT), text).expect("there is room");
+        let write =
+            |text: &str| std::fs::write(folder.path().join(RESULT), text).expect("there is room");
         write(r#"{"cluster_epoch": 2, "global_step": 301, "metrics": {"auc": 0.9}}"#);
-        assert_eq!(read(), Some(Evaluated { cluster_epoch: 2, global_step: 301 }));
+        assert_eq!(
+            read(),
+            Some(Evaluated {
+                cluster_epoch: 2,
+                global_step: 301
+            })
+        );
         write("{\"cluster_epoch\": 2, ");
         assert_eq!(read(), None);
     }
@@ -104,7 +111,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let is_there = || EvaluatorMark::is_there(folder.path()).expect("it is told");
         assert!(!is_there());
-        EvaluatorMark { process_id: 7, started_unix_secs: 9 }.write(folder.path()).expect("there is room");
+        EvaluatorMark {
+            process_id: 7,
+            started_unix_secs: 9,
+        }
+        .write(folder.path())
+        .expect("there is room");
         assert!(is_there());
         EvaluatorMark::remove(folder.path()).expect("removed");
         assert!(!is_there());

@@ -52,7 +52,9 @@ impl Flusher {
     pub(crate) fn finish(self, file: &File) -> io::Result<()> {
         if let Some((windows, thread)) = self.thread {
             drop(windows);
-            thread.join().map_err(|_| io::Error::other("the thread that flushes has failed"))??;
+            thread
+                .join()
+                .map_err(|_| io::Error::other("the thread that flushes has failed"))??;
         }
         file.sync_all()
     }
@@ -76,7 +78,12 @@ fn start(file: File) -> io::Result<(SyncSender<()>, JoinHandle<io::Result<()>>)>
         }
         Ok(())
     };
-    Ok((windows, std::thread::Builder::new().name("flush".to_owned()).spawn(flush)?))
+    Ok((
+        windows,
+        std::thread::Builder::new()
+            .name("flush".to_owned())
+            .spawn(flush)?,
+    ))
 }
 
 #[cfg(test)]
@@ -110,7 +117,9 @@ mod tests {
         let file = File::from(std::os::fd::OwnedFd::from(write));
         let mut flusher = Flusher::default();
         for _ in 0..3 {
-            flusher.wrote(&file, WINDOW_BYTES).expect("it is taken note of");
+            flusher
+                .wrote(&file, WINDOW_BYTES)
+                .expect("it is taken note of");
         }
         flusher.finish(&file).expect_err("it is not flushed");
         drop(read);

@@ -47,7 +47,10 @@ impl Checkpoint {
     /// Some of the rows belong to no file, or a list of rows is damaged or cannot be read.
     pub fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, Error> {
         let stretches = self.stretches(variable, None, &rows)?;
-        let mut held: Vec<Range<usize>> = stretches.into_iter().flat_map(|stretch| stretch.runs).collect();
+        let mut held: Vec<Range<usize>> = stretches
+            .into_iter()
+            .flat_map(|stretch| stretch.runs)
+            .collect();
         held.sort_unstable_by_key(|run| run.start);
         Ok(held)
     }
@@ -71,10 +74,19 @@ impl Checkpoint {
             let Some((part, later)) = rest.split_at_mut_checked(length) else {
                 return Err(self.absent(variable, slot, &rows));
             };
-            self.read_tensor(stretch.shard, stretch.tensor, stretch.first, bytemuck::cast_slice_mut(part))?;
+            self.read_tensor(
+                stretch.shard,
+                stretch.tensor,
+                stretch.first,
+                bytemuck::cast_slice_mut(part),
+            )?;
             rest = later;
         }
-        if rest.is_empty() { Ok(()) } else { Err(self.absent(variable, slot, &rows)) }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err(self.absent(variable, slot, &rows))
+        }
     }
 
     /// Reads `rows` of a variable, or of one of its slots, into `out`, whatever files they lie in: those too that have their
@@ -90,7 +102,10 @@ impl Checkpoint {
         out: &mut [f32],
     ) -> Result<(), Error> {
         let stretches = self.stretches(variable, slot, &rows)?;
-        let width = self.tensors_of(variable, slot).next().map_or(0, |(_, tensor)| tensor.width);
+        let width = self
+            .tensors_of(variable, slot)
+            .next()
+            .map_or(0, |(_, tensor)| tensor.width);
         if out.len() != rows.len() * width {
             return Err(self.absent(variable, slot, &rows));
         }
@@ -100,7 +115,9 @@ impl Checkpoint {
         }
         let mut read = Vec::new();
         for stretch in &stretches {
-            let place = |run: &Range<usize>| (run.start - rows.start) * width..(run.end - rows.start) * width;
+            let place = |run: &Range<usize>| {
+                (run.start - rows.start) * width..(run.end - rows.start) * width
+            };
             if let [run] = &stretch.runs[..] {
                 let part = bytemuck::cast_slice_mut(&mut out[place(run)]);
                 self.read_tensor(stretch.shard, stretch.tensor, stretch.first, part)?;
@@ -122,14 +139,19 @@ impl Checkpoint {
     /// Returns what decides the first values of the rows of a variable that it does not hold, or of ids without a row; nothing
     /// where it holds all rows.
     pub fn first_rows(&self, variable: &str) -> Option<FirstRows> {
-        let told = self.tensors_of(variable, None).find_map(|(_, tensor)| match &tensor.others {
-            Some(Others::First { rows, .. }) => Some(rows.clone()),
-            _ => None,
-        });
+        let told = self
+            .tensors_of(variable, None)
+            .find_map(|(_, tensor)| match &tensor.others {
+                Some(Others::First { rows, .. }) => Some(rows.clone()),
+                _ => None,
+            });
         // Before checkpoints said so, ids without a row read what the seed of the job gave.
         let of_manifest = || {
             let manifest = self.manifest();
-            let spec = manifest.variables.iter().find(|spec| spec.name == variable)?;
+            let spec = manifest
+                .variables
+                .iter()
+                .find(|spec| spec.name == variable)?;
             spec.dynamic().map(|_| FirstRows::new(spec, manifest.seed))
         };
         told.or_else(of_manifest)
@@ -143,7 +165,9 @@ impl Checkpoint {
         rows: &Range<usize>,
         out: &mut [f32],
     ) -> Result<(), Error> {
-        let mut others = self.tensors_of(variable, slot).filter_map(|(_, tensor)| tensor.others.as_ref());
+        let mut others = self
+            .tensors_of(variable, slot)
+            .filter_map(|(_, tensor)| tensor.others.as_ref());
         match others.next() {
             Some(Others::First { rows: first, .. }) => {
                 let first = InitialRows::of(first.clone());
@@ -165,7 +189,9 @@ impl Checkpoint {
             tensors.map(move |tensor| (shard, tensor))
         });
         all.filter(move |(_, tensor)| {
-            tensor.variable == variable && tensor.slot.as_deref() == slot && tensor.dtype == Dtype::F32
+            tensor.variable == variable
+                && tensor.slot.as_deref() == slot
+                && tensor.dtype == Dtype::F32
         })
     }
 
@@ -191,30 +217,59 @@ impl Checkpoint {
             let Some(held) = &tensor.held else {
                 let runs = std::iter::once(begin..end).collect();
                 let first = begin - tensor.row_begin;
-                stretches.push(Stretch { shard, tensor, runs, first });
+                stretches.push(Stretch {
+                    shard,
+                    tensor,
+                    runs,
+                    first,
+                });
                 continue;
             };
             let all = self.runs(shard, tensor, &held.listed_in)?;
             let from = all.partition_point(|run| run.end <= begin);
             let within = all[from..].iter().take_while(|run| run.begin < end);
-            let runs: Vec<Range<usize>> = within.map(|run| run.begin.max(begin)..run.end.min(end)).collect();
+            let runs: Vec<Range<usize>> = within
+                .map(|run| run.begin.max(begin)..run.end.min(end))
+                .collect();
             if let Some(run) = runs.first() {
                 let first = all[from].before + (run.start - all[from].begin);
-                stretches.push(Stretch { shard, tensor, runs, first });
+                stretches.push(Stretch {
+                    shard,
+                    tensor,
+                    runs,
+                    first,
+                });
             }
         }
-        if covered == rows.len() { Ok(stretches) } else { Err(self.absent(variable, slot, rows)) }
+        if covered == rows.len() {
+            Ok(stretches)
+        } else {
+            Err(self.absent(variable, slot, rows))
+        }
     }
 
     /// Returns the runs of rows that a tensor holds. They are read once.
-    fn runs(&self, shard: &ShardRecord, tensor: &TensorRecord, list: &str) -> Result<Arc<Vec<Run>>, Error> {
+    fn runs(
+        &self,
+        shard: &ShardRecord,
+        tensor: &TensorRecord,
+        list: &str,
+    ) -> Result<Arc<Vec<Run>>, Error> {
         let key = (shard.file.clone(), list.to_owned());
-        let mut read = self.runs_read().lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self
+            .runs_read()
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(runs) = read.get(&key) {
             return Ok(Arc::clone(runs));
         }
-        let wrong = |what: String| Error::damaged(&self.path().join(&shard.file), format!("{list}: {what}"));
-        let listed = shard.tensors.iter().find(|listed| listed.name == list && listed.dtype == Dtype::U64);
+        let wrong = |what: String| {
+            Error::damaged(&self.path().join(&shard.file), format!("{list}: {what}"))
+        };
+        let listed = shard
+            .tensors
+            .iter()
+            .find(|listed| listed.name == list && listed.dtype == Dtype::U64);
         let Some(record) = listed.filter(|listed| listed.width == 2) else {
             return Err(wrong("it must list the rows of ".to_owned() + &tensor.name));
         };
@@ -224,17 +279,27 @@ impl Checkpoint {
         let mut end = tensor.row_begin;
         let mut before = 0;
         for [from, to] in bounds.as_chunks().0 {
-            let run = Run { begin: *from as usize, end: *to as usize, before };
+            let run = Run {
+                begin: *from as usize,
+                end: *to as usize,
+                before,
+            };
             if run.begin < end || run.begin >= run.end || run.end > tensor.row_end {
                 let range = tensor.row_begin..tensor.row_end;
-                return Err(wrong(format!("runs of rows {range:?} must ascend, given {from}..{to}")));
+                return Err(wrong(format!(
+                    "runs of rows {range:?} must ascend, given {from}..{to}"
+                )));
             }
             end = run.end;
             before += run.end - run.begin;
             runs.push(run);
         }
         if before != tensor.rows_held() {
-            return Err(wrong(format!("{before} rows, `{}` has {}", tensor.name, tensor.rows_held())));
+            return Err(wrong(format!(
+                "{before} rows, `{}` has {}",
+                tensor.name,
+                tensor.rows_held()
+            )));
         }
         let runs = Arc::new(runs);
         read.insert(key, Arc::clone(&runs));
@@ -243,7 +308,12 @@ impl Checkpoint {
 
     fn absent(&self, variable: &str, slot: Option<&str>, rows: &Range<usize>) -> Error {
         let tensor = slot.map_or(variable.to_owned(), |slot| format!("{variable}/{slot}"));
-        Error::Absent { path: self.path().to_owned(), tensor, begin: rows.start, end: rows.end }
+        Error::Absent {
+            path: self.path().to_owned(),
+            tensor,
+            begin: rows.start,
+            end: rows.end,
+        }
     }
 }
 
@@ -253,12 +323,20 @@ pub(crate) fn misfit(tensor: &TensorRecord) -> Option<String> {
         (_, Some(Others::First { generator, rows })) => {
             let width = rows.shape.iter().skip(1).product::<usize>();
             if *generator != GENERATOR {
-                return Some(format!("first values of generator {generator}, this release has {GENERATOR}"));
+                return Some(format!(
+                    "first values of generator {generator}, this release has {GENERATOR}"
+                ));
             }
-            (width != tensor.width)
-                .then(|| format!("first values of {width} in a row, the tensor has {}", tensor.width))
+            (width != tensor.width).then(|| {
+                format!(
+                    "first values of {width} in a row, the tensor has {}",
+                    tensor.width
+                )
+            })
         }
-        (Some(_), None) => Some("it does not say what the rows are that it does not hold".to_owned()),
+        (Some(_), None) => {
+            Some("it does not say what the rows are that it does not hold".to_owned())
+        }
         (Some(held), Some(Others::Value(_))) => {
             let most = tensor.row_end.saturating_sub(tensor.row_begin);
             (held.rows > most).then(|| format!("{} rows of {most}", held.rows))

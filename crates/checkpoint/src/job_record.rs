@@ -50,9 +50,15 @@ mod tests {
     fn a_record_is_read_as_it_was_written_and_none_is_none() {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(JobRecord::read(folder.path()).expect("there is none"), None);
-        let record = JobRecord { cluster_epoch: 3, keys: vec!["run.seed=1".to_owned()] };
+        let record = JobRecord {
+            cluster_epoch: 3,
+            keys: vec!["run.seed=1".to_owned()],
+        };
         record.write(folder.path()).expect("there is room");
-        assert_eq!(JobRecord::read(folder.path()).expect("it is read"), Some(record));
+        assert_eq!(
+            JobRecord::read(folder.path()).expect("it is read"),
+            Some(record)
+        );
         std::fs::write(folder.path().join(JOB_RECORD), "{").expect("written");
         assert!(JobRecord::read(folder.path()).is_err());
     }

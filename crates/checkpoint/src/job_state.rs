@@ -56,7 +56,9 @@ impl JobState {
             return Ok(read_in(&bucket)?.map(|(state, _)| state));
         }
         let path = model_dir.join("job_state.json");
-        place::read(&path)?.map(|text| parse(&text, &path)).transpose()
+        place::read(&path)?
+            .map(|text| parse(&text, &path))
+            .transpose()
     }
 
     /// Reads the marker, and when it was written, by the clock of the folder.
@@ -88,11 +90,18 @@ impl JobState {
 
 /// Reads the marker of the latest epoch that has one.
 fn read_in(bucket: &Bucket) -> Result<Option<(JobState, SystemTime)>, Error> {
-    let Some(latest) = records::latest(bucket, MARKERS)? else { return Ok(None) };
+    let Some(latest) = records::latest(bucket, MARKERS)? else {
+        return Ok(None);
+    };
     let name = records::name(MARKERS, latest.number);
     // It may have been replaced by a later one meanwhile: whoever looks again sees that.
-    let Some(text) = bucket.read(&name)? else { return Ok(None) };
-    Ok(Some((parse(&text, &bucket.path().join(name))?, latest.written)))
+    let Some(text) = bucket.read(&name)? else {
+        return Ok(None);
+    };
+    Ok(Some((
+        parse(&text, &bucket.path().join(name))?,
+        latest.written,
+    )))
 }
 
 fn parse(text: &[u8], path: &Path) -> Result<JobState, Error> {

@@ -37,7 +37,8 @@ pub use evaluator_mark::{Evaluated, EvaluatorMark};
 pub use job_record::JobRecord;
 pub use job_state::{JobPhase, JobState};
 pub use manifest::{
-    Dtype, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TensorRecord, differences, misfit,
+    Dtype, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TensorRecord, differences,
+    misfit,
 };
 pub use model_dir::{
     Found, is_committed, known_cluster_id, list, note_prepared, prepared_epoch, step_folder,
@@ -52,6 +53,6 @@ pub use table::{Lots, OnLot, TableSource, TableView};
 pub use tensor_files::TensorFiles;
 pub use warm_start::WarmStart;
 pub use writer::{
-    HeldView, InMemory, OnRows, ShardState, SliceSource, SliceView, abandon, begin, commit, read_back,
-    write_shard,
+    HeldView, InMemory, OnRows, ShardState, SliceSource, SliceView, abandon, begin, commit,
+    read_back, write_shard,
 };

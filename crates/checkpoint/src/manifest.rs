@@ -123,7 +123,10 @@ pub enum Others {
 
 impl Others {
     pub(crate) fn first(rows: &FirstRows) -> Self {
-        Self::First { generator: GENERATOR, rows: rows.clone() }
+        Self::First {
+            generator: GENERATOR,
+            rows: rows.clone(),
+        }
     }
 }
 
@@ -177,7 +180,12 @@ pub struct Manifest {
 
 impl Manifest {
     /// Returns a manifest of this release's format.
-    pub fn new(cluster_id: String, cluster_epoch: u64, global_step: u64, created_unix_secs: u64) -> Self {
+    pub fn new(
+        cluster_id: String,
+        cluster_epoch: u64,
+        global_step: u64,
+        created_unix_secs: u64,
+    ) -> Self {
         Self {
             format_version: FORMAT_VERSION,
             cluster_id,
@@ -211,20 +219,33 @@ pub fn differences(
         (None, None) => have.shape == want.shape,
         _ => false,
     };
-    let find = |specs: &[VariableSpec], name: &str| specs.iter().find(|spec| spec.name == name).cloned();
-    let mut names: Vec<&String> = manifest.variables.iter().chain(variables).map(|spec| &spec.name).collect();
+    let find =
+        |specs: &[VariableSpec], name: &str| specs.iter().find(|spec| spec.name == name).cloned();
+    let mut names: Vec<&String> = manifest
+        .variables
+        .iter()
+        .chain(variables)
+        .map(|spec| &spec.name)
+        .collect();
     names.sort();
     names.dedup();
     let mut out = Vec::new();
     for name in names {
-        let (have, want) = (find(&manifest.variables, name), find(variables, name));
+        let have = find(&manifest.variables, name);
+        let want = find(variables, name);
         let what = match (&have, &want) {
             (Some(have), Some(want)) if alike(have, want) => {
-                let (have, want) =
-                    (manifest.optimizers.get(&have.optimizer_group), optimizers.get(&want.optimizer_group));
+                let have = manifest.optimizers.get(&have.optimizer_group);
+                let want = optimizers.get(&want.optimizer_group);
                 let slots = |config: Option<&OptimizerConfig>| {
                     config
-                        .map(|config| config.slots().iter().map(|slot| slot.name).collect::<Vec<_>>())
+                        .map(|config| {
+                            config
+                                .slots()
+                                .iter()
+                                .map(|slot| slot.name)
+                                .collect::<Vec<_>>()
+                        })
                         .unwrap_or_default()
                 };
                 if slots(have) != slots(want) {
@@ -264,7 +285,9 @@ pub fn misfit(
         manifest.global_step,
         found.len()
     );
-    let optimizer_alone = found.iter().all(|difference| difference.ends_with("   optimizer"));
+    let optimizer_alone = found
+        .iter()
+        .all(|difference| difference.ends_with("   optimizer"));
     let help = if optimizer_alone {
         "keep the optimizer; or begin in another model_dir with the values of this one: train.warm_start = { from = \"THIS \
          MODEL_DIR\" }"

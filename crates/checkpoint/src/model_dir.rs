@@ -37,7 +37,10 @@ pub fn step_folder(step: u64) -> String {
 
 /// Returns the name by which the state file calls a checkpoint.
 pub(crate) fn state_name(found: &Found) -> String {
-    found.path.file_name().map_or_else(|| step_folder(found.step), |name| name.to_string_lossy().into_owned())
+    found.path.file_name().map_or_else(
+        || step_folder(found.step),
+        |name| name.to_string_lossy().into_owned(),
+    )
 }
 
 /// Returns whether a folder is a committed checkpoint: whether it has a manifest.
@@ -51,7 +54,9 @@ pub fn is_committed(folder: &Path) -> Result<bool, Error> {
     let path = folder.join(MANIFEST);
     match std::fs::metadata(&path) {
         Ok(metadata) => Ok(metadata.is_file()),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(false)
+        }
         Err(error) => Err(Error::io("find", &path)(error)),
     }
 }
@@ -73,8 +78,10 @@ pub fn list(model_dir: &Path) -> Result<Vec<Found>, Error> {
     for entry in entries {
         let entry = entry.map_err(Error::io("read", model_dir))?;
         let name = entry.file_name();
-        let step =
-            name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|step| step.parse().ok());
+        let step = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX))
+            .and_then(|step| step.parse().ok());
         let Some(step) = step else { continue };
         let path = entry.path();
         if !is_committed(&path)? {
@@ -90,21 +97,30 @@ pub fn list(model_dir: &Path) -> Result<Vec<Found>, Error> {
 fn list_in(bucket: &Bucket) -> Result<Vec<Found>, Error> {
     let mut found = Vec::new();
     for (name, begun) in attempts(bucket)? {
-        let Some(text) = bucket.read(&format!("{name}/{MANIFEST}"))? else { continue };
+        let Some(text) = bucket.read(&format!("{name}/{MANIFEST}"))? else {
+            continue;
+        };
         let path = bucket.path().join(name);
         let (step, epoch) =
             seal::parse(&text).map_or((begun, UNREADABLE), |of| (of.global_step, of.cluster_epoch));
         found.push(Found { step, epoch, path });
     }
-    found.sort_by(|one, other| (one.epoch, one.step, &one.path).cmp(&(other.epoch, other.step, &other.path)));
+    found.sort_by(|one, other| {
+        (one.epoch, one.step, &one.path).cmp(&(other.epoch, other.step, &other.path))
+    });
     Ok(found)
 }
 
 /// Returns the folders in a bucket in which a checkpoint was begun, and the step that was seen then: it is of a later one.
 pub(crate) fn attempts(bucket: &Bucket) -> Result<Vec<(String, u64)>, Error> {
     let step = |name: &str| name.strip_prefix(PREFIX)?.split('.').next()?.parse().ok();
-    let folders = bucket.entries("")?.into_iter().filter(|entry| entry.modified.is_none());
-    Ok(folders.filter_map(|entry| step(&entry.name).map(|step| (entry.name, step))).collect())
+    let folders = bucket
+        .entries("")?
+        .into_iter()
+        .filter(|entry| entry.modified.is_none());
+    Ok(folders
+        .filter_map(|entry| step(&entry.name).map(|step| (entry.name, step)))
+        .collect())
 }
 
 /// Returns the latest epoch of a checkpoint; 0 where there is none.
@@ -130,7 +146,9 @@ pub(crate) fn write_state_file(model_dir: &Path, names: &[String]) -> Result<(),
 /// The file cannot be read, or does not hold an id.
 pub fn known_cluster_id(model_dir: &Path) -> Result<Option<u128>, Error> {
     let path = model_dir.join("cluster_id");
-    read_text(&path)?.map(|text| id_of(&text, &path)).transpose()
+    read_text(&path)?
+        .map(|text| id_of(&text, &path))
+        .transpose()
 }
 
 /// Reads a small file; nothing where there is none.
@@ -180,8 +198,7 @@ pub fn prepared_epoch(model_dir: &Path) -> Result<u64, Error> {
         return Ok(records::latest(&bucket, PREPARED)?.map_or(0, |latest| latest.number));
     }
     let path = model_dir.join("prepared_epoch");
-    let cure =
-        "stop all tasks of the job and remove the file: the servers then begin from the latest checkpoint";
+    let cure = "stop all tasks of the job and remove the file: the servers then begin from the latest checkpoint";
     match read_text(&path)? {
         Some(text) => number_of(&text, &path, cure),
         None => Ok(0),

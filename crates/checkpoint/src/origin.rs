@@ -56,7 +56,9 @@ impl Origin {
         }
         let index = path.with_file_name(format!(
             "{}.index",
-            path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default()
+            path.file_name()
+                .map(|name| name.to_string_lossy())
+                .unwrap_or_default()
         ));
         if !path.exists() && !index.exists() {
             let message = format!("no checkpoint at {}", path.display());
@@ -76,7 +78,10 @@ impl Origin {
             index.exists() || path.extension().is_some_and(|ending| ending == "index")
         };
         if !of_tensorflow {
-            let message = format!("{} is no checkpoint and no export, and holds none", path.display());
+            let message = format!(
+                "{} is no checkpoint and no export, and holds none",
+                path.display()
+            );
             return Err(Diagnostic::error(Code::E3004, message).help(FORMS));
         }
         Ok(Self::TensorFlow(Bundle::open(path)?))
@@ -96,16 +101,19 @@ impl Origin {
         match self {
             Self::Own(checkpoint) => {
                 let specs = checkpoint.manifest().variables.iter();
-                specs.map(|spec| (spec.name.clone(), spec.shape.clone())).collect()
+                specs
+                    .map(|spec| (spec.name.clone(), spec.shape.clone()))
+                    .collect()
             }
             Self::TensorFlow(bundle) => bundle
                 .tensors()
                 .filter(|tensor| tensor.dtype.is_float())
                 .map(|tensor| (tensor.name.clone(), tensor.shape.clone()))
                 .collect(),
-            Self::Tensors(files) => {
-                files.variables().map(|(name, shape)| (name.to_owned(), shape.to_vec())).collect()
-            }
+            Self::Tensors(files) => files
+                .variables()
+                .map(|(name, shape)| (name.to_owned(), shape.to_vec()))
+                .collect(),
         }
     }
 
@@ -113,7 +121,11 @@ impl Origin {
     pub fn is_dynamic(&self, variable: &str) -> bool {
         match self {
             Self::Own(checkpoint) => {
-                let found = checkpoint.manifest().variables.iter().find(|spec| spec.name == variable);
+                let found = checkpoint
+                    .manifest()
+                    .variables
+                    .iter()
+                    .find(|spec| spec.name == variable);
                 found.is_some_and(|spec| spec.dynamic().is_some())
             }
             Self::TensorFlow(_) => false,
@@ -125,12 +137,17 @@ impl Origin {
     ///
     /// # Errors
     /// There is no such table, or it is damaged.
-    pub fn lots<'a>(&'a self, variable: &'a str, ids: Range<u128>) -> Result<OriginLots<'a>, Diagnostic> {
+    pub fn lots<'a>(
+        &'a self,
+        variable: &'a str,
+        ids: Range<u128>,
+    ) -> Result<OriginLots<'a>, Diagnostic> {
         match self {
             Self::Own(checkpoint) => Ok(Box::new(checkpoint.lots(variable, &[], ids)?)),
             Self::Tensors(files) => Ok(Box::new(files.lots(variable, ids)?)),
             Self::TensorFlow(_) => {
-                let message = format!("a TensorFlow checkpoint holds no dynamic table `{variable}`");
+                let message =
+                    format!("a TensorFlow checkpoint holds no dynamic table `{variable}`");
                 Err(Diagnostic::error(Code::E3002, message)
                     .help("leave it out with train.warm_start.variables"))
             }
@@ -142,7 +159,11 @@ impl Origin {
     ///
     /// # Errors
     /// It is absent, or damaged.
-    pub fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, Diagnostic> {
+    pub fn held(
+        &self,
+        variable: &str,
+        rows: Range<usize>,
+    ) -> Result<Vec<Range<usize>>, Diagnostic> {
         match self {
             Self::Own(checkpoint) => Ok(checkpoint.held(variable, rows)?),
             Self::TensorFlow(_) | Self::Tensors(_) => Ok(vec![rows]),
@@ -153,7 +174,12 @@ impl Origin {
     ///
     /// # Errors
     /// It is absent, of another shape, or damaged.
-    pub fn read_held(&self, variable: &str, rows: Range<usize>, out: &mut [f32]) -> Result<(), Diagnostic> {
+    pub fn read_held(
+        &self,
+        variable: &str,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), Diagnostic> {
         match self {
             Self::Own(checkpoint) => Ok(checkpoint.read_held(variable, None, rows, out)?),
             Self::TensorFlow(bundle) => Ok(bundle.read_f32_rows(variable, rows, out)?),
@@ -174,7 +200,12 @@ impl Origin {
     ///
     /// # Errors
     /// It is absent, of another shape, or damaged.
-    pub fn read_rows(&self, variable: &str, rows: Range<usize>, out: &mut [f32]) -> Result<(), Diagnostic> {
+    pub fn read_rows(
+        &self,
+        variable: &str,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), Diagnostic> {
         match self {
             Self::Own(checkpoint) => Ok(checkpoint.read_rows(variable, None, rows, out)?),
             Self::TensorFlow(bundle) => Ok(bundle.read_f32_rows(variable, rows, out)?),

@@ -34,7 +34,11 @@ impl Parts {
         if bytes.is_empty() {
             return;
         }
-        let before = self.0.range(..=bytes.start).next_back().map(|(begin, part)| (*begin, *part));
+        let before = self
+            .0
+            .range(..=bytes.start)
+            .next_back()
+            .map(|(begin, part)| (*begin, *part));
         let overlaps = before.is_some_and(|(_, (end, _))| end > bytes.start)
             || self.0.range(bytes.clone()).next().is_some();
         if overlaps {
@@ -71,7 +75,10 @@ impl PartsRead {
         let crc32c = crc32c::crc32c(read);
         let key = (shard.file.clone(), tensor.name.clone());
         let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        parts.entry(key).or_default().add(begin..begin + read.len() as u64, crc32c);
+        parts
+            .entry(key)
+            .or_default()
+            .add(begin..begin + read.len() as u64, crc32c);
     }
 }
 
@@ -82,10 +89,16 @@ impl Checkpoint {
     /// # Errors
     /// The first tensor that differs, with the expected and the found checksum.
     pub fn check_read(&self) -> Result<Vec<PartRead>, Error> {
-        let read = self.parts_read().0.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = self
+            .parts_read()
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut rest = Vec::new();
         for ((file, name), parts) in &*read {
-            let Some((shard, tensor)) = self.tensor_of(file, name) else { continue };
+            let Some((shard, tensor)) = self.tensor_of(file, name) else {
+                continue;
+            };
             if let Some(found) = parts.whole(tensor) {
                 self.agree(shard, tensor, found)?;
                 continue;
@@ -108,10 +121,15 @@ impl Checkpoint {
     pub fn check_parts(&self, read: Vec<PartRead>) -> Result<(), Error> {
         let mut tensors: BTreeMap<(String, String), Parts> = BTreeMap::new();
         for part in read {
-            tensors.entry((part.file, part.tensor)).or_default().add(part.bytes, part.crc32c);
+            tensors
+                .entry((part.file, part.tensor))
+                .or_default()
+                .add(part.bytes, part.crc32c);
         }
         for ((file, name), parts) in tensors {
-            let Some((shard, tensor)) = self.tensor_of(&file, &name) else { continue };
+            let Some((shard, tensor)) = self.tensor_of(&file, &name) else {
+                continue;
+            };
             match parts.whole(tensor) {
                 Some(found) => self.agree(shard, tensor, found)?,
                 None => self.verify_tensor(shard, tensor)?,
@@ -121,7 +139,11 @@ impl Checkpoint {
     }
 
     fn tensor_of(&self, file: &str, name: &str) -> Option<(&ShardRecord, &TensorRecord)> {
-        let shard = self.manifest().shards.iter().find(|shard| shard.file == file)?;
+        let shard = self
+            .manifest()
+            .shards
+            .iter()
+            .find(|shard| shard.file == file)?;
         let tensor = shard.tensors.iter().find(|tensor| tensor.name == name)?;
         Some((shard, tensor))
     }

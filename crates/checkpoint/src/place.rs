@@ -14,7 +14,11 @@ fn split(path: &Path) -> Result<Option<(Bucket, String)>, Error> {
     if !is_remote(path) {
         return Ok(None);
     }
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     Ok(Bucket::of(path.parent().unwrap_or(path))?.map(|bucket| (bucket, name)))
 }
 
@@ -58,7 +62,11 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
 /// It cannot be read.
 pub fn names(folder: &Path) -> Result<Vec<String>, Error> {
     if let Some(bucket) = Bucket::of(folder)? {
-        return Ok(bucket.entries("")?.into_iter().map(|entry| entry.name).collect());
+        return Ok(bucket
+            .entries("")?
+            .into_iter()
+            .map(|entry| entry.name)
+            .collect());
     }
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -83,7 +91,11 @@ pub fn remove(path: &Path) -> Result<(), Error> {
     if let Some(bucket) = Bucket::of(path)? {
         return bucket.remove_all(None);
     }
-    let removed = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    let removed = if path.is_dir() {
+        std::fs::remove_dir_all(path)
+    } else {
+        std::fs::remove_file(path)
+    };
     match removed {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
         _ => Ok(()),
@@ -99,17 +111,19 @@ pub fn send(file: &Path, to: &Path) -> Result<(), Error> {
     let bytes = opened.metadata().map_err(Error::io("find", file))?.len();
     match split(to)? {
         Some((bucket, name)) => bucket.send(opened, bytes, &name),
-        None => {
-            Err(Error::io("send", to)(std::io::Error::new(ErrorKind::InvalidInput, "it is in no bucket")))
-        }
+        None => Err(Error::io("send", to)(std::io::Error::new(
+            ErrorKind::InvalidInput,
+            "it is in no bucket",
+        ))),
     }
 }
 
 /// Returns a path as every process of this machine knows it; in a bucket it is that already.
 pub fn absolute(path: &Path) -> PathBuf {
-    match is_remote(path) {
-        true => path.to_owned(),
-        false => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+    if is_remote(path) {
+        path.to_owned()
+    } else {
+        std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
     }
 }
 
@@ -122,7 +136,8 @@ mod tests {
     #[test]
     fn a_value_that_json_cannot_say_is_an_error_that_names_its_file() {
         let keyed_by_pairs = BTreeMap::from([((1_u8, 2_u8), 3_u8)]);
-        let error = encode(&keyed_by_pairs, Path::new("/model/leader.json")).expect_err("no key is a pair");
+        let error =
+            encode(&keyed_by_pairs, Path::new("/model/leader.json")).expect_err("no key is a pair");
         assert_eq!(error.to_string(), "cannot encode /model/leader.json");
         assert_eq!(encode(&[1, 2], Path::new("any")).expect("a list"), b"[1,2]");
     }

@@ -51,7 +51,9 @@ fn checksum_side_by_side(file: &File, bytes: Range<u64>) -> std::io::Result<u32>
         .step_by(PIECE_BYTES as usize)
         .map(|begin| begin..(begin + PIECE_BYTES).min(bytes.end))
         .collect();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(pieces.len());
+    let threads = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(pieces.len());
     if threads <= 1 {
         return checksum(file, bytes, VERIFY_BYTES);
     }
@@ -68,14 +70,19 @@ fn checksum_side_by_side(file: &File, bytes: Range<u64>) -> std::io::Result<u32>
     let parts: Vec<std::io::Result<Vec<(usize, u32)>>> = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(read)).collect();
         let failed = |_| Err(std::io::Error::other("a thread that reads has failed"));
-        handles.into_iter().map(|handle| handle.join().unwrap_or_else(failed)).collect()
+        handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap_or_else(failed))
+            .collect()
     });
     let mut found: Vec<(usize, u32)> = Vec::with_capacity(pieces.len());
     for part in parts {
         found.extend(part?);
     }
     found.sort_unstable();
-    let lengths = pieces.iter().map(|piece| (piece.end - piece.start) as usize);
+    let lengths = pieces
+        .iter()
+        .map(|piece| (piece.end - piece.start) as usize);
     let combine = |sum: u32, ((_, crc32c), length)| crc32c::crc32c_combine(sum, crc32c, length);
     Ok(found.into_iter().zip(lengths).fold(0, combine))
 }
@@ -84,12 +91,18 @@ fn plain(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 255
         && !name.starts_with('.')
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
 fn regular(path: &Path) -> Result<(), Error> {
     let metadata = std::fs::symlink_metadata(path).map_err(Error::io("find", path))?;
-    if metadata.is_file() { Ok(()) } else { Err(Error::damaged(path, "it is not a regular file")) }
+    if metadata.is_file() {
+        Ok(())
+    } else {
+        Err(Error::damaged(path, "it is not a regular file"))
+    }
 }
 
 impl Checkpoint {
@@ -101,7 +114,8 @@ impl Checkpoint {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let manifest_path = path.join(MANIFEST);
         let manifest = seal::read(path)?;
-        let (mut files, storage) = (BTreeMap::new(), Storage::default());
+        let mut files = BTreeMap::new();
+        let storage = Storage::default();
         for shard in &manifest.shards {
             if !plain(&shard.file) {
                 return Err(Error::damaged(
@@ -110,27 +124,34 @@ impl Checkpoint {
                 ));
             }
             let file_path = path.join(&shard.file);
-            let file = match is_remote(path) {
-                true => storage.open(&file_path).map_err(|source| {
+            let file = if is_remote(path) {
+                storage.open(&file_path).map_err(|source| {
                     match trainyard_storage::Error::of(&source) {
                         Some(trainyard_storage::Error::Missing { .. }) => {
                             Error::damaged(&file_path, "it does not exist")
                         }
                         _ => Error::io("open", &file_path)(source),
                     }
-                })?,
-                false => {
-                    regular(&file_path)?;
-                    storage.open(&file_path).map_err(Error::io("open", &file_path))?
-                }
+                })?
+            } else {
+                regular(&file_path)?;
+                storage
+                    .open(&file_path)
+                    .map_err(Error::io("open", &file_path))?
             };
             let length = file.bytes().map_err(Error::io("find", &file_path))?;
             if length != shard.bytes {
-                return Err(Error::damaged(&file_path, format!("{length} bytes, expected {}", shard.bytes)));
+                return Err(Error::damaged(
+                    &file_path,
+                    format!("{length} bytes, expected {}", shard.bytes),
+                ));
             }
             for tensor in &shard.tensors {
                 if let Some(what) = misfit(tensor) {
-                    return Err(Error::damaged(&manifest_path, format!("tensor `{}`: {what}", tensor.name)));
+                    return Err(Error::damaged(
+                        &manifest_path,
+                        format!("tensor `{}`: {what}", tensor.name),
+                    ));
                 }
                 let range = tensor.row_end.checked_sub(tensor.row_begin);
                 let rows = range.map(|range| tensor.held.as_ref().map_or(range, |held| held.rows));
@@ -188,7 +209,12 @@ impl Checkpoint {
     /// Reads what stands before the tensors of each file, which nobody reads for their values, and compares its checksum.
     pub(crate) fn verify_headers(&self) -> Result<(), Error> {
         for shard in &self.manifest.shards {
-            let front = shard.tensors.iter().map(|tensor| tensor.offset).min().unwrap_or(shard.bytes);
+            let front = shard
+                .tensors
+                .iter()
+                .map(|tensor| tensor.offset)
+                .min()
+                .unwrap_or(shard.bytes);
             let found = self.checksum_of(shard, 0..front)?;
             if found != shard.header_crc32c {
                 return Err(self.differs(shard, "header", 0, found, shard.header_crc32c));
@@ -198,20 +224,36 @@ impl Checkpoint {
     }
 
     /// Reads every byte of a tensor and compares its checksum.
-    pub(crate) fn verify_tensor(&self, shard: &ShardRecord, tensor: &TensorRecord) -> Result<(), Error> {
+    pub(crate) fn verify_tensor(
+        &self,
+        shard: &ShardRecord,
+        tensor: &TensorRecord,
+    ) -> Result<(), Error> {
         let found = self.checksum_of(shard, tensor.offset..tensor.offset + tensor.bytes())?;
         self.agree(shard, tensor, found)
     }
 
     /// Compares a checksum that was found of a tensor with that of its record.
-    pub(crate) fn agree(&self, shard: &ShardRecord, tensor: &TensorRecord, found: u32) -> Result<(), Error> {
+    pub(crate) fn agree(
+        &self,
+        shard: &ShardRecord,
+        tensor: &TensorRecord,
+        found: u32,
+    ) -> Result<(), Error> {
         if found == tensor.crc32c {
             return Ok(());
         }
         Err(self.differs(shard, &tensor.name, tensor.offset, found, tensor.crc32c))
     }
 
-    fn differs(&self, shard: &ShardRecord, name: &str, offset: u64, found: u32, expected: u32) -> Error {
+    fn differs(
+        &self,
+        shard: &ShardRecord,
+        name: &str,
+        offset: u64,
+        found: u32,
+        expected: u32,
+    ) -> Error {
         let what = format!("{name} at byte {offset}: crc32c {found:08x}, expected {expected:08x}");
         Error::damaged(&self.path.join(&shard.file), what)
     }
@@ -228,7 +270,9 @@ impl Checkpoint {
     }
 
     fn file(&self, name: &str) -> Result<&File, Error> {
-        self.files.get(name).ok_or_else(|| Error::damaged(&self.path, format!("file `{name}` is not open")))
+        self.files
+            .get(name)
+            .ok_or_else(|| Error::damaged(&self.path, format!("file `{name}` is not open")))
     }
 
     pub(crate) fn runs_read(&self) -> &RunsRead {
@@ -250,7 +294,8 @@ impl Checkpoint {
         let begin = (row * tensor.width * tensor.dtype.bytes()) as u64;
         let path = self.path.join(&shard.file);
         let file = self.file(&shard.file)?;
-        file.read_exact_at(tensor.offset + begin, out).map_err(Error::io("read", &path))?;
+        file.read_exact_at(tensor.offset + begin, out)
+            .map_err(Error::io("read", &path))?;
         self.parts_read.add(shard, tensor, begin, out);
         Ok(())
     }
@@ -260,7 +305,11 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::read_rows`].
     pub fn read(&self, variable: &str) -> Result<Vec<f32>, Error> {
-        let spec = self.manifest.variables.iter().find(|spec| spec.name == variable);
+        let spec = self
+            .manifest
+            .variables
+            .iter()
+            .find(|spec| spec.name == variable);
         let (rows, len) = spec.map_or((1, 0), |spec| (spec.rows(), spec.len()));
         let mut out = vec![0.0; len];
         self.read_rows(variable, None, 0..rows, &mut out)?;
@@ -276,13 +325,24 @@ mod tests {
     fn a_checksum_is_the_same_whoever_reads_which_part() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("bytes");
-        let bytes: Vec<u8> = (0..(3 * PIECE_BYTES + 77)).map(|place| ((place * place) >> 7) as u8).collect();
+        let bytes: Vec<u8> = (0..(3 * PIECE_BYTES + 77))
+            .map(|place| ((place * place) >> 7) as u8)
+            .collect();
         std::fs::write(&path, &bytes).expect("they are written");
         let file = Storage::default().open(&path).expect("it is opened");
-        for range in [0..bytes.len(), 5..bytes.len() - 3, 9..9, 0..1, 1..PIECE_BYTES as usize + 1] {
+        for range in [
+            0..bytes.len(),
+            5..bytes.len() - 3,
+            9..9,
+            0..1,
+            1..PIECE_BYTES as usize + 1,
+        ] {
             let within = range.start as u64..range.end as u64;
             let expected = crc32c::crc32c(&bytes[range]);
-            assert_eq!(checksum_side_by_side(&file, within.clone()).expect("it is read"), expected);
+            assert_eq!(
+                checksum_side_by_side(&file, within.clone()).expect("it is read"),
+                expected
+            );
             assert_eq!(checksum(&file, within, 1000).expect("it is read"), expected);
         }
         let beyond = 0..bytes.len() as u64 + 1;

@@ -21,20 +21,34 @@ pub(crate) fn name(folder: &str, number: u64) -> String {
 
 fn numbers(bucket: &Bucket, folder: &str) -> Result<Vec<Latest>, Error> {
     let entries = bucket.entries(folder)?.into_iter();
-    let found = entries
-        .filter_map(|entry| Some(Latest { number: entry.name.parse().ok()?, written: entry.modified? }));
+    let found = entries.filter_map(|entry| {
+        Some(Latest {
+            number: entry.name.parse().ok()?,
+            written: entry.modified?,
+        })
+    });
     Ok(found.collect())
 }
 
 /// Returns the record that counts, if there is one.
 pub(crate) fn latest(bucket: &Bucket, folder: &str) -> Result<Option<Latest>, Error> {
-    Ok(numbers(bucket, folder)?.into_iter().max_by_key(|found| found.number))
+    Ok(numbers(bucket, folder)?
+        .into_iter()
+        .max_by_key(|found| found.number))
 }
 
 /// Writes a record, and removes those of lower numbers.
-pub(crate) fn write(bucket: &Bucket, folder: &str, number: u64, text: Vec<u8>) -> Result<(), Error> {
+pub(crate) fn write(
+    bucket: &Bucket,
+    folder: &str,
+    number: u64,
+    text: Vec<u8>,
+) -> Result<(), Error> {
     bucket.put(&name(folder, number), text)?;
-    for older in numbers(bucket, folder)?.into_iter().filter(|found| found.number < number) {
+    for older in numbers(bucket, folder)?
+        .into_iter()
+        .filter(|found| found.number < number)
+    {
         bucket.remove(&name(folder, older.number))?;
     }
     Ok(())

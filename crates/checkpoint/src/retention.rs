@@ -6,7 +6,9 @@ use std::time::SystemTime;
 use trainyard_storage::is_remote;
 
 use crate::bucket::Bucket;
-use crate::model_dir::{DAMAGED, MANIFEST, UNREADABLE, attempts, list, state_name, write_state_file};
+use crate::model_dir::{
+    DAMAGED, MANIFEST, UNREADABLE, attempts, list, state_name, write_state_file,
+};
 use crate::{Checkpoint, Error, Evaluated, Found, place};
 
 /// Suffix of the files that say who reads a checkpoint.
@@ -43,13 +45,23 @@ fn pinned(checkpoint: &Path) -> Result<bool, Error> {
         age.is_none_or(|age| age.as_secs() < PIN_SECONDS_MAX)
     };
     if let Some(bucket) = Bucket::of(checkpoint)? {
-        let mut pins = bucket.entries("")?.into_iter().filter(|entry| entry.name.ends_with(PIN_SUFFIX));
+        let mut pins = bucket
+            .entries("")?
+            .into_iter()
+            .filter(|entry| entry.name.ends_with(PIN_SUFFIX));
         return Ok(pins.any(|pin| fresh(pin.modified)));
     }
     for entry in std::fs::read_dir(checkpoint).map_err(Error::io("read", checkpoint))? {
         let entry = entry.map_err(Error::io("read", checkpoint))?;
         let pins = entry.file_name().to_string_lossy().ends_with(PIN_SUFFIX);
-        if pins && fresh(entry.metadata().and_then(|metadata| metadata.modified()).ok()) {
+        if pins
+            && fresh(
+                entry
+                    .metadata()
+                    .and_then(|metadata| metadata.modified())
+                    .ok(),
+            )
+        {
             return Ok(true);
         }
     }
@@ -72,7 +84,12 @@ pub struct Keep {
 impl Keep {
     /// Nothing stays but the newest ones.
     pub fn newest(max: usize) -> Self {
-        Self { max, every_n_hours: 10_000.0, best: None, unevaluated: false }
+        Self {
+            max,
+            every_n_hours: 10_000.0,
+            best: None,
+            unevaluated: false,
+        }
     }
 }
 
@@ -85,7 +102,9 @@ pub fn retain(model_dir: &Path, keep: Keep) -> Result<Vec<u64>, Error> {
     let mut found = list(model_dir)?;
     // One that cannot be read is damaged: it counts for nothing, and is set aside later, not removed.
     found.retain(|found| found.epoch != UNREADABLE || Checkpoint::open(&found.path).is_ok());
-    let Some(newest) = found.last() else { return Ok(Vec::new()) };
+    let Some(newest) = found.last() else {
+        return Ok(Vec::new());
+    };
     if keep.max == 0 || found.len() <= keep.max {
         return Ok(Vec::new());
     }
@@ -97,11 +116,17 @@ pub fn retain(model_dir: &Path, keep: Keep) -> Result<Vec<u64>, Error> {
         (u64::MAX, u64::MAX)
     };
     Checkpoint::open(&newest.path)?;
-    let (mut removed, mut preserved_until) = (Vec::new(), None::<u64>);
+    let mut removed = Vec::new();
+    let mut preserved_until = None::<u64>;
     let candidates = &found[..found.len() - keep.max];
-    for candidate in candidates.iter().filter(|candidate| Some(candidate.step) != keep.best) {
+    for candidate in candidates
+        .iter()
+        .filter(|candidate| Some(candidate.step) != keep.best)
+    {
         // As above: it is not removed.
-        let Ok(opened) = Checkpoint::open(&candidate.path) else { continue };
+        let Ok(opened) = Checkpoint::open(&candidate.path) else {
+            continue;
+        };
         let created = opened.manifest().created_unix_secs;
         let due = preserved_until.is_none_or(|until| created >= until);
         if due && keep.every_n_hours < 10_000.0 {
@@ -144,7 +169,9 @@ fn remove(model_dir: &Path, found: &Found) -> Result<(), Error> {
 /// A folder cannot be read or removed.
 pub fn remove_after(model_dir: &Path, step: u64) -> Result<Option<Vec<u64>>, Error> {
     let found = list(model_dir)?;
-    let Some(place) = found.iter().position(|found| found.step == step) else { return Ok(None) };
+    let Some(place) = found.iter().position(|found| found.step == step) else {
+        return Ok(None);
+    };
     if Checkpoint::open(&found[place].path).is_err() {
         return Ok(None);
     }
@@ -177,7 +204,10 @@ pub fn sweep(model_dir: &Path) -> Result<(), Error> {
     for entry in entries {
         let entry = entry.map_err(Error::io("read", model_dir))?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        let Some((step, rest)) = name.strip_prefix("tmp.").and_then(|rest| rest.split_once('.')) else {
+        let Some((step, rest)) = name
+            .strip_prefix("tmp.")
+            .and_then(|rest| rest.split_once('.'))
+        else {
             continue;
         };
         let target = model_dir.join(format!("model.ckpt-{step}"));
@@ -197,16 +227,28 @@ pub fn sweep(model_dir: &Path) -> Result<(), Error> {
 /// # Errors
 /// The bucket cannot be read or written.
 pub fn sweep_before(model_dir: &Path, epoch: u64) -> Result<(), Error> {
-    let Some(bucket) = Bucket::of(model_dir)? else { return Ok(()) };
+    let Some(bucket) = Bucket::of(model_dir)? else {
+        return Ok(());
+    };
     // model.ckpt-STEP.EPOCH-INCARNATION-NUMBER
-    let of = |name: &str| name.split('.').nth(2)?.split('-').next()?.parse::<u64>().ok();
+    let of = |name: &str| {
+        name.split('.')
+            .nth(2)?
+            .split('-')
+            .next()?
+            .parse::<u64>()
+            .ok()
+    };
     for (name, _) in attempts(&bucket)? {
         if of(&name).is_none_or(|of| of >= epoch) {
             continue;
         }
         let attempt = bucket.below(&name);
         let holds = attempt.entries("")?;
-        if !holds.iter().any(|entry| [MANIFEST, DAMAGED].contains(&entry.name.as_str())) {
+        if !holds
+            .iter()
+            .any(|entry| [MANIFEST, DAMAGED].contains(&entry.name.as_str()))
+        {
             attempt.remove_all(None)?;
         }
     }

@@ -26,8 +26,8 @@ fn tail(crc32c: u32) -> String {
 /// # Errors
 /// JSON cannot say it.
 pub(crate) fn write(manifest: &Manifest, path: &Path) -> Result<Vec<u8>, Error> {
-    let mut text =
-        serde_json::to_vec_pretty(manifest).map_err(|error| Error::io("encode", path)(error.into()))?;
+    let mut text = serde_json::to_vec_pretty(manifest)
+        .map_err(|error| Error::io("encode", path)(error.into()))?;
     text.truncate(text.len().saturating_sub("\n}".len()));
     let tail = tail(crc32c::crc32c(&text));
     text.extend_from_slice(tail.as_bytes());
@@ -41,7 +41,9 @@ pub(crate) fn write(manifest: &Manifest, path: &Path) -> Result<Vec<u8>, Error> 
 pub(crate) fn read(checkpoint: &Path) -> Result<Manifest, Error> {
     let path = checkpoint.join(MANIFEST);
     if let Some(bucket) = Bucket::of(checkpoint)? {
-        let text = bucket.read(MANIFEST)?.ok_or_else(|| Error::damaged(&path, "it does not exist"))?;
+        let text = bucket
+            .read(MANIFEST)?
+            .ok_or_else(|| Error::damaged(&path, "it does not exist"))?;
         return parse(&text).map_err(|what| Error::damaged(&path, what));
     }
     let metadata = std::fs::symlink_metadata(&path).map_err(Error::io("find", &path))?;
@@ -50,7 +52,10 @@ pub(crate) fn read(checkpoint: &Path) -> Result<Manifest, Error> {
     }
     let length = metadata.len();
     if length > MANIFEST_BYTES_MAX {
-        return Err(Error::damaged(&path, format!("{length} bytes, at most {MANIFEST_BYTES_MAX} are read")));
+        return Err(Error::damaged(
+            &path,
+            format!("{length} bytes, at most {MANIFEST_BYTES_MAX} are read"),
+        ));
     }
     let text = std::fs::read(&path).map_err(Error::io("read", &path))?;
     parse(&text).map_err(|what| Error::damaged(&path, what))
@@ -67,7 +72,9 @@ pub(crate) fn parse(text: &[u8]) -> Result<Manifest, String> {
     match manifest.format_version {
         FORMAT_VERSION | DENSE_FORMAT_VERSION => seal.map(|()| manifest),
         UNSEALED_FORMAT_VERSION if !mentions_seal(text) => Ok(manifest),
-        version => Err(format!("format version {version}, this release reads {FORMAT_VERSION}")),
+        version => Err(format!(
+            "format version {version}, this release reads {FORMAT_VERSION}"
+        )),
     }
 }
 
@@ -78,7 +85,10 @@ fn check(text: &[u8]) -> Result<(), String> {
         return Ok(());
     }
     let end = String::from_utf8_lossy(end).escape_debug().to_string();
-    Err(format!("crc32c {found:08x} of its first {} bytes, it ends with `{end}`", front.len()))
+    Err(format!(
+        "crc32c {found:08x} of its first {} bytes, it ends with `{end}`",
+        front.len()
+    ))
 }
 
 /// Whether a manifest that says it is of the older format holds a checksum: then its format was changed.

@@ -71,10 +71,21 @@ impl TableView<'_> {
 
 /// Returns the whole numbers of some rows, by tensor.
 pub(crate) fn integers_of(lot: &DynamicRows) -> [Vec<u64>; 3] {
-    let idle = lot.idle.iter().flat_map(|idle| [idle.pushes, idle.secs]).collect();
+    let idle = lot
+        .idle
+        .iter()
+        .flat_map(|idle| [idle.pushes, idle.secs])
+        .collect();
     let candidates = lot.candidates.iter();
     let candidates = candidates
-        .flat_map(|known| [known.id, known.idle.pushes, known.idle.secs, known.sightings])
+        .flat_map(|known| {
+            [
+                known.id,
+                known.idle.pushes,
+                known.idle.secs,
+                known.sightings,
+            ]
+        })
         .collect();
     [lot.ids.clone(), idle, candidates]
 }
@@ -93,13 +104,19 @@ impl Checkpoint {
     ) -> Result<DynamicRows, Error> {
         let lots = self.lots(variable, slots, ids)?;
         let mut lots = lots.collect::<Result<Vec<DynamicRows>, Error>>()?;
-        let mut out = DynamicRows { slots: vec![Vec::new(); slots.len()], ..DynamicRows::default() };
+        let mut out = DynamicRows {
+            slots: vec![Vec::new(); slots.len()],
+            ..DynamicRows::default()
+        };
         lots.sort_by_key(|lot| lot.ids.first().copied());
         for lot in &mut lots {
             out.ids.append(&mut lot.ids);
             out.idle.append(&mut lot.idle);
             out.values.append(&mut lot.values);
-            out.slots.iter_mut().zip(&mut lot.slots).for_each(|(all, slot)| all.append(slot));
+            out.slots
+                .iter_mut()
+                .zip(&mut lot.slots)
+                .for_each(|(all, slot)| all.append(slot));
             out.candidates.append(&mut lot.candidates);
         }
         out.candidates.sort_by_key(|candidate| candidate.id);
@@ -124,7 +141,11 @@ impl Checkpoint {
             return Err(self.lacking(variable, None));
         }
         parts.reverse();
-        Ok(Lots { checkpoint: self, ids, parts })
+        Ok(Lots {
+            checkpoint: self,
+            ids,
+            parts,
+        })
     }
 
     /// Returns the rows in use of a dynamic table.
@@ -141,11 +162,17 @@ impl Checkpoint {
         variable: &str,
         slots: &[&str],
     ) -> Result<Option<TablePart<'a>>, Error> {
-        let Some(ids) = tensor(shard, variable, Some(IDS)) else { return Ok(None) };
+        let Some(ids) = tensor(shard, variable, Some(IDS)) else {
+            return Ok(None);
+        };
         let find = |slot: Option<&str>| {
-            let found = tensor(shard, variable, slot).ok_or_else(|| self.lacking(variable, slot))?;
+            let found =
+                tensor(shard, variable, slot).ok_or_else(|| self.lacking(variable, slot))?;
             if slot != Some(CANDIDATES) && (found.row_begin, found.row_end) != (0, ids.row_end) {
-                let what = format!("{}: {} rows, expected {}", found.name, found.row_end, ids.row_end);
+                let what = format!(
+                    "{}: {} rows, expected {}",
+                    found.name, found.row_end, ids.row_end
+                );
                 return Err(self.wrong(shard, what));
             }
             Ok(found)
@@ -157,11 +184,19 @@ impl Checkpoint {
             }
             Ok(record)
         };
-        let (idle, candidates) = (find(Some(IDLE))?, find(Some(CANDIDATES))?);
+        let idle = find(Some(IDLE))?;
+        let candidates = find(Some(CANDIDATES))?;
         let values = floats(None)?;
-        let slots = slots.iter().map(|slot| floats(Some(slot))).collect::<Result<Vec<_>, Error>>()?;
+        let slots = slots
+            .iter()
+            .map(|slot| floats(Some(slot)))
+            .collect::<Result<Vec<_>, Error>>()?;
         let row_bytes = values.width * values.dtype.bytes() * (1 + slots.len());
-        let lot_bytes = if self.is_remote() { REMOTE_LOT_BYTES } else { LOT_BYTES };
+        let lot_bytes = if self.is_remote() {
+            REMOTE_LOT_BYTES
+        } else {
+            LOT_BYTES
+        };
         Ok(Some(TablePart {
             shard,
             ids,
@@ -188,10 +223,18 @@ impl Checkpoint {
             _ => 1,
         };
         if record.dtype != Dtype::U64 || record.width != width || record.row_begin != 0 {
-            return Err(self.wrong(shard, format!("{} must hold {width} whole numbers a row", record.name)));
+            return Err(self.wrong(
+                shard,
+                format!("{} must hold {width} whole numbers a row", record.name),
+            ));
         }
         let mut out = vec![0_u64; rows.len() * width];
-        self.read_tensor(shard, record, rows.start, bytemuck::cast_slice_mut(&mut out))?;
+        self.read_tensor(
+            shard,
+            record,
+            rows.start,
+            bytemuck::cast_slice_mut(&mut out),
+        )?;
         Ok(out)
     }
 
@@ -201,7 +244,10 @@ impl Checkpoint {
 
     fn lacking(&self, variable: &str, slot: Option<&str>) -> Error {
         let tensor = slot.map_or(variable.to_owned(), |slot| format!("{variable}/{slot}"));
-        Error::Lacking { path: self.path().to_owned(), tensor }
+        Error::Lacking {
+            path: self.path().to_owned(),
+            tensor,
+        }
     }
 }
 
@@ -256,7 +302,11 @@ impl Iterator for Lots<'_> {
 }
 
 impl TablePart<'_> {
-    fn read_rows(&mut self, checkpoint: &Checkpoint, range: &Range<u128>) -> Result<DynamicRows, Error> {
+    fn read_rows(
+        &mut self,
+        checkpoint: &Checkpoint,
+        range: &Range<u128>,
+    ) -> Result<DynamicRows, Error> {
         let shard = self.shard;
         let begin = self.row;
         self.row = (begin + self.rows_at_once).min(self.ids.row_end);
@@ -264,7 +314,10 @@ impl TablePart<'_> {
         let mut before = self.last;
         for id in &ids {
             if let Some(before) = before.filter(|before| before >= id) {
-                let what = format!("{}: ids must ascend, {before} stands before {id}", self.ids.name);
+                let what = format!(
+                    "{}: ids must ascend, {before} stands before {id}",
+                    self.ids.name
+                );
                 return Err(checkpoint.wrong(shard, what));
             }
             before = Some(*id);
@@ -277,15 +330,29 @@ impl TablePart<'_> {
         let rows = begin + within.start..begin + within.end;
         let floats = |record: &TensorRecord| {
             let mut out = vec![0.0_f32; rows.len() * record.width];
-            checkpoint.read_tensor(shard, record, rows.start, bytemuck::cast_slice_mut(&mut out))?;
+            checkpoint.read_tensor(
+                shard,
+                record,
+                rows.start,
+                bytemuck::cast_slice_mut(&mut out),
+            )?;
             Ok(out)
         };
         let idle = checkpoint.read_integers(shard, self.idle, rows.clone())?;
         Ok(DynamicRows {
             ids,
-            idle: idle.as_chunks().0.iter().map(|&[pushes, secs]| Idle { pushes, secs }).collect(),
+            idle: idle
+                .as_chunks()
+                .0
+                .iter()
+                .map(|&[pushes, secs]| Idle { pushes, secs })
+                .collect(),
             values: floats(self.values)?,
-            slots: self.slots.iter().map(|slot| floats(slot)).collect::<Result<_, Error>>()?,
+            slots: self
+                .slots
+                .iter()
+                .map(|slot| floats(slot))
+                .collect::<Result<_, Error>>()?,
             candidates: Vec::new(),
         })
     }
@@ -300,15 +367,31 @@ impl TablePart<'_> {
         let rows = checkpoint.read_integers(self.shard, self.candidates, begin..self.candidate)?;
         let candidate = |row: &[u64; 4]| Candidate {
             id: row[0],
-            idle: Idle { pushes: row[1], secs: row[2] },
+            idle: Idle {
+                pushes: row[1],
+                secs: row[2],
+            },
             sightings: row[3],
         };
         let all = rows.as_chunks().0.iter().map(candidate);
-        let candidates = all.filter(|candidate| range.contains(&u128::from(candidate.id))).collect();
-        Ok(DynamicRows { slots: vec![Vec::new(); self.slots.len()], candidates, ..DynamicRows::default() })
+        let candidates = all
+            .filter(|candidate| range.contains(&u128::from(candidate.id)))
+            .collect();
+        Ok(DynamicRows {
+            slots: vec![Vec::new(); self.slots.len()],
+            candidates,
+            ..DynamicRows::default()
+        })
     }
 }
 
-fn tensor<'a>(shard: &'a ShardRecord, variable: &str, slot: Option<&str>) -> Option<&'a TensorRecord> {
-    shard.tensors.iter().find(|tensor| tensor.variable == variable && tensor.slot.as_deref() == slot)
+fn tensor<'a>(
+    shard: &'a ShardRecord,
+    variable: &str,
+    slot: Option<&str>,
+) -> Option<&'a TensorRecord> {
+    shard
+        .tensors
+        .iter()
+        .find(|tensor| tensor.variable == variable && tensor.slot.as_deref() == slot)
 }

@@ -125,7 +125,11 @@ impl TensorFiles {
             return Ok(Some(opened));
         }
         if has_ending(path, NPY) {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let name = path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             opened.add_npy(path, name)?;
             return Ok(Some(opened));
         }
@@ -134,11 +138,18 @@ impl TensorFiles {
         }
         let mut folder = path.to_owned();
         let mut within = names(&folder)?;
-        if let Some(newest) = within.iter().filter_map(|name| name.parse::<u64>().ok()).max() {
+        if let Some(newest) = within
+            .iter()
+            .filter_map(|name| name.parse::<u64>().ok())
+            .max()
+        {
             folder = folder.join(newest.to_string());
             within = names(&folder)?;
         }
-        for name in within.iter().filter(|name| has_ending(Path::new(name), SAFETENSORS)) {
+        for name in within
+            .iter()
+            .filter(|name| has_ending(Path::new(name), SAFETENSORS))
+        {
             opened.add_safetensors(&folder.join(name))?;
         }
         if within.iter().any(|name| name == DESCRIPTION) {
@@ -168,19 +179,30 @@ impl TensorFiles {
     }
 
     fn add_safetensors(&mut self, path: &Path) -> Result<(), Error> {
-        let file = Arc::new(Storage::default().open(path).map_err(Error::io("open", path))?);
+        let file = Arc::new(
+            Storage::default()
+                .open(path)
+                .map_err(Error::io("open", path))?,
+        );
         let bytes = file.bytes().map_err(Error::io("find", path))?;
         let damaged = |what: String| Error::damaged(path, what);
         let at = |begin: u64, count: u64| {
             if begin.saturating_add(count) > bytes {
-                return Err(damaged(format!("it has {bytes} bytes and ends in its header")));
+                return Err(damaged(format!(
+                    "it has {bytes} bytes and ends in its header"
+                )));
             }
-            file.read_at(begin, count as usize).map_err(Error::io("read", path))
+            file.read_at(begin, count as usize)
+                .map_err(Error::io("read", path))
         };
         let length = at(0, 8)?;
-        let length = length.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
+        let length = length
+            .first_chunk()
+            .map_or(0, |length| u64::from_le_bytes(*length));
         if length > HEADER_BYTES_MAX {
-            return Err(damaged(format!("it is no safetensors file: its header would have {length} bytes")));
+            return Err(damaged(format!(
+                "it is no safetensors file: its header would have {length} bytes"
+            )));
         }
         let header = at(8, length)?;
         let header: Metadata = serde_json::from_slice(&header)
@@ -195,37 +217,76 @@ impl TensorFiles {
                 _ => continue,
             };
             let begin = 8 + length + tensor.data_offsets.0 as u64;
-            let (file, shape) = (Arc::clone(&file), tensor.shape.clone());
-            self.add(name, Tensor { path: path.to_owned(), file, kind, shape, begin }, bytes)?;
+            let file = Arc::clone(&file);
+            let shape = tensor.shape.clone();
+            self.add(
+                name,
+                Tensor {
+                    path: path.to_owned(),
+                    file,
+                    kind,
+                    shape,
+                    begin,
+                },
+                bytes,
+            )?;
         }
         Ok(())
     }
 
     fn add_npy(&mut self, path: &Path, name: String) -> Result<(), Error> {
-        let file = Arc::new(Storage::default().open(path).map_err(Error::io("open", path))?);
+        let file = Arc::new(
+            Storage::default()
+                .open(path)
+                .map_err(Error::io("open", path))?,
+        );
         let bytes = file.bytes().map_err(Error::io("find", path))?;
         let damaged = |what: String| Error::damaged(path, what);
         let read = |begin: u64, end: u64| {
-            file.read_at(begin, (end - begin) as usize).map_err(Error::io("read", path))
+            file.read_at(begin, (end - begin) as usize)
+                .map_err(Error::io("read", path))
         };
         let start = read(0, bytes.min(NPY_START_BYTES))?;
         let (begin, end) = npy::text_range(&start).map_err(damaged)?;
         if end as u64 > bytes {
-            return Err(damaged(format!("it has {bytes} bytes and ends in its header")));
+            return Err(damaged(format!(
+                "it has {bytes} bytes and ends in its header"
+            )));
         }
         let text = read(begin as u64, end as u64)?;
-        let text = std::str::from_utf8(&text).map_err(|_| damaged("its header is no text".to_owned()))?;
-        let npy::Header { kind, shape, values_begin } = npy::read(text, end as u64).map_err(damaged)?;
-        self.add(name, Tensor { path: path.to_owned(), file, kind, shape, begin: values_begin }, bytes)
+        let text =
+            std::str::from_utf8(&text).map_err(|_| damaged("its header is no text".to_owned()))?;
+        let npy::Header {
+            kind,
+            shape,
+            values_begin,
+        } = npy::read(text, end as u64).map_err(damaged)?;
+        self.add(
+            name,
+            Tensor {
+                path: path.to_owned(),
+                file,
+                kind,
+                shape,
+                begin: values_begin,
+            },
+            bytes,
+        )
     }
 
     /// Adds a tensor of a file that has so many bytes.
     fn add(&mut self, name: String, tensor: Tensor, bytes: u64) -> Result<(), Error> {
-        let values = tensor.shape.iter().try_fold(1_u64, |all, size| all.checked_mul(*size as u64));
+        let values = tensor
+            .shape
+            .iter()
+            .try_fold(1_u64, |all, size| all.checked_mul(*size as u64));
         let needed = values.and_then(|values| values.checked_mul(tensor.kind.bytes() as u64));
         let end = needed.and_then(|needed| needed.checked_add(tensor.begin));
         if end.is_none_or(|end| end > bytes) {
-            let what = format!("`{name}` of shape {:?} ends behind its {bytes} bytes", tensor.shape);
+            let what = format!(
+                "`{name}` of shape {:?} ends behind its {bytes} bytes",
+                tensor.shape
+            );
             return Err(Error::damaged(&tensor.path, what));
         }
         if let Some(before) = self.tensors.get(&name) {
@@ -238,14 +299,36 @@ impl TensorFiles {
 
     /// Reads the description of an export, where there is one.
     fn describe(&mut self, path: &Path) -> Result<(), Error> {
-        let Some(text) = read(path)? else { return Ok(()) };
+        let Some(text) = read(path)? else {
+            return Ok(());
+        };
         // Any program may write a file of this name: only an export's is understood.
-        let Ok(description) = serde_json::from_slice::<Description>(&text) else { return Ok(()) };
+        let Ok(description) = serde_json::from_slice::<Description>(&text) else {
+            return Ok(());
+        };
         self.global_step = Some(description.global_step);
-        for Described { name, shape, others } in description.variables {
-            if let Some(DescribedOthers { initializer, seed, shape: trained }) = others {
+        for Described {
+            name,
+            shape,
+            others,
+        } in description.variables
+        {
+            if let Some(DescribedOthers {
+                initializer,
+                seed,
+                shape: trained,
+            }) = others
+            {
                 let shape = trained.unwrap_or(shape);
-                drop(self.first_rows.insert(name.clone(), FirstRows { seed, name, shape, initializer }));
+                drop(self.first_rows.insert(
+                    name.clone(),
+                    FirstRows {
+                        seed,
+                        name,
+                        shape,
+                        initializer,
+                    },
+                ));
             }
         }
         Ok(())
@@ -263,7 +346,10 @@ impl TensorFiles {
 
     /// Returns what is not ids, by name, with its shape.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &[usize])> {
-        let values = self.tensors.iter().filter(|(_, tensor)| tensor.kind != Kind::Integer);
+        let values = self
+            .tensors
+            .iter()
+            .filter(|(_, tensor)| tensor.kind != Kind::Integer);
         values.map(|(name, tensor)| (name.as_str(), tensor.shape.as_slice()))
     }
 
@@ -287,7 +373,12 @@ impl TensorFiles {
     ///
     /// # Errors
     /// It is absent, or cannot be read.
-    pub fn read_rows(&self, variable: &str, rows: Range<usize>, out: &mut [f32]) -> Result<(), Error> {
+    pub fn read_rows(
+        &self,
+        variable: &str,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
         let absent = || Error::Absent {
             path: self.path.clone(),
             tensor: variable.to_owned(),
@@ -312,26 +403,37 @@ impl TensorFiles {
         variable: &'a str,
         ids: Range<u128>,
     ) -> Result<impl Iterator<Item = Result<DynamicRows, Error>> + use<'a>, Error> {
-        let lacking = || Error::Lacking { path: self.path.clone(), tensor: variable.to_owned() };
+        let lacking = || Error::Lacking {
+            path: self.path.clone(),
+            tensor: variable.to_owned(),
+        };
         let ids_tensor = self.ids(variable).ok_or_else(lacking)?;
         let values = self.tensors.get(variable).ok_or_else(lacking)?;
-        let (rows, mut last) = (values.shape.first().copied().unwrap_or(0), None::<u64>);
+        let rows = values.shape.first().copied().unwrap_or(0);
+        let mut last = None::<u64>;
         let width: usize = values.shape.iter().skip(1).product();
         Ok((0..rows).step_by(ROWS_AT_ONCE).map(move |begin| {
             let read = ids_tensor.read_integers(begin..(begin + ROWS_AT_ONCE).min(rows))?;
             for id in &read {
                 if let Some(before) = last.filter(|before| before >= id) {
-                    let what = format!("{variable}/ids: ids must ascend, {before} stands before {id}");
+                    let what =
+                        format!("{variable}/ids: ids must ascend, {before} stands before {id}");
                     return Err(Error::damaged(&ids_tensor.path, what));
                 }
                 last = Some(*id);
             }
             let place = |bound: u128| read.partition_point(|id| u128::from(*id) < bound);
-            let (from, to) = (place(ids.start), place(ids.end));
+            let from = place(ids.start);
+            let to = place(ids.end);
             let mut out = vec![0.0; (to - from) * width];
             values.read((begin + from) * width, &mut out)?;
             let idle = vec![Idle::default(); to - from];
-            Ok(DynamicRows { ids: read[from..to].to_vec(), idle, values: out, ..DynamicRows::default() })
+            Ok(DynamicRows {
+                ids: read[from..to].to_vec(),
+                idle,
+                values: out,
+                ..DynamicRows::default()
+            })
         }))
     }
 }
@@ -342,11 +444,17 @@ impl Tensor {
         let at = |place: usize| self.begin + place as u64 * self.kind.bytes() as u64;
         let failed = |error| Error::io("read", &self.path)(error);
         if self.kind == Kind::F32 && cfg!(target_endian = "little") {
-            return self.file.read_exact_at(at(place), bytemuck::cast_slice_mut(out)).map_err(failed);
+            return self
+                .file
+                .read_exact_at(at(place), bytemuck::cast_slice_mut(out))
+                .map_err(failed);
         }
         let mut place = place;
         for out in out.chunks_mut(VALUES_AT_ONCE) {
-            let bytes = self.file.read_at(at(place), out.len() * self.kind.bytes()).map_err(failed)?;
+            let bytes = self
+                .file
+                .read_at(at(place), out.len() * self.kind.bytes())
+                .map_err(failed)?;
             place += out.len();
             match self.kind {
                 Kind::F32 => convert(&bytes, out, f32::from_le_bytes),
@@ -361,8 +469,16 @@ impl Tensor {
 
     fn read_integers(&self, places: Range<usize>) -> Result<Vec<u64>, Error> {
         let begin = self.begin + places.start as u64 * 8;
-        let bytes = self.file.read_at(begin, places.len() * 8).map_err(Error::io("read", &self.path))?;
-        Ok(bytes.as_chunks().0.iter().map(|id| u64::from_le_bytes(*id)).collect())
+        let bytes = self
+            .file
+            .read_at(begin, places.len() * 8)
+            .map_err(Error::io("read", &self.path))?;
+        Ok(bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|id| u64::from_le_bytes(*id))
+            .collect())
     }
 }
 

@@ -91,14 +91,19 @@ impl HeldView<'_> {
 
     /// First and one past the last row of each run.
     fn runs(&self) -> Vec<u64> {
-        self.rows.iter().flat_map(|run| [run.start as u64, run.end as u64]).collect()
+        self.rows
+            .iter()
+            .flat_map(|run| [run.start as u64, run.end as u64])
+            .collect()
     }
 }
 
 impl SliceView<'_> {
     /// The rows that it holds, unless these are all of them.
     fn some_held(&self) -> Option<&HeldView<'_>> {
-        self.held.as_ref().filter(|held| held.len() < self.rows.len())
+        self.held
+            .as_ref()
+            .filter(|held| held.len() < self.rows.len())
     }
 }
 
@@ -158,8 +163,7 @@ impl Contents {
             end += (rows * tensor.width * tensor.dtype.bytes()) as u64;
             tensor.offset = begin;
             let shape = [rows, tensor.width];
-            let entry =
-                serde_json::json!({"dtype": tensor.dtype, "shape": shape, "data_offsets": [begin, end]});
+            let entry = serde_json::json!({"dtype": tensor.dtype, "shape": shape, "data_offsets": [begin, end]});
             header.insert(tensor.name.clone(), entry);
         }
         (header, end)
@@ -188,8 +192,11 @@ impl Writing<'_> {
     fn check_is_whole(&self) -> Result<(), Error> {
         for (record, written) in self.tensors.iter().zip(&self.written) {
             if *written != record.bytes() {
-                let what =
-                    format!("{}: {written} bytes were written, expected {}", record.name, record.bytes());
+                let what = format!(
+                    "{}: {written} bytes were written, expected {}",
+                    record.name,
+                    record.bytes()
+                );
                 return Err(Error::damaged(self.path, what));
             }
         }
@@ -197,12 +204,17 @@ impl Writing<'_> {
     }
 
     fn append(&mut self, tensor: usize, bytes: &[u8]) -> Result<(), Error> {
-        let (record, written) = (&mut self.tensors[tensor], &mut self.written[tensor]);
-        self.file.write_all_at(bytes, record.offset + *written).map_err(Error::io("write", self.path))?;
+        let record = &mut self.tensors[tensor];
+        let written = &mut self.written[tensor];
+        self.file
+            .write_all_at(bytes, record.offset + *written)
+            .map_err(Error::io("write", self.path))?;
         record.crc32c = crc32c::crc32c_append(record.crc32c, bytes);
         *written += bytes.len() as u64;
         if let Some(flusher) = &mut self.flusher {
-            flusher.wrote(&self.file, bytes.len() as u64).map_err(Error::io("flush", self.path))?;
+            flusher
+                .wrote(&self.file, bytes.len() as u64)
+                .map_err(Error::io("flush", self.path))?;
         }
         Ok(())
     }
@@ -212,18 +224,29 @@ impl Writing<'_> {
 ///
 /// # Errors
 /// Less space than 1.1 times `bytes_expected`, or the folder cannot be made.
-pub fn begin(model_dir: &Path, step: u64, attempt: &str, bytes_expected: u64) -> Result<PathBuf, Error> {
+pub fn begin(
+    model_dir: &Path,
+    step: u64,
+    attempt: &str,
+    bytes_expected: u64,
+) -> Result<PathBuf, Error> {
     if let Some(bucket) = Bucket::of(model_dir)? {
         // The keys of the standard library's hashes are drawn at random: no other attempt has the name.
         let number = RandomState::new().build_hasher().finish();
-        return Ok(bucket.path().join(format!("{PREFIX}{step}.{attempt}-{number:016x}")));
+        return Ok(bucket
+            .path()
+            .join(format!("{PREFIX}{step}.{attempt}-{number:016x}")));
     }
     std::fs::create_dir_all(model_dir).map_err(Error::io("create", model_dir))?;
     let need = bytes_expected + bytes_expected / 10;
     if let Ok(space) = rustix::fs::statvfs(model_dir) {
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         if free < need {
-            return Err(Error::Space { path: model_dir.to_owned(), need, free });
+            return Err(Error::Space {
+                path: model_dir.to_owned(),
+                need,
+                free,
+            });
         }
     }
     let folder = model_dir.join(format!("tmp.{step}.{attempt}"));
@@ -263,9 +286,11 @@ pub fn write_shard(
     let file_name = format!("shard-{}-of-{}.safetensors", state.ps, state.num_ps);
     let bucket = Bucket::of(folder)?;
     let path = match bucket {
-        Some(_) => {
-            format!("the temporary file (TMPDIR says where) of {}", folder.join(&file_name).display()).into()
-        }
+        Some(_) => format!(
+            "the temporary file (TMPDIR says where) of {}",
+            folder.join(&file_name).display()
+        )
+        .into(),
         None => folder.join(&file_name),
     };
     let mut contents = Contents::default();
@@ -274,36 +299,59 @@ pub fn write_shard(
     for slice in slices {
         if let Some(held) = slice.some_held() {
             let runs = held.runs();
-            contents.add((slice.variable, Some(RUNS), slice.part), 0..held.rows.len(), 2, Dtype::U64);
+            contents.add(
+                (slice.variable, Some(RUNS), slice.part),
+                0..held.rows.len(),
+                2,
+                Dtype::U64,
+            );
             integers.push(runs);
         }
     }
     for table in tables {
         for (name, width, rows) in table.integers() {
-            contents.add((table.variable, Some(name), table.part), 0..rows, width, Dtype::U64);
+            contents.add(
+                (table.variable, Some(name), table.part),
+                0..rows,
+                width,
+                Dtype::U64,
+            );
         }
     }
     for slice in slices {
-        for (place, slot) in
-            std::iter::once(None).chain(slice.slot_names.iter().copied().map(Some)).enumerate()
+        for (place, slot) in std::iter::once(None)
+            .chain(slice.slot_names.iter().copied().map(Some))
+            .enumerate()
         {
             let what = (slice.variable, slot, slice.part);
             let record = contents.add(what, slice.rows.clone(), slice.width, Dtype::F32);
             if let Some(held) = slice.some_held() {
                 let listed_in = tensor_name((slice.variable, Some(RUNS), slice.part));
-                record.held = Some(HeldRows { rows: held.len(), listed_in });
-                record.others =
-                    Some(match place.checked_sub(1).and_then(|slot| held.first_slots.get(slot)) {
+                record.held = Some(HeldRows {
+                    rows: held.len(),
+                    listed_in,
+                });
+                record.others = Some(
+                    match place
+                        .checked_sub(1)
+                        .and_then(|slot| held.first_slots.get(slot))
+                    {
                         Some(first) => Others::Value(*first),
                         None => Others::first(held.first),
-                    });
+                    },
+                );
             }
         }
     }
     for table in tables {
         for slot in std::iter::once(None).chain(table.slot_names.iter().copied().map(Some)) {
             let rows = 0..table.source.counts().0;
-            let record = contents.add((table.variable, slot, table.part), rows, table.width, Dtype::F32);
+            let record = contents.add(
+                (table.variable, slot, table.part),
+                rows,
+                table.width,
+                Dtype::F32,
+            );
             record.others = table.first.filter(|_| slot.is_none()).map(Others::first);
         }
     }
@@ -321,10 +369,17 @@ pub fn write_shard(
         Some(_) => tempfile::tempfile().map_err(Error::io("create", &path))?,
         None => File::create(&path).map_err(Error::io("create", &path))?,
     };
-    file.write_all_at(&front, 0).map_err(Error::io("write", &path))?;
+    file.write_all_at(&front, 0)
+        .map_err(Error::io("write", &path))?;
     let written = vec![0; tensors.len()];
     let flusher = bucket.is_none().then(Flusher::default);
-    let mut writing = Writing { file, path: &path, tensors: &mut tensors, written, flusher };
+    let mut writing = Writing {
+        file,
+        path: &path,
+        tensors: &mut tensors,
+        written,
+        flusher,
+    };
     for (place, values) in integers.iter().enumerate() {
         writing.append(place, bytemuck::cast_slice(values))?;
     }
@@ -332,7 +387,10 @@ pub fn write_shard(
     let mut place = runs + INTEGERS_OF_TABLE * tables.len();
     for slice in slices {
         slice.source.read(&mut |values, slots| {
-            for (tensor, values) in std::iter::once(values).chain(slots.iter().copied()).enumerate() {
+            for (tensor, values) in std::iter::once(values)
+                .chain(slots.iter().copied())
+                .enumerate()
+            {
                 writing.append(place + tensor, bytemuck::cast_slice(values))?;
             }
             Ok(())
@@ -391,14 +449,18 @@ pub fn read_back(folder: &Path, shard: &ShardRecord) -> Result<(), Error> {
     let mut end = 0;
     let front = shard.tensors.iter().map(|tensor| tensor.offset).min();
     let header = front.map(|front| (front, shard.header_crc32c, "header"));
-    let tensors = shard.tensors.iter().map(|tensor| (tensor.bytes(), tensor.crc32c, tensor.name.as_str()));
+    let tensors = shard
+        .tensors
+        .iter()
+        .map(|tensor| (tensor.bytes(), tensor.crc32c, tensor.name.as_str()));
     for (bytes, expected, name) in header.into_iter().chain(tensors) {
         let begin = end;
         end += bytes;
         let mut found = 0;
         for place in (begin..end).step_by(READ_BACK_BYTES) {
             let part = &mut buffer[..(end - place).min(READ_BACK_BYTES as u64) as usize];
-            file.read_exact_at(part, place).map_err(Error::io("read", &path))?;
+            file.read_exact_at(part, place)
+                .map_err(Error::io("read", &path))?;
             found = crc32c::crc32c_append(found, part);
             if (place / READ_BACK_BYTES as u64).is_multiple_of(READ_BACK_KEPT) {
                 let_go_up_to(&file, place);
@@ -423,9 +485,14 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
     }
     for shard in &manifest.shards {
         let path = folder.join(&shard.file);
-        let length = std::fs::metadata(&path).map_err(Error::io("find", &path))?.len();
+        let length = std::fs::metadata(&path)
+            .map_err(Error::io("find", &path))?
+            .len();
         if length != shard.bytes {
-            return Err(Error::damaged(&path, format!("{length} bytes, expected {}", shard.bytes)));
+            return Err(Error::damaged(
+                &path,
+                format!("{length} bytes, expected {}", shard.bytes),
+            ));
         }
     }
     #[cfg(feature = "failpoints")]
@@ -445,8 +512,10 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
         abandon(folder);
     } else if target.exists() {
         // It is moved away first, so that no name is without a checkpoint for longer than two renames.
-        let aside =
-            model_dir.join(format!("tmp.{}.replaced-{}", manifest.global_step, manifest.cluster_epoch));
+        let aside = model_dir.join(format!(
+            "tmp.{}.replaced-{}",
+            manifest.global_step, manifest.cluster_epoch
+        ));
         drop(std::fs::remove_dir_all(&aside));
         rename(&target, &aside)?;
         rename(folder, &target)?;
@@ -464,21 +533,32 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
 /// The same in a bucket, where the manifest alone makes the checkpoint: nobody else puts one in this folder, so that it may be
 /// put again where an answer is lost.
 fn commit_in(bucket: &Bucket, folder: &Path, manifest: &Manifest) -> Result<Checkpoint, Error> {
-    let own = Bucket::of(folder)?.ok_or_else(|| Error::damaged(folder, "it is not in the bucket"))?;
+    let own =
+        Bucket::of(folder)?.ok_or_else(|| Error::damaged(folder, "it is not in the bucket"))?;
     for shard in &manifest.shards {
         let length = own.bytes(&shard.file)?;
         if length != Some(shard.bytes) {
-            let found =
-                length.map_or_else(|| "it does not exist".to_owned(), |length| format!("{length} bytes"));
+            let found = length.map_or_else(
+                || "it does not exist".to_owned(),
+                |length| format!("{length} bytes"),
+            );
             return Err(Error::damaged(
                 &folder.join(&shard.file),
                 format!("{found}, expected {}", shard.bytes),
             ));
         }
     }
-    let (epoch, highest) = (manifest.cluster_epoch, records::latest(bucket, EPOCHS)?);
-    if let Some(highest) = highest.map(|latest| latest.number).filter(|highest| *highest > epoch) {
-        return Err(Error::Deposed { path: bucket.path().to_owned(), epoch, highest });
+    let epoch = manifest.cluster_epoch;
+    let highest = records::latest(bucket, EPOCHS)?;
+    if let Some(highest) = highest
+        .map(|latest| latest.number)
+        .filter(|highest| *highest > epoch)
+    {
+        return Err(Error::Deposed {
+            path: bucket.path().to_owned(),
+            epoch,
+            highest,
+        });
     }
     #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.before_manifest");
@@ -498,7 +578,10 @@ mod tests {
     fn a_file_that_does_not_read_as_it_was_written_is_an_error_that_names_the_tensor() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let values: Vec<f32> = (0..1_000_000).map(|value| value as f32).collect();
-        let source = InMemory { values: &values, slots: Vec::new() };
+        let source = InMemory {
+            values: &values,
+            slots: Vec::new(),
+        };
         let slice = SliceView {
             variable: "kernel",
             part: 0,
@@ -508,13 +591,21 @@ mod tests {
             held: None,
             source: &source,
         };
-        let state = ShardState { ps: 0, num_ps: 1, version: 1, positions: Vec::new() };
+        let state = ShardState {
+            ps: 0,
+            num_ps: 1,
+            version: 1,
+            positions: Vec::new(),
+        };
         let record = write_shard(folder.path(), &state, &[slice], &[]).expect("it is written");
         read_back(folder.path(), &record).expect("it is as it was written");
         let path = folder.path().join(&record.file);
         let good = std::fs::read(&path).expect("it is there");
-        for (place, name) in [(9, "header"), (3_000_000, "kernel/part_0"), (good.len() - 1, "kernel/part_0")]
-        {
+        for (place, name) in [
+            (9, "header"),
+            (3_000_000, "kernel/part_0"),
+            (good.len() - 1, "kernel/part_0"),
+        ] {
             let mut bad = good.clone();
             bad[place] ^= 4;
             std::fs::write(&path, bad).expect("damage");

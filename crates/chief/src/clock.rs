@@ -15,8 +15,13 @@ impl Clock {
     /// Returns the clock of a process that started at `started`, which is now or earlier.
     pub(crate) fn new(started: SystemTime) -> Self {
         let passed = started.elapsed().unwrap_or_default().as_secs_f64();
-        let unix = started.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-        Self { since: Instant::now(), unix_secs: unix + passed }
+        let unix = started
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0.0, |since| since.as_secs_f64());
+        Self {
+            since: Instant::now(),
+            unix_secs: unix + passed,
+        }
     }
 
     /// Returns seconds since 1970.

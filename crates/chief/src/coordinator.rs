@@ -40,11 +40,23 @@ impl LocalCoordinator {
     /// Returns the coordinator, and the sessions that end, which the parameter servers must be told of.
     pub fn new(roster: Roster, data: Option<Data>) -> (Self, EndedSessions) {
         let ended = EndedSessions::default();
-        let (roster, data) = (Arc::new(Mutex::new(roster)), data.map(Arc::new));
+        let roster = Arc::new(Mutex::new(roster));
+        let data = data.map(Arc::new);
         let started = Instant::now();
         let over = CancellationToken::new();
         let told = ended.clone();
-        (Self { roster, started, ended, data, asked: Arc::default(), epoch: Arc::default(), over }, told)
+        (
+            Self {
+                roster,
+                started,
+                ended,
+                data,
+                asked: Arc::default(),
+                epoch: Arc::default(),
+                over,
+            },
+            told,
+        )
     }
 
     /// Looks at the roster, or changes it, at the time it is told.
@@ -116,14 +128,16 @@ impl LocalCoordinator {
     pub(crate) async fn next_shard_now(&self, ask: Ask) -> Result<Grant, Refusal> {
         self.with(|roster, now| roster.check(now, &ask.pulse))?;
         let Some(data) = self.data.clone() else {
-            let message =
-                "data is handed out under input.train.sharding = \"dynamic\" only: the job files differ";
+            let message = "data is handed out under input.train.sharding = \"dynamic\" only: the job files differ";
             return Err(Refusal::new(Reason::BadRequest, message));
         };
         // It may read files.
         let answer = blocking(move || data.answer(&ask));
         answer.await.map_err(|error| {
-            Refusal::new(Reason::Storage, format!("the data cannot be handed out: {error}"))
+            Refusal::new(
+                Reason::Storage,
+                format!("the data cannot be handed out: {error}"),
+            )
         })?
     }
 
@@ -144,7 +158,11 @@ impl LocalCoordinator {
         }
     }
 
-    pub(crate) async fn leave_now(&self, pulse: &Pulse, reason: LeaveReason) -> Result<(), Refusal> {
+    pub(crate) async fn leave_now(
+        &self,
+        pulse: &Pulse,
+        reason: LeaveReason,
+    ) -> Result<(), Refusal> {
         let session = self.with(|roster, now| roster.leave(now, pulse, reason))?;
         if let Some(data) = &self.data {
             data.release((pulse.task, session));
@@ -155,7 +173,10 @@ impl LocalCoordinator {
 }
 
 fn refused(refusal: Refusal) -> Error {
-    Error::Refused { peer: "chief:0".to_owned(), refusal }
+    Error::Refused {
+        peer: "chief:0".to_owned(),
+        refusal,
+    }
 }
 
 impl Coordinator for LocalCoordinator {
@@ -202,7 +223,10 @@ mod tests {
     const SESSIONS: u64 = 3000;
 
     fn worker(index: usize) -> Task {
-        Task { role: Role::Worker, index }
+        Task {
+            role: Role::Worker,
+            index,
+        }
     }
 
     fn join(index: usize, incarnation: u64) -> Join {
@@ -259,16 +283,30 @@ mod tests {
         let mut last = 0;
         for incarnation in 1..=SESSIONS {
             let join = join(0, incarnation);
-            let joined = coordinator.register_now(join.clone()).expect("it may come back");
+            let joined = coordinator
+                .register_now(join.clone())
+                .expect("it may come back");
             let pulse = pulse(&join, &joined);
-            coordinator.leave_now(&pulse, LeaveReason::Shutdown).await.expect("it is there");
+            coordinator
+                .leave_now(&pulse, LeaveReason::Shutdown)
+                .await
+                .expect("it is there");
             last = joined.session;
         }
-        let joined = coordinator.register_now(join(1, 1)).expect("it is expected");
+        let joined = coordinator
+            .register_now(join(1, 1))
+            .expect("it is expected");
         assert!(coordinator.quarantine(worker(1), joined.session, "bad values".into()));
         let told = ended.take();
-        assert_eq!(told, [(worker(0), last), (worker(1), joined.session)].into());
-        assert_eq!(last, (1 << 32) | SESSIONS, "each of them was another session");
+        assert_eq!(
+            told,
+            [(worker(0), last), (worker(1), joined.session)].into()
+        );
+        assert_eq!(
+            last,
+            (1 << 32) | SESSIONS,
+            "each of them was another session"
+        );
         assert!(ended.take().is_empty(), "they are told once");
     }
 

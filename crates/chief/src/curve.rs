@@ -21,13 +21,22 @@ struct Mean<const N: usize> {
 
 impl<const N: usize> Mean<N> {
     fn new() -> Self {
-        Self { count: 0, last: (0.0, 0), sums: [0.0; N], counts: [0; N] }
+        Self {
+            count: 0,
+            last: (0.0, 0),
+            sums: [0.0; N],
+            counts: [0; N],
+        }
     }
 
     fn add(&mut self, point: &Point<N>) {
         self.count += 1;
         self.last = (point.unix_secs, point.step);
-        let known = point.values.iter().enumerate().filter(|(_, value)| value.is_finite());
+        let known = point
+            .values
+            .iter()
+            .enumerate()
+            .filter(|(_, value)| value.is_finite());
         for (place, value) in known {
             self.sums[place] += f64::from(*value);
             self.counts[place] += 1;
@@ -39,7 +48,11 @@ impl<const N: usize> Mean<N> {
             0 => f32::NAN,
             count => (self.sums[place] / f64::from(count)) as f32,
         };
-        Point { unix_secs: self.last.0, step: self.last.1, values: std::array::from_fn(mean) }
+        Point {
+            unix_secs: self.last.0,
+            step: self.last.1,
+            values: std::array::from_fn(mean),
+        }
     }
 }
 
@@ -57,17 +70,31 @@ pub(crate) struct Curve<const N: usize> {
 impl<const N: usize> Curve<N> {
     /// Returns an empty curve of at most `most` points, 2 or more.
     pub(crate) fn new(most: usize) -> Self {
-        Self { points: Vec::new(), most: most.max(2), stride: 1, open: Mean::new() }
+        Self {
+            points: Vec::new(),
+            most: most.max(2),
+            stride: 1,
+            open: Mean::new(),
+        }
     }
 
     /// Returns a curve of at most `most` points, 2 or more, that goes on from these.
     pub(crate) fn resumed(points: Vec<Point<N>>, most: usize) -> Self {
         // A measurement a second: as many go into each point as seconds lie between most of them.
-        let mut apart: Vec<f64> =
-            points.windows(2).map(|pair| pair[1].unix_secs - pair[0].unix_secs).collect();
+        let mut apart: Vec<f64> = points
+            .windows(2)
+            .map(|pair| pair[1].unix_secs - pair[0].unix_secs)
+            .collect();
         apart.sort_by(f64::total_cmp);
-        let stride = apart.get(apart.len() / 2).map_or(1, |seconds| seconds.round() as u32).max(1);
-        let mut curve = Self { points, stride, ..Self::new(most) };
+        let stride = apart
+            .get(apart.len() / 2)
+            .map_or(1, |seconds| seconds.round() as u32)
+            .max(1);
+        let mut curve = Self {
+            points,
+            stride,
+            ..Self::new(most)
+        };
         while curve.points.len() >= curve.most {
             curve.halve();
         }
@@ -80,7 +107,8 @@ impl<const N: usize> Curve<N> {
         if self.open.count < self.stride {
             return;
         }
-        self.points.push(std::mem::replace(&mut self.open, Mean::new()).point());
+        self.points
+            .push(std::mem::replace(&mut self.open, Mean::new()).point());
         if self.points.len() >= self.most {
             self.halve();
         }
@@ -112,18 +140,37 @@ mod tests {
         for second in 0..100_000_u64 {
             // One value is not known at first.
             let late = if second < 50_000 { f32::NAN } else { 3.0 };
-            curve.push(&Point { unix_secs: second as f64, step: 2 * second, values: [second as f32, late] });
+            curve.push(&Point {
+                unix_secs: second as f64,
+                step: 2 * second,
+                values: [second as f32, late],
+            });
             assert!(curve.points().len() < 16);
         }
         let points = curve.points();
         assert!(points.len() >= 8, "{} points", points.len());
-        assert!(points.windows(2).all(|pair| pair[0].unix_secs < pair[1].unix_secs));
-        assert!(points.first().is_some_and(|point| point.values[0] < 12_500.0));
-        assert!(points.last().is_some_and(|point| point.unix_secs > 87_500.0 && point.step > 175_000));
+        assert!(
+            points
+                .windows(2)
+                .all(|pair| pair[0].unix_secs < pair[1].unix_secs)
+        );
+        assert!(
+            points
+                .first()
+                .is_some_and(|point| point.values[0] < 12_500.0)
+        );
+        assert!(
+            points
+                .last()
+                .is_some_and(|point| point.unix_secs > 87_500.0 && point.step > 175_000)
+        );
         // A value that grows evenly: the mean of a point lies in the middle of its measurements.
         for pair in points.windows(2) {
             let middle = f64::midpoint(pair[0].unix_secs + 1.0, pair[1].unix_secs);
-            assert!((f64::from(pair[1].values[0]) - middle).abs() < 1.0, "{pair:?}");
+            assert!(
+                (f64::from(pair[1].values[0]) - middle).abs() < 1.0,
+                "{pair:?}"
+            );
         }
         assert!(points[0].values[1].is_nan());
         assert_eq!(points[points.len() - 1].values[1], 3.0);
@@ -131,7 +178,11 @@ mod tests {
 
     #[test]
     fn a_curve_that_goes_on_keeps_its_pace_and_its_bound() {
-        let point = |second: u64| Point { unix_secs: second as f64, step: second, values: [second as f32] };
+        let point = |second: u64| Point {
+            unix_secs: second as f64,
+            step: second,
+            values: [second as f32],
+        };
         let mut first = Curve::<1>::new(16);
         (0..1000).for_each(|second| first.push(&point(second)));
         // Not there for an hour.
@@ -141,7 +192,12 @@ mod tests {
         (4600..104_600).for_each(|time| second.push(&point(time)));
         assert!(second.points().len() < 16 && second.points()[0].unix_secs < 20_000.0);
         // Of more than it may have, and of one or none.
-        assert!(Curve::resumed((0..100).map(point).collect(), 16).points().len() < 16);
+        assert!(
+            Curve::resumed((0..100).map(point).collect(), 16)
+                .points()
+                .len()
+                < 16
+        );
         assert_eq!(Curve::resumed(vec![point(5)], 16).stride, 1);
         assert_eq!(Curve::<1>::resumed(Vec::new(), 16).stride, 1);
     }

@@ -45,11 +45,21 @@ impl Data {
         let options = input_options(job, Part::Train, Shard::WHOLE, None)?;
         let inline = job.strategy.replication == Replication::InGraph;
         let one = NonZeroU32::MIN;
-        let batch_size = u32::try_from(options.batch_size).ok().and_then(NonZeroU32::new).unwrap_or(one);
-        let per_shard = if inline { PARCEL_BATCHES } else { SHARD_BATCHES };
+        let batch_size = u32::try_from(options.batch_size)
+            .ok()
+            .and_then(NonZeroU32::new)
+            .unwrap_or(one);
+        let per_shard = if inline {
+            PARCEL_BATCHES
+        } else {
+            SHARD_BATCHES
+        };
         let deal = Deal {
             batch_size,
-            lanes: u32::try_from(lanes).ok().and_then(NonZeroU32::new).unwrap_or(one),
+            lanes: u32::try_from(lanes)
+                .ok()
+                .and_then(NonZeroU32::new)
+                .unwrap_or(one),
             batches_per_shard: NonZeroU32::new(per_shard).unwrap_or(one),
             shuffle: options.shuffle_rows > 1,
             window_rows: options.shuffle_rows as u64,
@@ -59,7 +69,12 @@ impl Data {
         let fetcher = inline.then(|| Mutex::new(RecordFetcher::new(options.clone())));
         let indexer = Indexer::open(options, batch_size).map_err(Diagnostic::from)?;
         let shards = Mutex::new(DataShards::new(deal, passes));
-        Ok(Self { indexer: Mutex::new(indexer), shards, fetcher, failure: Mutex::new(None) })
+        Ok(Self {
+            indexer: Mutex::new(indexer),
+            shards,
+            fetcher,
+            failure: Mutex::new(None),
+        })
     }
 
     /// Starts an epoch, in which the servers have applied this much.
@@ -67,7 +82,10 @@ impl Data {
         let mut shards = self.shards.lock();
         shards.restart(servers);
         if shards.first_batch() > 0 {
-            info!(batch = shards.first_batch(), "the data goes on behind what has been applied");
+            info!(
+                batch = shards.first_batch(),
+                "the data goes on behind what has been applied"
+            );
         }
     }
 
@@ -125,7 +143,9 @@ impl Data {
                 return Ok(indexer.index().rows());
             }
             let runs = indexer.index().runs();
-            indexer.advance(runs + INDEX_RUNS).map_err(Diagnostic::from)?;
+            indexer
+                .advance(runs + INDEX_RUNS)
+                .map_err(Diagnostic::from)?;
             // Those who ask for data come first.
             MutexGuard::unlock_fair(indexer);
         }
@@ -155,13 +175,17 @@ impl Data {
                 {
                     let count = ask.reserve.min(RESERVE_SHARDS_MAX);
                     reserve = match ask.lane {
-                        Some((lane, _)) => shards.reserve_of_lane(indexer.index(), lane, shard, count),
+                        Some((lane, _)) => {
+                            shards.reserve_of_lane(indexer.index(), lane, shard, count)
+                        }
                         None => shards.reserve(indexer.index(), holder, count),
                     };
                 }
                 (next, half_applied)
             };
-            let Next::NotIndexed { runs } = next else { break (next, half_applied) };
+            let Next::NotIndexed { runs } = next else {
+                break (next, half_applied);
+            };
             if Instant::now() > until {
                 break (Next::Wait, half_applied);
             }
@@ -171,14 +195,21 @@ impl Data {
             }
         };
         let (shard, batches, direction, step) = match next {
-            Next::Shard { shard, batches, direction, step } => (shard, batches, direction, step),
+            Next::Shard {
+                shard,
+                batches,
+                direction,
+                step,
+            } => (shard, batches, direction, step),
             Next::End { step, steps } => return Ok(Grant::End { step, steps }),
             Next::Wait | Next::NotIndexed { .. } => return Ok(Grant::Wait),
         };
         let parcel = match &self.fetcher {
             Some(fetcher) => {
                 let mut parcel = Parcel::default();
-                let fetched = fetcher.lock().fetch(&shard, limits::PARCEL_BYTES_MAX, &mut parcel);
+                let fetched = fetcher
+                    .lock()
+                    .fetch(&shard, limits::PARCEL_BYTES_MAX, &mut parcel);
                 if let Err(error) = fetched {
                     return Err(self.fail(error.into()));
                 }

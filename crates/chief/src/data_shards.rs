@@ -25,7 +25,12 @@ pub(crate) type Holder = (Task, u64);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Batches of a data shard, by their number in it; and the synchronous step of the batch asked for.
-    Shard { shard: DataShard, batches: Range<u32>, direction: Direction, step: u64 },
+    Shard {
+        shard: DataShard,
+        batches: Range<u32>,
+        direction: Direction,
+        step: u64,
+    },
     /// The index must know so many runs first.
     NotIndexed { runs: u64 },
     /// Others read all that is left.
@@ -68,9 +73,20 @@ pub(crate) struct DataShards {
 
 impl DataShards {
     pub(crate) fn new(deal: Deal, passes: Option<u64>) -> Self {
-        let (applied, returned) = ((0, Vec::new()), BTreeMap::new());
-        let (leases, early) = (BTreeMap::new(), BTreeSet::new());
-        Self { deal, passes, applied, cursor: None, returned, leases, early, half_applied: None }
+        let applied = (0, Vec::new());
+        let returned = BTreeMap::new();
+        let leases = BTreeMap::new();
+        let early = BTreeSet::new();
+        Self {
+            deal,
+            passes,
+            applied,
+            cursor: None,
+            returned,
+            leases,
+            early,
+            half_applied: None,
+        }
     }
 
     /// Returns how the records are dealt.
@@ -110,7 +126,11 @@ impl DataShards {
     }
 
     /// The same, and nothing where it is not known how many there are.
-    pub(crate) fn is_over(&self, index: &RecordIndex, servers: &[Vec<ShardPosition>]) -> Option<bool> {
+    pub(crate) fn is_over(
+        &self,
+        index: &RecordIndex,
+        servers: &[Vec<ShardPosition>],
+    ) -> Option<bool> {
         let batches = self.deal.batches_per_pass(index)?;
         Some(applied(servers).0 >= self.passes?.saturating_mul(batches.get()))
     }
@@ -144,7 +164,9 @@ impl DataShards {
                     let batches = self.deal.batches_per_pass(index);
                     // Without the size of a pass, only a batch of the first can be found.
                     if batches.is_none() && self.applied.0 >= index.runs() && self.applied.0 > 0 {
-                        return Next::NotIndexed { runs: self.applied.0.saturating_add(1) };
+                        return Next::NotIndexed {
+                            runs: self.applied.0.saturating_add(1),
+                        };
                     }
                     let dealt = self.deal.find(self.applied.0, batches);
                     (dealt.pass, dealt.hand)
@@ -185,9 +207,16 @@ impl DataShards {
         let next = match self.deal.shard(index, dealt.pass, dealt.hand, 0) {
             Answer::Shard(shard) => {
                 batches.insert(batch, Some(holder));
-                let nth = (0..shard.batches).find(|nth| shard.batch(*nth) == batch).unwrap_or_default();
+                let nth = (0..shard.batches)
+                    .find(|nth| shard.batch(*nth) == batch)
+                    .unwrap_or_default();
                 let step = shard.first_step;
-                Next::Shard { shard, batches: nth..nth + 1, direction: Direction::Forward, step }
+                Next::Shard {
+                    shard,
+                    batches: nth..nth + 1,
+                    direction: Direction::Forward,
+                    step,
+                }
             }
             Answer::NotIndexed { runs } => Next::NotIndexed { runs },
             Answer::End => END,
@@ -205,10 +234,24 @@ impl DataShards {
         if self.early.remove(&shard.first_batch) {
             return Next::Wait;
         }
-        let Some(batches) = self.missing(&shard) else { return Next::Wait };
-        self.leases.insert(shard.first_batch, Lease { pass, hand, holders: vec![holder] });
+        let Some(batches) = self.missing(&shard) else {
+            return Next::Wait;
+        };
+        self.leases.insert(
+            shard.first_batch,
+            Lease {
+                pass,
+                hand,
+                holders: vec![holder],
+            },
+        );
         let step = shard.first_step;
-        Next::Shard { shard, batches, direction: Direction::Forward, step }
+        Next::Shard {
+            shard,
+            batches,
+            direction: Direction::Forward,
+            step,
+        }
     }
 
     /// Lets a session that has nothing to do read what another one reads, from the other end.
@@ -216,14 +259,25 @@ impl DataShards {
         if self.leases.is_empty() {
             return END;
         }
-        let free = |lease: &&mut Lease| lease.holders.len() < HOLDERS_MAX && !lease.holders.contains(&holder);
-        let Some(lease) = self.leases.values_mut().find(free) else { return Next::Wait };
-        let (pass, hand) = (lease.pass, lease.hand);
+        let free = |lease: &&mut Lease| {
+            lease.holders.len() < HOLDERS_MAX && !lease.holders.contains(&holder)
+        };
+        let Some(lease) = self.leases.values_mut().find(free) else {
+            return Next::Wait;
+        };
+        let pass = lease.pass;
+        let hand = lease.hand;
         match self.deal.shard(index, pass, hand, 0) {
             Answer::Shard(shard) => {
                 lease.holders.push(holder);
-                let (batches, step) = (self.missing(&shard).unwrap_or(0..shard.batches), shard.first_step);
-                Next::Shard { shard, batches, direction: Direction::Backward, step }
+                let batches = self.missing(&shard).unwrap_or(0..shard.batches);
+                let step = shard.first_step;
+                Next::Shard {
+                    shard,
+                    batches,
+                    direction: Direction::Backward,
+                    step,
+                }
             }
             Answer::NotIndexed { runs } => Next::NotIndexed { runs },
             Answer::End => END,
@@ -232,7 +286,8 @@ impl DataShards {
 
     /// Takes note that a data shard has been applied whole.
     pub(crate) fn done(&mut self, first_batch: u64) {
-        let known = self.leases.remove(&first_batch).is_some() | self.returned.remove(&first_batch).is_some();
+        let known = self.leases.remove(&first_batch).is_some()
+            | self.returned.remove(&first_batch).is_some();
         if !known && self.early.len() < EARLY_MAX {
             self.early.insert(first_batch);
         }
@@ -240,15 +295,26 @@ impl DataShards {
 
     /// Returns what a session may read if the chief is away: data shards that nobody will have had by then. Each session's
     /// lie behind those of the sessions before it, since none of them will know of the others.
-    pub(crate) fn reserve(&self, index: &RecordIndex, holder: Holder, count: u32) -> Vec<DataShard> {
-        let Some((pass, hand)) = self.cursor.filter(|_| count > 0) else { return Vec::new() };
-        let holders: BTreeSet<Holder> =
-            self.leases.values().flat_map(|lease| lease.holders.iter().copied()).collect();
+    pub(crate) fn reserve(
+        &self,
+        index: &RecordIndex,
+        holder: Holder,
+        count: u32,
+    ) -> Vec<DataShard> {
+        let Some((pass, hand)) = self.cursor.filter(|_| count > 0) else {
+            return Vec::new();
+        };
+        let holders: BTreeSet<Holder> = self
+            .leases
+            .values()
+            .flat_map(|lease| lease.holders.iter().copied())
+            .collect();
         let before = holders.iter().filter(|other| **other < holder).count() as u64;
         let count = u64::from(count);
         // All of them will be handed data before the reserve is renewed.
         let skipped = before * count + holders.len() as u64 * count.div_ceil(RENEWALS);
-        let (mut pass, mut hand) = (pass, hand + skipped);
+        let mut pass = pass;
+        let mut hand = hand + skipped;
         if let Some(batches) = self.deal.batches_per_pass(index) {
             let hands = batches.get().div_ceil(self.deal.batches_per_hand()).max(1);
             (pass, hand) = (pass + hand / hands, hand % hands);
@@ -276,9 +342,12 @@ impl DataShards {
         granted: &DataShard,
         count: u32,
     ) -> Vec<DataShard> {
-        let (mut found, mut from) = (Vec::new(), granted.batch(granted.batches.saturating_sub(1)) + 1);
+        let mut found = Vec::new();
+        let mut from = granted.batch(granted.batches.saturating_sub(1)) + 1;
         while found.len() < count as usize {
-            let Next::Shard { shard, .. } = self.of_lane(index, lane, from) else { break };
+            let Next::Shard { shard, .. } = self.of_lane(index, lane, from) else {
+                break;
+            };
             from = shard.batch(shard.batches.saturating_sub(1)) + 1;
             found.push(shard);
         }
@@ -315,17 +384,22 @@ impl DataShards {
     pub(crate) fn of_lane(&self, index: &RecordIndex, lane: u32, from: u64) -> Next {
         let batches = self.deal.batches_per_pass(index);
         if batches.is_none() && from >= index.runs() && from > 0 {
-            return Next::NotIndexed { runs: from.saturating_add(1) };
+            return Next::NotIndexed {
+                runs: from.saturating_add(1),
+            };
         }
         let step = self.deal.step(from, batches);
         let steps = match (self.passes, batches) {
-            (Some(passes), Some(batches)) => passes.saturating_mul(self.deal.steps_per_pass(batches).get()),
+            (Some(passes), Some(batches)) => {
+                passes.saturating_mul(self.deal.steps_per_pass(batches).get())
+            }
             (None, Some(_)) => u64::MAX,
             (_, None) => step,
         };
         let end = Next::End { step, steps };
         let dealt = self.deal.find(from, batches);
-        let (mut pass, mut hand) = (dealt.pass, dealt.hand);
+        let mut pass = dealt.pass;
+        let mut hand = dealt.hand;
         loop {
             if lane >= self.deal.lanes.get() || self.passes.is_some_and(|passes| pass >= passes) {
                 return end;
@@ -334,8 +408,14 @@ impl DataShards {
                 Answer::Shard(shard) => {
                     let first = (0..shard.batches).find(|nth| shard.batch(*nth) >= from);
                     if let Some(first) = first {
-                        let (batches, direction) = (first..shard.batches, Direction::Forward);
-                        return Next::Shard { shard, batches, direction, step };
+                        let batches = first..shard.batches;
+                        let direction = Direction::Forward;
+                        return Next::Shard {
+                            shard,
+                            batches,
+                            direction,
+                            step,
+                        };
                     }
                     hand += 1;
                 }
@@ -373,14 +453,19 @@ fn half_applied(servers: &[Vec<ShardPosition>]) -> BTreeSet<u64> {
         applied(std::slice::from_ref(positions))
     };
     let servers: Vec<_> = servers.iter().map(applied).collect();
-    let (first, last) =
-        (servers.iter().map(|(below, _)| *below).min(), servers.iter().map(|(below, _)| *below).max());
+    let first = servers.iter().map(|(below, _)| *below).min();
+    let last = servers.iter().map(|(below, _)| *below).max();
     let between = first.unwrap_or_default()..last.unwrap_or_default();
-    let ahead = servers.iter().flat_map(|(_, ahead)| ahead.iter().cloned().flatten());
+    let ahead = servers
+        .iter()
+        .flat_map(|(_, ahead)| ahead.iter().cloned().flatten());
     let has = |(below, ahead): &(u64, Vec<Range<u64>>), batch: u64| {
         batch < *below || ahead.iter().any(|range| range.contains(&batch))
     };
-    between.chain(ahead).filter(|batch| !servers.iter().all(|server| has(server, *batch))).collect()
+    between
+        .chain(ahead)
+        .filter(|batch| !servers.iter().all(|server| has(server, *batch)))
+        .collect()
 }
 
 #[cfg(test)]

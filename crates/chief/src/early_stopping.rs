@@ -25,8 +25,10 @@ pub(crate) struct Verdict {
 pub(crate) fn values(results: &[Value], metric: &str) -> Vec<Evaluation> {
     let mut out: Vec<Evaluation> = Vec::new();
     for result in results {
-        let (Some(step), Some(value)) = (result["global_step"].as_u64(), result["metrics"][metric].as_f64())
-        else {
+        let (Some(step), Some(value)) = (
+            result["global_step"].as_u64(),
+            result["metrics"][metric].as_f64(),
+        ) else {
             continue;
         };
         out.retain(|before| before.step < step);
@@ -67,14 +69,30 @@ fn reason(
     if let Some(goal) = config.stop_at
         && reaches(config, best.value, goal)
     {
-        return Some(format!("{metric} is {} at step {}, and {goal} was asked for", best.value, best.step));
+        return Some(format!(
+            "{metric} is {} at step {}, and {goal} was asked for",
+            best.value, best.step
+        ));
     }
-    let word = if config.higher_is_better { "risen above" } else { "fallen below" };
-    let plateau = format!("{metric} has not {word} {}, of step {}, in", best.value, best.step);
+    let word = if config.higher_is_better {
+        "risen above"
+    } else {
+        "fallen below"
+    };
+    let plateau = format!(
+        "{metric} has not {word} {}, of step {}, in",
+        best.value, best.step
+    );
     let steps = latest.step - best.step;
-    if config.max_evaluations_without_improvement.is_some_and(|most| since_best >= most) {
+    if config
+        .max_evaluations_without_improvement
+        .is_some_and(|most| since_best >= most)
+    {
         Some(format!("{plateau} {since_best} evaluations"))
-    } else if config.max_steps_without_improvement.is_some_and(|most| steps >= most) {
+    } else if config
+        .max_steps_without_improvement
+        .is_some_and(|most| steps >= most)
+    {
         Some(format!("{plateau} {steps} steps"))
     } else {
         None
@@ -82,11 +100,19 @@ fn reason(
 }
 
 fn is_better(config: &EarlyStoppingConfig, value: f64, best: f64) -> bool {
-    if config.higher_is_better { value > best + config.min_delta } else { value < best - config.min_delta }
+    if config.higher_is_better {
+        value > best + config.min_delta
+    } else {
+        value < best - config.min_delta
+    }
 }
 
 fn reaches(config: &EarlyStoppingConfig, value: f64, goal: f64) -> bool {
-    if config.higher_is_better { value >= goal } else { value <= goal }
+    if config.higher_is_better {
+        value >= goal
+    } else {
+        value <= goal
+    }
 }
 
 #[cfg(test)]
@@ -112,7 +138,10 @@ mod tests {
         values
             .iter()
             .zip(1..)
-            .map(|(value, number)| Evaluation { step: 100 * number, value: *value })
+            .map(|(value, number)| Evaluation {
+                step: 100 * number,
+                value: *value,
+            })
             .collect()
     }
 
@@ -122,14 +151,27 @@ mod tests {
 
     #[test]
     fn it_ends_after_so_many_evaluations_without_gain_and_not_before() {
-        let config = EarlyStoppingConfig { max_evaluations_without_improvement: Some(2), ..config() };
+        let config = EarlyStoppingConfig {
+            max_evaluations_without_improvement: Some(2),
+            ..config()
+        };
         assert_eq!(stops(&config, &[]), None);
         assert_eq!(stops(&config, &[0.5, 0.6, 0.59]), None);
         let verdict = judge(&config, &evaluations(&[0.5, 0.6, 0.59, 0.6]));
-        assert_eq!(verdict.best, Some(Evaluation { step: 200, value: 0.6 }));
+        assert_eq!(
+            verdict.best,
+            Some(Evaluation {
+                step: 200,
+                value: 0.6
+            })
+        );
         let why = "auc has not risen above 0.6, of step 200, in 2 evaluations";
         assert_eq!(verdict.stop.as_deref(), Some(why));
-        assert_eq!(stops(&config, &[0.5, 0.6, 0.59, 0.61, 0.5]), None, "a gain begins the count anew");
+        assert_eq!(
+            stops(&config, &[0.5, 0.6, 0.59, 0.61, 0.5]),
+            None,
+            "a gain begins the count anew"
+        );
     }
 
     #[test]
@@ -142,15 +184,24 @@ mod tests {
         };
         assert_eq!(stops(&config, &[0.5, 0.4, 0.41]), None);
         let why = stops(&config, &[0.5, 0.4, 0.41, 0.42]);
-        assert_eq!(why.as_deref(), Some("loss has not fallen below 0.4, of step 200, in 200 steps"));
+        assert_eq!(
+            why.as_deref(),
+            Some("loss has not fallen below 0.4, of step 200, in 200 steps")
+        );
     }
 
     #[test]
     fn it_ends_at_a_value_that_was_asked_for() {
-        let config = EarlyStoppingConfig { stop_at: Some(0.7), ..config() };
+        let config = EarlyStoppingConfig {
+            stop_at: Some(0.7),
+            ..config()
+        };
         assert_eq!(stops(&config, &[0.5, 0.69]), None);
         let verdict = judge(&config, &evaluations(&[0.5, 0.7]));
-        assert_eq!(verdict.stop.as_deref(), Some("auc is 0.7 at step 200, and 0.7 was asked for"));
+        assert_eq!(
+            verdict.stop.as_deref(),
+            Some("auc is 0.7 at step 200, and 0.7 was asked for")
+        );
         assert_eq!(verdict.best.map(|best| best.step), Some(200));
     }
 
@@ -170,9 +221,23 @@ mod tests {
     #[test]
     fn results_of_a_life_that_went_back_count_no_more() {
         let result = |step: u64, auc: f64| json!({"global_step": step, "metrics": {"auc": auc}});
-        let results =
-            [result(100, 0.5), result(200, 0.6), result(300, 0.7), result(200, 0.61), json!({"metrics": {}})];
-        let expected = [Evaluation { step: 100, value: 0.5 }, Evaluation { step: 200, value: 0.61 }];
+        let results = [
+            result(100, 0.5),
+            result(200, 0.6),
+            result(300, 0.7),
+            result(200, 0.61),
+            json!({"metrics": {}}),
+        ];
+        let expected = [
+            Evaluation {
+                step: 100,
+                value: 0.5,
+            },
+            Evaluation {
+                step: 200,
+                value: 0.61,
+            },
+        ];
         assert_eq!(values(&results, "auc"), expected);
         assert!(values(&results, "loss").is_empty());
     }

@@ -31,7 +31,13 @@ impl Epoch {
 
     /// Returns it in one line.
     pub(crate) fn describe(&self) -> String {
-        let Self { tasks, rows, batch_size, lanes, .. } = *self;
+        let Self {
+            tasks,
+            rows,
+            batch_size,
+            lanes,
+            ..
+        } = *self;
         let steps = self.steps();
         let one = tasks <= 1;
         let meaning = match self.sharding {
@@ -72,7 +78,14 @@ mod tests {
     use super::*;
 
     fn epoch(sharding: Sharding, update: UpdateConfig, lanes: u64) -> Epoch {
-        Epoch { sharding, update, tasks: 5, lanes, batch_size: 128, rows: 650_000 }
+        Epoch {
+            sharding,
+            update,
+            tasks: 5,
+            lanes,
+            batch_size: 128,
+            rows: 650_000,
+        }
     }
 
     #[test]
@@ -90,14 +103,24 @@ mod tests {
             "each of 5 tasks reads all 650000 rows: one epoch is 5 passes over the data, 25395 steps; a step is one \
              task's batch of 128, while 4 others are under way: 640 rows at a time"
         );
-        let nobody = Epoch { tasks: 0, ..dynamic };
-        assert!(nobody.describe().ends_with("however many tasks train; a step is a batch of 128"));
-        let update = UpdateConfig::Sync { replicas_to_aggregate: None };
+        let nobody = Epoch {
+            tasks: 0,
+            ..dynamic
+        };
+        assert!(
+            nobody
+                .describe()
+                .ends_with("however many tasks train; a step is a batch of 128")
+        );
+        let update = UpdateConfig::Sync {
+            replicas_to_aggregate: None,
+        };
         let sync = epoch(Sharding::Dynamic, update, 5);
         assert_eq!(sync.steps(), 1016);
         assert!(
-            sync.describe()
-                .ends_with("a step is the mean of 5 batches of 128: the effective batch size is 640")
+            sync.describe().ends_with(
+                "a step is the mean of 5 batches of 128: the effective batch size is 640"
+            )
         );
     }
 }

@@ -39,8 +39,11 @@ fn latest(bytes: &[u8], begin: u64) -> Vec<Value> {
     let text = String::from_utf8_lossy(bytes);
     // The first line may have begun before, the last may be on its way.
     let lines = text.lines().skip(usize::from(begin > 0));
-    let mut results: Vec<Value> = lines.filter_map(|line| serde_json::from_str(line).ok()).collect();
-    results.retain(|result: &Value| result["global_step"].is_u64() && result["metrics"].is_object());
+    let mut results: Vec<Value> = lines
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    results
+        .retain(|result: &Value| result["global_step"].is_u64() && result["metrics"].is_object());
     results.drain(..results.len().saturating_sub(RESULTS_MAX));
     results
 }
@@ -63,6 +66,9 @@ mod tests {
         std::fs::write(folder.path().join("metrics.jsonl"), text).expect("written");
         let results = evaluations(folder.path()).expect("read");
         assert_eq!(results.len(), RESULTS_MAX);
-        assert_eq!(results.last().map(|result| result["global_step"].clone()), Some(4999.into()));
+        assert_eq!(
+            results.last().map(|result| result["global_step"].clone()),
+            Some(4999.into())
+        );
     }
 }

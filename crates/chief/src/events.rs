@@ -83,13 +83,23 @@ impl Events {
         let run = &job.run;
         let (sender, receiver) = mpsc::channel(QUEUE_EVENTS_MAX);
         let timer = |every| Timer { every, last: None };
-        let (summary, rate) = (timer(run.save_summary_steps), timer(run.log_step_count_steps));
+        let summary = timer(run.save_summary_steps);
+        let rate = timer(run.log_step_count_steps);
         let due = AtomicU64::new(summary.due().min(rate.due()));
-        let writing = apart(write(receiver, job.local_dir(), job.model_dir.clone(), clock));
+        let writing = apart(write(
+            receiver,
+            job.local_dir(),
+            job.model_dir.clone(),
+            clock,
+        ));
         Arc::new(Self {
             sender,
             due,
-            timers: Mutex::new(Timers { summary, rate, started: false }),
+            timers: Mutex::new(Timers {
+                summary,
+                rate,
+                started: false,
+            }),
             writing: Mutex::new(Some(writing)),
             clock,
             prefix: job.model_dir.join("model.ckpt").display().to_string(),
@@ -109,7 +119,8 @@ impl Events {
         if step < self.due.load(Ordering::Relaxed) {
             return;
         }
-        let (now, unix) = (Instant::now(), self.clock.unix_secs());
+        let now = Instant::now();
+        let unix = self.clock.unix_secs();
         let mut timers = self.timers.lock();
         if !std::mem::replace(&mut timers.started, true) {
             self.send(Note::Event(Event::started(unix, step)));
@@ -117,17 +128,28 @@ impl Events {
         if step >= timers.rate.due() {
             if let Some((before, at)) = timers.rate.last {
                 let rate = (step - before) as f64 / now.duration_since(at).as_secs_f64().max(1e-9);
-                self.send(Note::Event(Event::scalars(unix, step, [("global_step/sec", rate as f32)])));
+                self.send(Note::Event(Event::scalars(
+                    unix,
+                    step,
+                    [("global_step/sec", rate as f32)],
+                )));
             }
             timers.rate.last = Some((step, now));
         }
         if let Some(loss) = loss
             && step >= timers.summary.due()
         {
-            self.send(Note::Event(Event::scalars(unix, step, [("loss", loss as f32)])));
+            self.send(Note::Event(Event::scalars(
+                unix,
+                step,
+                [("loss", loss as f32)],
+            )));
             timers.summary.last = Some((step, now));
         }
-        self.due.store(timers.summary.due().min(timers.rate.due()), Ordering::Relaxed);
+        self.due.store(
+            timers.summary.due().min(timers.rate.due()),
+            Ordering::Relaxed,
+        );
     }
 
     /// Tells of a checkpoint that lies at `path`.
@@ -136,7 +158,11 @@ impl Events {
             return;
         }
         let unix = self.clock.unix_secs();
-        self.send(Note::Saved(Event::checkpoint(unix, step, self.prefix.clone())));
+        self.send(Note::Saved(Event::checkpoint(
+            unix,
+            step,
+            self.prefix.clone(),
+        )));
         if self.histograms {
             self.send(Note::Histograms(unix, path));
         }
@@ -151,7 +177,9 @@ impl Events {
             drop(writing.await);
         };
         if tokio::time::timeout(FAREWELL, ended).await.is_err() {
-            warn!("the disk does not take the last events of the run: TensorBoard will not show them");
+            warn!(
+                "the disk does not take the last events of the run: TensorBoard will not show them"
+            );
         }
     }
 }
@@ -159,7 +187,8 @@ impl Events {
 /// Writes events until the end is told.
 async fn write(mut notes: mpsc::Receiver<Note>, folder: PathBuf, model_dir: PathBuf, clock: Clock) {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let (mut writer, mut again) = (None::<EventWriter>, None::<Instant>);
+    let mut writer = None::<EventWriter>;
+    let mut again = None::<Instant>;
     while let Some(note) = notes.recv().await {
         if again.is_some_and(|at| Instant::now() < at) {
             if matches!(note, Note::End) {
@@ -195,7 +224,12 @@ async fn write(mut notes: mpsc::Receiver<Note>, folder: PathBuf, model_dir: Path
 
 /// Puts the events where TensorBoard looks for them, if that is a bucket: objects do not grow.
 fn show(writer: Option<&EventWriter>, model_dir: &Path) {
-    let Some(file) = writer.map(EventWriter::path).filter(|_| is_remote(model_dir)) else { return };
+    let Some(file) = writer
+        .map(EventWriter::path)
+        .filter(|_| is_remote(model_dir))
+    else {
+        return;
+    };
     if let Err(error) = send(file, &model_dir.join(file.file_name().unwrap_or_default())) {
         warn!(%error, "TensorBoard will not show the latest events before the next checkpoint");
     }
@@ -228,11 +262,17 @@ fn histograms(unix: f64, path: &Path) -> Result<Vec<Event>, Error> {
     let manifest = checkpoint.manifest();
     let mut chunk = Vec::new();
     let mut events = Vec::new();
-    for spec in manifest.variables.iter().filter(|spec| spec.dynamic().is_none()) {
+    for spec in manifest
+        .variables
+        .iter()
+        .filter(|spec| spec.dynamic().is_none())
+    {
         let width = spec.width().max(1);
         let rows = (CHUNK_VALUES / width).clamp(1, spec.rows().max(1));
         let chunks = spec.rows().div_ceil(rows);
-        let apart = chunks.div_ceil((HISTOGRAM_VALUES_MAX / (rows * width)).max(1)).max(1);
+        let apart = chunks
+            .div_ceil((HISTOGRAM_VALUES_MAX / (rows * width)).max(1))
+            .max(1);
         let mut histogram = Histogram::default();
         for begin in (0..chunks).step_by(apart).map(|place| place * rows) {
             let end = (begin + rows).min(spec.rows());
@@ -240,7 +280,12 @@ fn histograms(unix: f64, path: &Path) -> Result<Vec<Event>, Error> {
             checkpoint.read_rows(&spec.name, None, begin..end, &mut chunk)?;
             histogram.add(chunk.iter().copied());
         }
-        events.push(Event::histogram(unix, manifest.global_step, &spec.name, &histogram));
+        events.push(Event::histogram(
+            unix,
+            manifest.global_step,
+            &spec.name,
+            &histogram,
+        ));
     }
     Ok(events)
 }
@@ -267,24 +312,36 @@ mod tests {
 
     /// Messages in the event files of the model folder, in order.
     fn written(folder: &Path) -> Vec<Vec<u8>> {
-        let Ok(entries) = std::fs::read_dir(folder.join("model")) else { return Vec::new() };
-        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        let Ok(entries) = std::fs::read_dir(folder.join("model")) else {
+            return Vec::new();
+        };
+        let mut paths: Vec<PathBuf> = entries
+            .map(|entry| entry.expect("an entry").path())
+            .collect();
         paths.sort();
         let read = |path: &PathBuf| {
             let bytes = std::fs::read(path).expect("read");
-            Records::new(&bytes).map(|record| record.expect("whole").to_vec()).collect::<Vec<_>>()
+            Records::new(&bytes)
+                .map(|record| record.expect("whole").to_vec())
+                .collect::<Vec<_>>()
         };
         paths.iter().flat_map(read).collect()
     }
 
     fn holds(record: &[u8], text: &str) -> bool {
-        text.is_empty() || record.windows(text.len()).any(|window| window == text.as_bytes())
+        text.is_empty()
+            || record
+                .windows(text.len())
+                .any(|window| window == text.as_bytes())
     }
 
     #[tokio::test]
     async fn the_first_step_and_every_so_many_are_told_as_the_estimator_tells_them() {
         let folder = tempfile::tempdir().expect("a folder");
-        let job = job(folder.path(), "save_summary_steps = 10\nlog_step_count_steps = 10");
+        let job = job(
+            folder.path(),
+            "save_summary_steps = 10\nlog_step_count_steps = 10",
+        );
         let events = Events::start(&job, Clock::new(SystemTime::now()));
         for step in 1..=25 {
             events.step(step, Some(0.5));
@@ -293,8 +350,16 @@ mod tests {
         events.end().await;
         let records = written(folder.path());
         // The version, the start, loss at 1, rate and loss at 11 and 21, and the checkpoint.
-        let tags =
-            ["brain.Event:2", "", "loss", "global_step/sec", "loss", "global_step/sec", "loss", "model.ckpt"];
+        let tags = [
+            "brain.Event:2",
+            "",
+            "loss",
+            "global_step/sec",
+            "loss",
+            "global_step/sec",
+            "loss",
+            "model.ckpt",
+        ];
         assert_eq!(records.len(), tags.len());
         for (record, tag) in records.iter().zip(tags) {
             assert!(holds(record, tag), "{tag}: {record:?}");
@@ -307,7 +372,10 @@ mod tests {
     #[tokio::test]
     async fn a_job_that_asks_for_no_summaries_gets_no_file() {
         let folder = tempfile::tempdir().expect("a folder");
-        let job = job(folder.path(), "save_summary_steps = 0\nlog_step_count_steps = 0");
+        let job = job(
+            folder.path(),
+            "save_summary_steps = 0\nlog_step_count_steps = 0",
+        );
         let events = Events::start(&job, Clock::new(SystemTime::now()));
         (1..=25).for_each(|step| events.step(step, Some(0.5)));
         events.checkpoint(25, folder.path().join("model/model.ckpt-25"));

@@ -39,7 +39,10 @@ pub(crate) struct Grouped {
 impl Groups {
     /// Starts an epoch: nobody is in a group. Generations go on.
     pub(crate) fn restart(&mut self) {
-        *self = Self { generation: self.generation, ..Self::default() };
+        *self = Self {
+            generation: self.generation,
+            ..Self::default()
+        };
     }
 
     /// Takes in a wish to be in the next group. `here` are the sessions that train, `expected` all tasks of the cluster.
@@ -55,35 +58,58 @@ impl Groups {
         if self.generation > from && self.members.contains(&(task, session)) {
             return Ok(self.current());
         }
-        self.asking.retain(|task, asking| here.contains(&(*task, asking.session)));
+        self.asking
+            .retain(|task, asking| here.contains(&(*task, asking.session)));
         self.asking.insert(task, Asking { session, from });
         // The grace is for those whose group has ended; a newcomer waits for them however long.
         let broken = self.asking.values().any(|asking| asking.from > 0);
-        let patient = match broken {
-            true => now.saturating_sub(*self.since.get_or_insert(now)) < GRACE,
-            false => true,
+        let patient = if broken {
+            now.saturating_sub(*self.since.get_or_insert(now)) < GRACE
+        } else {
+            true
         };
-        let first = if self.members.is_empty() { expected } else { &[] };
-        let awaited: BTreeSet<Task> =
-            here.iter().map(|(task, _)| *task).chain(first.iter().copied()).collect();
-        let missing: Vec<Task> = awaited.into_iter().filter(|task| !self.asking.contains_key(task)).collect();
+        let first = if self.members.is_empty() {
+            expected
+        } else {
+            &[]
+        };
+        let awaited: BTreeSet<Task> = here
+            .iter()
+            .map(|(task, _)| *task)
+            .chain(first.iter().copied())
+            .collect();
+        let missing: Vec<Task> = awaited
+            .into_iter()
+            .filter(|task| !self.asking.contains_key(task))
+            .collect();
         if !missing.is_empty() && patient {
             return Err(missing);
         }
         self.generation += 1;
-        self.members = self.asking.iter().map(|(task, asking)| (*task, asking.session)).collect();
+        self.members = self
+            .asking
+            .iter()
+            .map(|(task, asking)| (*task, asking.session))
+            .collect();
         (self.asking, self.since) = (BTreeMap::new(), None);
         Ok(self.current())
     }
 
     /// Returns the generation of the group that somebody waits to join; 0 = nobody.
     pub(crate) fn awaited(&self) -> u64 {
-        if self.asking.is_empty() { 0 } else { self.generation }
+        if self.asking.is_empty() {
+            0
+        } else {
+            self.generation
+        }
     }
 
     fn current(&self) -> Grouped {
         let members = self.members.iter().map(|(task, _)| *task).collect();
-        Grouped { generation: self.generation, members }
+        Grouped {
+            generation: self.generation,
+            members,
+        }
     }
 }
 
@@ -96,7 +122,10 @@ mod tests {
     const MOMENT: Duration = Duration::from_millis(10);
 
     fn task(index: usize) -> Task {
-        Task { role: Role::Worker, index }
+        Task {
+            role: Role::Worker,
+            index,
+        }
     }
 
     fn here(indices: &[usize]) -> Vec<(Task, u64)> {
@@ -105,37 +134,72 @@ mod tests {
 
     #[test]
     fn the_first_group_waits_for_every_task() {
-        let (mut groups, expected) = (Groups::default(), [task(0), task(1), task(2)]);
-        let mut ask = |index: usize, now| groups.ask(now, (task(index), 1), 0, &here(&[0, 1, 2]), &expected);
+        let mut groups = Groups::default();
+        let expected = [task(0), task(1), task(2)];
+        let mut ask =
+            |index: usize, now| groups.ask(now, (task(index), 1), 0, &here(&[0, 1, 2]), &expected);
         assert_eq!(ask(1, MOMENT), Err(vec![task(0), task(2)]));
         assert_eq!(ask(0, 100 * GRACE), Err(vec![task(2)]));
-        let formed = Grouped { generation: 1, members: expected.to_vec() };
+        let formed = Grouped {
+            generation: 1,
+            members: expected.to_vec(),
+        };
         assert_eq!(ask(2, 100 * GRACE), Ok(formed.clone()));
-        assert_eq!((ask(0, 100 * GRACE), ask(1, 100 * GRACE)), (Ok(formed.clone()), Ok(formed)));
+        assert_eq!(
+            (ask(0, 100 * GRACE), ask(1, 100 * GRACE)),
+            (Ok(formed.clone()), Ok(formed))
+        );
     }
 
     #[test]
     fn a_dead_member_is_left_out_after_a_moment_and_comes_back_at_a_step() {
-        let (mut groups, expected) = (Groups::default(), [task(0), task(1), task(2)]);
+        let mut groups = Groups::default();
+        let expected = [task(0), task(1), task(2)];
         for index in 0..3 {
             drop(groups.ask(MOMENT, (task(index), 1), 0, &here(&[0, 1, 2]), &expected));
         }
         // 2 dies: the others ask, and its lease has not ended.
         let all = here(&[0, 1, 2]);
-        assert_eq!(groups.ask(MOMENT, (task(0), 1), 1, &all, &expected), Err(vec![task(1), task(2)]));
-        assert_eq!(groups.ask(2 * MOMENT, (task(1), 1), 1, &all, &expected), Err(vec![task(2)]));
+        assert_eq!(
+            groups.ask(MOMENT, (task(0), 1), 1, &all, &expected),
+            Err(vec![task(1), task(2)])
+        );
+        assert_eq!(
+            groups.ask(2 * MOMENT, (task(1), 1), 1, &all, &expected),
+            Err(vec![task(2)])
+        );
         let later = 2 * GRACE;
-        let formed = groups.ask(later, (task(0), 1), 1, &all, &expected).expect("formed");
-        assert_eq!(formed, Grouped { generation: 2, members: vec![task(0), task(1)] });
-        assert_eq!(groups.ask(later, (task(1), 1), 1, &all, &expected), Ok(formed));
+        let formed = groups
+            .ask(later, (task(0), 1), 1, &all, &expected)
+            .expect("formed");
+        assert_eq!(
+            formed,
+            Grouped {
+                generation: 2,
+                members: vec![task(0), task(1)]
+            }
+        );
+        assert_eq!(
+            groups.ask(later, (task(1), 1), 1, &all, &expected),
+            Ok(formed)
+        );
         // It is back, in another session, and waits for the others however long.
         let all = [(task(0), 1), (task(1), 1), (task(2), 2)];
-        assert_eq!(groups.ask(9 * GRACE, (task(2), 2), 0, &all, &expected), Err(vec![task(0), task(1)]));
+        assert_eq!(
+            groups.ask(9 * GRACE, (task(2), 2), 0, &all, &expected),
+            Err(vec![task(0), task(1)])
+        );
         assert_eq!(groups.awaited(), 2);
-        assert!(groups.ask(99 * GRACE, (task(2), 2), 0, &all, &expected).is_err());
+        assert!(
+            groups
+                .ask(99 * GRACE, (task(2), 2), 0, &all, &expected)
+                .is_err()
+        );
         let waits = groups.ask(99 * GRACE, (task(0), 1), 2, &all, &expected);
         assert_eq!(waits, Err(vec![task(1)]));
-        let formed = groups.ask(99 * GRACE, (task(1), 1), 2, &all, &expected).expect("formed");
+        let formed = groups
+            .ask(99 * GRACE, (task(1), 1), 2, &all, &expected)
+            .expect("formed");
         assert_eq!(formed.members, [task(0), task(1), task(2)]);
     }
 }

@@ -15,8 +15,10 @@ const FILE: &str = "history.json";
 
 /// Returns the curves by columns.
 pub(crate) fn to_json((run, tasks): &Curves) -> Value {
-    let tasks: Map<String, Value> =
-        tasks.iter().map(|(task, points)| (task.to_string(), columns(points, &TASK_SERIES))).collect();
+    let tasks: Map<String, Value> = tasks
+        .iter()
+        .map(|(task, points)| (task.to_string(), columns(points, &TASK_SERIES)))
+        .collect();
     json!({"run": columns(run, &RUN_SERIES), "tasks": tasks})
 }
 
@@ -28,7 +30,10 @@ pub(crate) fn keep(model_dir: &Path, curves: &Curves) -> Result<(), Error> {
     if curves.0.is_empty() {
         return Ok(());
     }
-    write_atomically(&model_dir.join(FILE), to_json(curves).to_string().as_bytes())
+    write_atomically(
+        &model_dir.join(FILE),
+        to_json(curves).to_string().as_bytes(),
+    )
 }
 
 /// Returns the curves that were kept: none where there is no file.
@@ -38,29 +43,43 @@ pub(crate) fn keep(model_dir: &Path, curves: &Curves) -> Result<(), Error> {
 pub(crate) fn kept(model_dir: &Path) -> Result<Curves, String> {
     let path = model_dir.join(FILE);
     let wrong = |what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
-    let Some(text) = read(&path).map_err(|error| wrong(&error))? else { return Ok(Curves::default()) };
+    let Some(text) = read(&path).map_err(|error| wrong(&error))? else {
+        return Ok(Curves::default());
+    };
     let curves = from_json(&serde_json::from_slice(&text).map_err(|error| wrong(&error))?);
     // None is kept before there is a point.
-    if curves.0.is_empty() { Err(wrong(&"it holds no curve of the run")) } else { Ok(curves) }
+    if curves.0.is_empty() {
+        Err(wrong(&"it holds no curve of the run"))
+    } else {
+        Ok(curves)
+    }
 }
 
 fn from_json(history: &Value) -> Curves {
     let tasks = history["tasks"].as_object().into_iter().flatten();
-    let curve = |(name, curve): (&String, &Value)| Some((Task::named(name)?, points(curve, &TASK_SERIES)));
-    (points(&history["run"], &RUN_SERIES), tasks.filter_map(curve).collect::<BTreeMap<_, _>>())
+    let curve =
+        |(name, curve): (&String, &Value)| Some((Task::named(name)?, points(curve, &TASK_SERIES)));
+    (
+        points(&history["run"], &RUN_SERIES),
+        tasks.filter_map(curve).collect::<BTreeMap<_, _>>(),
+    )
 }
 
 /// A curve by columns: the names of what is measured are not repeated.
 fn columns<const N: usize>(points: &[Point<N>], names: &[&str; N]) -> Value {
     let mut out = Map::new();
-    let secs: Vec<Value> =
-        points.iter().map(|point| json!((point.unix_secs * 10.0).round() / 10.0)).collect();
+    let secs: Vec<Value> = points
+        .iter()
+        .map(|point| json!((point.unix_secs * 10.0).round() / 10.0))
+        .collect();
     out.insert("unix_secs".to_owned(), secs.into());
     let steps: Vec<Value> = points.iter().map(|point| json!(point.step)).collect();
     out.insert("global_step".to_owned(), steps.into());
     for (place, name) in names.iter().enumerate() {
-        let values: Vec<Value> =
-            points.iter().map(|point| json!(short(f64::from(point.values[place])))).collect();
+        let values: Vec<Value> = points
+            .iter()
+            .map(|point| json!(short(f64::from(point.values[place]))))
+            .collect();
         out.insert((*name).to_owned(), values.into());
     }
     Value::Object(out)
@@ -71,13 +90,23 @@ fn points<const N: usize>(columns: &Value, names: &[&str; N]) -> Vec<Point<N>> {
     let column = |name: &str| columns[name].as_array().map_or(&[][..], Vec::as_slice);
     let values = names.map(column);
     let value = |of: usize, place: usize| {
-        values[of].get(place).and_then(Value::as_f64).map_or(f32::NAN, |value| value as f32)
+        values[of]
+            .get(place)
+            .and_then(Value::as_f64)
+            .map_or(f32::NAN, |value| value as f32)
     };
-    let times = column("unix_secs").iter().zip(column("global_step")).enumerate();
+    let times = column("unix_secs")
+        .iter()
+        .zip(column("global_step"))
+        .enumerate();
     times
         .filter_map(|(place, (secs, step))| {
             let values = std::array::from_fn(|of| value(of, place));
-            Some(Point { unix_secs: secs.as_f64()?, step: step.as_u64()?, values })
+            Some(Point {
+                unix_secs: secs.as_f64()?,
+                step: step.as_u64()?,
+                values,
+            })
         })
         .collect()
 }
@@ -100,7 +129,10 @@ mod tests {
     fn numbers_are_short_and_no_number_is_nothing() {
         assert_eq!(short(0.1 + 0.2), Some(0.3));
         assert_eq!(short(123_456.0), Some(123_460.0));
-        assert_eq!((short(f64::NAN), short(f64::INFINITY), short(0.0)), (None, None, Some(0.0)));
+        assert_eq!(
+            (short(f64::NAN), short(f64::INFINITY), short(0.0)),
+            (None, None, Some(0.0))
+        );
     }
 
     #[test]
@@ -112,8 +144,19 @@ mod tests {
             step: u64::from(second) * 10,
             values: std::array::from_fn(|of| (second + of as u32) as f32 / 4.0),
         };
-        let task = Point { unix_secs: 1.5, step: 7, values: [2.0, 0.5, 0.0] };
-        let tasks = [(Task { role: Role::Worker, index: 12 }, vec![task])].into();
+        let task = Point {
+            unix_secs: 1.5,
+            step: 7,
+            values: [2.0, 0.5, 0.0],
+        };
+        let tasks = [(
+            Task {
+                role: Role::Worker,
+                index: 12,
+            },
+            vec![task],
+        )]
+        .into();
         let curves: Curves = ((0..5).map(run).collect(), tasks);
         keep(folder.path(), &curves).expect("it is written");
         assert_eq!(kept(folder.path()).as_ref(), Ok(&curves));
@@ -137,7 +180,8 @@ mod tests {
 
     #[test]
     fn a_value_that_is_no_number_or_that_an_earlier_release_did_not_know_is_not_known() {
-        let history = json!({"run": {"unix_secs": [1, 2], "global_step": [3, 4], "loss": [null, 0.5]}});
+        let history =
+            json!({"run": {"unix_secs": [1, 2], "global_step": [3, 4], "loss": [null, 0.5]}});
         let (run, _) = from_json(&history);
         assert!(run.len() == 2 && run[0].values.iter().all(|value| value.is_nan()));
         assert!(run[1].values[0] == 0.5 && run[1].values[1..].iter().all(|value| value.is_nan()));

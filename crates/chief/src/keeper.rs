@@ -78,24 +78,46 @@ impl Pairs {
             let client = ReplicaServiceClient::new(channel_over(network, *task, address)?)
                 .max_decoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX);
-            Ok(Server { task: *task, client })
+            Ok(Server {
+                task: *task,
+                client,
+            })
         };
-        let servers = servers.iter().map(server).collect::<Result<Vec<_>, Diagnostic>>()?;
+        let servers = servers
+            .iter()
+            .map(server)
+            .collect::<Result<Vec<_>, Diagnostic>>()?;
         let standings = Arc::new(watch::Sender::new(vec![None; servers.len()]));
         let mut tasks: Vec<_> = servers
             .iter()
             .enumerate()
-            .map(|(index, server)| tokio::spawn(hear(server.clone(), index, cluster, Arc::clone(&standings))))
+            .map(|(index, server)| {
+                tokio::spawn(hear(server.clone(), index, cluster, Arc::clone(&standings)))
+            })
             .collect();
         let (epoch, epochs) = watch::channel(0);
         let (told, map) = watch::channel(None);
         let broken = vec![None; servers.len()];
         let servers_kept = servers.clone();
         let problem = None;
-        let keeper =
-            Keeper { servers: servers_kept, cluster, model_dir, standings, epochs, told, broken, problem };
+        let keeper = Keeper {
+            servers: servers_kept,
+            cluster,
+            model_dir,
+            standings,
+            epochs,
+            told,
+            broken,
+            problem,
+        };
         tasks.push(tokio::spawn(keeper.run()));
-        Ok(Self { epoch, map, servers, cluster, tasks })
+        Ok(Self {
+            epoch,
+            map,
+            servers,
+            cluster,
+            tasks,
+        })
     }
 
     /// Decides from now on, in this epoch of the chief.
@@ -107,13 +129,21 @@ impl Pairs {
     pub async fn wait_until_paired(&self) {
         let mut map = self.map.clone();
         let all = |map: &Option<ShardMap>| {
-            map.as_ref().is_some_and(|map| map.shards.iter().all(|entry| entry.paired))
+            map.as_ref()
+                .is_some_and(|map| map.shards.iter().all(|entry| entry.paired))
         };
         let paired = tokio::time::timeout(PAIRED_WITHIN, map.wait_for(all)).await;
         if paired.is_err() {
             let alone = self.map.borrow().as_ref().map(|map| {
-                let alone = map.shards.iter().enumerate().filter(|(_, entry)| !entry.paired);
-                alone.map(|(shard, _)| format!("ps:{shard}")).collect::<Vec<_>>().join(", ")
+                let alone = map
+                    .shards
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, entry)| !entry.paired);
+                alone
+                    .map(|(shard, _)| format!("ps:{shard}"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             });
             warn!(alone, "training begins before every shard has its backup");
         }
@@ -127,11 +157,12 @@ impl Pairs {
             cluster_epoch: epoch,
         };
         let told = self.servers.iter().map(|server| {
-            let (mut client, request) = (server.client.clone(), request.clone());
+            let mut client = server.client.clone();
+            let request = request.clone();
             async move {
                 let told = tokio::time::timeout(APPOINT_TIMEOUT, client.dismiss(request)).await;
                 if !matches!(told, Ok(Ok(_))) {
-                    warn!(ps = %server.task, "could not be told that the job has ended");
+                    warn!(ps = %server.task, "{} could not be told that the job has ended", server.task);
                 }
             }
         });
@@ -140,11 +171,18 @@ impl Pairs {
 }
 
 /// Hears how a server stands, again and again.
-async fn hear(server: Server, index: usize, cluster: u128, standings: Arc<watch::Sender<Standings>>) {
+async fn hear(
+    server: Server,
+    index: usize,
+    cluster: u128,
+    standings: Arc<watch::Sender<Standings>>,
+) {
     let cluster_id = convert::cluster_id_to_wire(cluster);
     loop {
         let mut client = server.client.clone();
-        let request = v1::WatchRequest { cluster_id: cluster_id.clone() };
+        let request = v1::WatchRequest {
+            cluster_id: cluster_id.clone(),
+        };
         if let Ok(Ok(answer)) = tokio::time::timeout(WATCH_TIMEOUT, client.watch(request)).await {
             let mut told = answer.into_inner();
             while let Ok(Ok(Some(standing))) = tokio::time::timeout(SILENCE, told.message()).await {
@@ -196,7 +234,8 @@ impl Keeper {
             };
             let told = standings.borrow_and_update().clone();
             let (next, busy) = self.look(known, &told).await;
-            self.told.send_if_modified(|told| told.replace(next.clone()).as_ref() != Some(&next));
+            self.told
+                .send_if_modified(|told| told.replace(next.clone()).as_ref() != Some(&next));
             map = Some(next);
             if !busy {
                 // What has been heard meanwhile is looked at at once.
@@ -228,7 +267,11 @@ impl Keeper {
                 debug!(epoch, "a later chief leads: nothing is decided here");
                 return None;
             }
-            Some(left) => ShardMap { cluster_epoch: epoch, version: left.version + 1, ..left },
+            Some(left) => ShardMap {
+                cluster_epoch: epoch,
+                version: left.version + 1,
+                ..left
+            },
             None => ShardMap::new(epoch, self.servers.len()),
         };
         match map.write(&self.model_dir) {
@@ -242,22 +285,27 @@ impl Keeper {
 
     /// Looks at every pair, and does what is to be done. Returns the map, and whether anything was done.
     async fn look(&mut self, mut map: ShardMap, standings: &Standings) -> (ShardMap, bool) {
-        let decisions: Vec<Decision> =
-            (0..self.servers.len()).map(|shard| self.decide(&map, shard, standings)).collect();
+        let decisions: Vec<Decision> = (0..self.servers.len())
+            .map(|shard| self.decide(&map, shard, standings))
+            .collect();
         if decisions.iter().all(|decision| *decision == Decision::Rest) {
             return (map, false);
         }
         // A server that is gone is in two pairs: one write for both.
-        let publish = decisions.iter().enumerate().filter_map(|(shard, decision)| match decision {
-            Decision::Publish(entry) => Some((shard, *entry)),
-            _ => None,
-        });
+        let publish = decisions
+            .iter()
+            .enumerate()
+            .filter_map(|(shard, decision)| match decision {
+                Decision::Publish(entry) => Some((shard, *entry)),
+                _ => None,
+            });
         let published = self.publish(&map, &publish.collect::<Vec<_>>());
         if let Some(next) = published.clone() {
             map = next;
         }
         let told = decisions.iter().enumerate().map(|(shard, decision)| {
-            let (primary, other) = (map.shards[shard].primary, map.other(shard));
+            let primary = map.shards[shard].primary;
+            let other = map.other(shard);
             let (server, waits) = match *decision {
                 // The word follows at once, on what is known: it is what the decision was made on.
                 Decision::Publish(_) if published.is_some() => (primary, Some(false)),
@@ -279,7 +327,10 @@ impl Keeper {
         let told = futures_util::future::join_all(told).await;
         let paired = decisions.iter().zip(told).enumerate();
         let paired = paired.filter_map(|(shard, (decision, told))| {
-            let entry = ShardEntry { primary: map.shards[shard].primary, paired: true };
+            let entry = ShardEntry {
+                primary: map.shards[shard].primary,
+                paired: true,
+            };
             (*decision == Decision::Pair && told).then_some((shard, entry))
         });
         if let Some(next) = self.publish(&map, &paired.collect::<Vec<_>>()) {
@@ -297,11 +348,19 @@ impl Keeper {
         };
         let is_broken = matches!(
             report.primary,
-            Some(ReplicaReport { state: ReplicaState::Primary { broken: true, .. }, .. })
+            Some(ReplicaReport {
+                state: ReplicaState::Primary { broken: true, .. },
+                ..
+            })
         );
         let since = is_broken.then(|| self.broken[shard].unwrap_or_else(Instant::now));
         self.broken[shard] = since;
-        let decision = decide(map, shard, report, since.map_or(Duration::ZERO, |since| since.elapsed()));
+        let decision = decide(
+            map,
+            shard,
+            report,
+            since.map_or(Duration::ZERO, |since| since.elapsed()),
+        );
         if decision != Decision::Rest {
             debug!(shard, ?decision, ?report, "decided");
         }
@@ -311,17 +370,21 @@ impl Keeper {
     /// Writes down how shards are served from now on. Nothing, where there is nothing to write, or it cannot be.
     fn publish(&self, map: &ShardMap, entries: &[(usize, ShardEntry)]) -> Option<ShardMap> {
         let (first, _) = entries.split_first()?;
-        let next = entries.iter().fold(map.with(first.0, first.1), |mut next, &(shard, entry)| {
-            next.shards[shard] = entry;
-            next
-        });
+        let next = entries
+            .iter()
+            .fold(map.with(first.0, first.1), |mut next, &(shard, entry)| {
+                next.shards[shard] = entry;
+                next
+            });
         if let Err(problem) = next.write(&self.model_dir) {
             warn!(%problem, "the map of shards cannot be written: nothing changes");
             return None;
         }
         for &(shard, entry) in entries {
-            let (before, server) = (map.shards[shard], self.servers[entry.primary].task);
-            let (version, backup) = (next.version, self.servers[next.other(shard)].task);
+            let before = map.shards[shard];
+            let server = self.servers[entry.primary].task;
+            let version = next.version;
+            let backup = self.servers[next.other(shard)].task;
             let shard = self.servers[shard].task;
             match (before.primary == entry.primary, entry.paired) {
                 (false, _) => {
@@ -346,11 +409,18 @@ impl Keeper {
         server: usize,
         primary: Option<bool>,
     ) -> Result<(), Status> {
-        let role = if primary.is_some() { v1::ReplicaRole::Primary } else { v1::ReplicaRole::Backup };
+        let role = if primary.is_some() {
+            v1::ReplicaRole::Primary
+        } else {
+            v1::ReplicaRole::Backup
+        };
         let request = v1::AppointRequest {
             cluster_id: convert::cluster_id_to_wire(self.cluster),
             shard: shard as u32,
-            term: Some(v1::Term { cluster_epoch: map.cluster_epoch, version: map.version }),
+            term: Some(v1::Term {
+                cluster_epoch: map.cluster_epoch,
+                version: map.version,
+            }),
             role: role.into(),
             waits: primary == Some(true),
         };
@@ -368,16 +438,24 @@ impl Keeper {
 /// Returns what a server says of its replica of a shard.
 fn report(standings: &Standings, server: usize, shard: usize) -> Option<ReplicaReport> {
     let standing = standings[server].as_ref()?;
-    let replica = standing.replicas.iter().find(|replica| replica.shard as usize == shard)?;
+    let replica = standing
+        .replicas
+        .iter()
+        .find(|replica| replica.shard as usize == shard)?;
     let state = match replica.role() {
         v1::ReplicaRole::Primary => ReplicaState::Primary {
             waits: replica.waits,
             level: replica.link() == v1::LinkState::Level,
             broken: replica.link() == v1::LinkState::Broken,
         },
-        v1::ReplicaRole::Backup => ReplicaState::Backup { level: replica.level },
+        v1::ReplicaRole::Backup => ReplicaState::Backup {
+            level: replica.level,
+        },
         v1::ReplicaRole::Idle | v1::ReplicaRole::Unspecified => ReplicaState::Idle,
     };
     let term = replica.term.unwrap_or_default();
-    Some(ReplicaReport { state, term: (term.cluster_epoch, term.version) })
+    Some(ReplicaReport {
+        state,
+        term: (term.cluster_epoch, term.version),
+    })
 }

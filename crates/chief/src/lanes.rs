@@ -27,13 +27,21 @@ impl Lanes {
     /// Returns `count` lanes, the first of which belong to `tasks`, one each.
     pub(crate) fn new(count: usize, tasks: &[Task]) -> Self {
         let owners = (0..count).map(|lane| tasks.get(lane).copied()).collect();
-        Self { owners, backups: BTreeMap::new(), votes: vec![0.0; count] }
+        Self {
+            owners,
+            backups: BTreeMap::new(),
+            votes: vec![0.0; count],
+        }
     }
 
     /// Returns what a task computes.
     pub(crate) fn of(&self, task: Task) -> Vec<u32> {
-        let own = (0_u32..).zip(&self.owners).filter(|(_, owner)| **owner == Some(task));
-        own.map(|(lane, _)| lane).chain(self.backups.get(&task).copied()).collect()
+        let own = (0_u32..)
+            .zip(&self.owners)
+            .filter(|(_, owner)| **owner == Some(task));
+        own.map(|(lane, _)| lane)
+            .chain(self.backups.get(&task).copied())
+            .collect()
     }
 
     /// Takes note of the lane that the latest step waited for.
@@ -49,7 +57,9 @@ impl Lanes {
     pub(crate) fn assign(&mut self, here: &[Task], through: &[Task]) {
         self.backups.retain(|task, _| here.contains(task));
         for lane in 0..self.owners.len() {
-            if self.owners[lane].is_some_and(|owner| here.contains(&owner) || through.contains(&owner)) {
+            if self.owners[lane]
+                .is_some_and(|owner| here.contains(&owner) || through.contains(&owner))
+            {
                 continue;
             }
             // A backup worker that knows the lane comes first, then whoever has least to do.
@@ -65,10 +75,16 @@ impl Lanes {
         // Who came back takes over from who has several.
         for &idle in here {
             let busiest = here.iter().copied().max_by_key(|task| self.owned(*task));
-            let Some(busiest) = busiest.filter(|busiest| self.owned(*busiest) > self.owned(idle) + 1) else {
+            let Some(busiest) =
+                busiest.filter(|busiest| self.owned(*busiest) > self.owned(idle) + 1)
+            else {
                 continue;
             };
-            if let Some(lane) = self.owners.iter().rposition(|owner| *owner == Some(busiest)) {
+            if let Some(lane) = self
+                .owners
+                .iter()
+                .rposition(|owner| *owner == Some(busiest))
+            {
                 self.owners[lane] = Some(idle);
                 self.backups.remove(&idle);
             }
@@ -83,23 +99,34 @@ impl Lanes {
     /// Chooses the lane that a backup worker helps with.
     fn choose(&mut self, task: Task) {
         let current = self.backups.get(&task).copied();
-        let helpers =
-            |lane: u32| self.backups.iter().filter(|(other, own)| **other != task && **own == lane).count();
+        let helpers = |lane: u32| {
+            self.backups
+                .iter()
+                .filter(|(other, own)| **other != task && **own == lane)
+                .count()
+        };
         let votes = |lane: u32| self.votes.get(lane as usize).copied().unwrap_or(0.0);
         let lanes = 0..self.owners.len() as u32;
-        let Some(least) = lanes.clone().map(helpers).min() else { return };
+        let Some(least) = lanes.clone().map(helpers).min() else {
+            return;
+        };
         let free = lanes.filter(|lane| helpers(*lane) == least);
-        let slowest = free.max_by(|one, other| votes(*one).total_cmp(&votes(*other)).then(other.cmp(one)));
+        let slowest =
+            free.max_by(|one, other| votes(*one).total_cmp(&votes(*other)).then(other.cmp(one)));
         let Some(slowest) = slowest else { return };
-        let worse = current
-            .is_none_or(|current| votes(slowest) >= VOTES_MIN && votes(slowest) > WORSE * votes(current));
+        let worse = current.is_none_or(|current| {
+            votes(slowest) >= VOTES_MIN && votes(slowest) > WORSE * votes(current)
+        });
         if worse {
             self.backups.insert(task, slowest);
         }
     }
 
     fn owned(&self, task: Task) -> usize {
-        self.owners.iter().filter(|owner| **owner == Some(task)).count()
+        self.owners
+            .iter()
+            .filter(|owner| **owner == Some(task))
+            .count()
     }
 }
 
@@ -111,7 +138,10 @@ mod tests {
     use super::*;
 
     fn task(index: usize) -> Task {
-        Task { role: Role::Worker, index }
+        Task {
+            role: Role::Worker,
+            index,
+        }
     }
 
     #[test]
@@ -122,7 +152,11 @@ mod tests {
         assert_eq!((lanes.of(task(0)), lanes.of(task(2))), (vec![0], vec![2]));
         (0..20).for_each(|_| lanes.vote(1));
         lanes.assign(&tasks, &[]);
-        assert_eq!(lanes.of(task(3)), [1], "the backup worker helps the slowest");
+        assert_eq!(
+            lanes.of(task(3)),
+            [1],
+            "the backup worker helps the slowest"
+        );
         lanes.assign(&[task(0), task(2), task(3)], &[]);
         assert_eq!(lanes.of(task(3)), [1], "it takes the lane over");
         lanes.assign(&[task(0), task(2)], &[]);
@@ -138,7 +172,10 @@ mod tests {
         let tasks: Vec<Task> = (0..3).map(task).collect();
         let mut lanes = Lanes::new(3, &tasks);
         lanes.assign(&[task(1)], &[task(0)]);
-        assert_eq!((lanes.of(task(0)), lanes.of(task(1))), (vec![0], vec![1, 2]));
+        assert_eq!(
+            (lanes.of(task(0)), lanes.of(task(1))),
+            (vec![0], vec![1, 2])
+        );
         lanes.assign(&[task(1)], &[]);
         assert_eq!(lanes.of(task(1)), [0, 1, 2], "nobody computes it any more");
     }

@@ -16,8 +16,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute, claim_epoch_as, sweep,
-    write_atomically,
+    JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute, claim_epoch_as, list,
+    sweep, write_atomically,
 };
 use trainyard_cluster_client::{Error, Plan, Shard, retry};
 use trainyard_cluster_spec::{Servers, Task};
@@ -268,17 +268,24 @@ async fn from_beginning_to_end(
 
 /// Returns the name of this host, for messages.
 pub(crate) fn host() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 /// What the positions in the data mean: another value, another division.
 fn input_fingerprint(lead: &Lead) -> String {
-    let (input, seed) = (&lead.job.input.train, lead.job.run.seed);
-    let (batch, shuffle, files) = (input.batch_size, input.shuffle_rows, &input.files);
+    let input = &lead.job.input.train;
+    let seed = lead.job.run.seed;
+    let batch = input.batch_size;
+    let shuffle = input.shuffle_rows;
+    let files = &input.files;
     match lead.coordinator.data() {
         // Handed out, a batch is the same whoever computes it: the number of tasks means nothing.
         Some(data) => {
-            let (lanes, contents) = (data.lanes(), data.fingerprint());
+            let lanes = data.lanes();
+            let contents = data.fingerprint();
             // In synchronous training all servers have applied the same batches, whatever was applied before.
             let sync = if lead.lanes > 0 { " sync" } else { "" };
             format!(
@@ -286,8 +293,11 @@ fn input_fingerprint(lead: &Lead) -> String {
             )
         }
         None => {
-            let (sharding, tasks) = (input.sharding, lead.tasks);
-            format!("{sharding:?} tasks={tasks} seed={seed} batch={batch} shuffle={shuffle} files={files:?}")
+            let sharding = input.sharding;
+            let tasks = lead.tasks;
+            format!(
+                "{sharding:?} tasks={tasks} seed={seed} batch={batch} shuffle={shuffle} files={files:?}"
+            )
         }
     }
 }
@@ -307,7 +317,9 @@ impl Lead {
 
     /// Says in the log what an epoch is, once the records are counted.
     fn tell_epoch(&self) {
-        let (job, data, lanes) = (Arc::clone(&self.job), self.coordinator.data().cloned(), self.lanes);
+        let job = Arc::clone(&self.job);
+        let data = self.coordinator.data().cloned();
+        let lanes = self.lanes;
         let tasks = self.tasks as u64;
         drop(blocking(move || {
             let counted = match data {
@@ -315,11 +327,24 @@ impl Lead {
                 None => Data::of(&job, lanes).and_then(|data| data.rows()),
             };
             let input = &job.input.train;
-            let (sharding, update) = (input.sharding, job.strategy.update);
-            let (lanes, batch_size) = (lanes as u64, input.batch_size as u64);
+            let sharding = input.sharding;
+            let update = job.strategy.update;
+            let lanes = lanes as u64;
+            let batch_size = input.batch_size as u64;
             match counted {
                 Ok(rows) => {
-                    info!("{}", Epoch { sharding, update, tasks, lanes, batch_size, rows }.describe())
+                    info!(
+                        "{}",
+                        Epoch {
+                            sharding,
+                            update,
+                            tasks,
+                            lanes,
+                            batch_size,
+                            rows
+                        }
+                        .describe()
+                    )
                 }
                 // Whoever reads the data says so louder.
                 Err(problem) => {
@@ -350,14 +375,22 @@ impl Lead {
 
     /// Returns the wait of the chief's own loop for checkpoints that steps ask for, where nobody else trains.
     fn hold(&self) -> Option<Hold> {
-        let every =
-            self.job.run.save_checkpoints_steps.filter(|_| self.tasks == 1 && self.mirror.is_none())?;
-        Some(Hold { every, looked: self.looked.subscribe() })
+        let every = self
+            .job
+            .run
+            .save_checkpoints_steps
+            .filter(|_| self.tasks == 1 && self.mirror.is_none())?;
+        Some(Hold {
+            every,
+            looked: self.looked.subscribe(),
+        })
     }
 
     /// Returns what is told of every step of the chief's own loop.
     fn told_of_steps(&self) -> OnStep {
-        let Some(events) = self.events.clone() else { return Arc::clone(&self.progress) };
+        let Some(events) = self.events.clone() else {
+            return Arc::clone(&self.progress);
+        };
         let progress = Arc::clone(&self.progress);
         Arc::new(move |step| {
             events.step(step.global_step, Some(step.loss));
@@ -371,10 +404,11 @@ impl Lead {
         config: trainyard_trainer::Config,
         stop: CancellationToken,
     ) -> JoinHandle<Result<Outcome, Diagnostic>> {
-        let (model, coordinator, shards) =
-            (Arc::clone(&self.model), self.coordinator.clone(), self.shards.clone());
-        let (pulse, training) =
-            (self.pulse.clone(), trainyard_trainer::run(config, model, Arc::new(coordinator), shards, stop));
+        let model = Arc::clone(&self.model);
+        let coordinator = self.coordinator.clone();
+        let shards = self.shards.clone();
+        let pulse = self.pulse.clone();
+        let training = trainyard_trainer::run(config, model, Arc::new(coordinator), shards, stop);
         apart(async move { pulse.within(training).await })
     }
 
@@ -397,7 +431,8 @@ impl Lead {
             Ending::Stopped => self.wait_for_stop().await,
         }
         self.refresh(run).await;
-        let finished = || self.coordinator.with(|roster, now| roster.attendance(now)) == Attendance::Finished;
+        let finished =
+            || self.coordinator.with(|roster, now| roster.attendance(now)) == Attendance::Finished;
         if ending == Ending::Done && !self.is_at_last_step(run) && finished() {
             run.epochs = self.job.input.train.epochs;
         }
@@ -411,13 +446,27 @@ impl Lead {
             Ending::Stopped => self.save(run).await,
         };
         if let Err(problem) = saved {
-            let kept =
-                run.saved_step.map_or_else(|| "there is none".to_owned(), |step| format!("step {step}"));
-            let problem = Diagnostic { help: None, ..problem }
-                .note(format!("the last checkpoint could not be written; the newest good one is {kept}"))
-                .help("correct this and start the job again: it goes on from there");
-            if ending == Ending::Done {
-                self.fail(run, &problem).await;
+            let kept = run
+                .saved_step
+                .map_or_else(|| "there is none".to_owned(), |step| format!("step {step}"));
+            let problem = Diagnostic {
+                help: None,
+                ..problem
+            }
+            .note(format!(
+                "the last checkpoint could not be written; the newest good one is {kept}"
+            ))
+            .help("correct this and start the job again: it goes on from there");
+            match ending {
+                Ending::Done => self.fail(run, &problem).await,
+                Ending::Stopped => self.mark(
+                    run,
+                    JobPhase::Stopped,
+                    &format!(
+                        "the chief was told to stop, and its last checkpoint could not be written: {}",
+                        problem.message
+                    ),
+                ),
             }
             return Err(problem);
         }
@@ -427,9 +476,10 @@ impl Lead {
         }
         let (phase, reason) = match (ending, run.ended_early.clone()) {
             (Ending::Done, Some(why)) => (JobPhase::Done, format!("early stopping: {why}")),
-            (Ending::Done, None) => {
-                (JobPhase::Done, "the last step or all input has been applied".to_owned())
-            }
+            (Ending::Done, None) => (
+                JobPhase::Done,
+                "the last step or all input has been applied".to_owned(),
+            ),
             (Ending::Stopped, _) => (JobPhase::Stopped, "the chief was told to stop".to_owned()),
         };
         self.mark(run, phase, &reason);
@@ -443,7 +493,10 @@ impl Lead {
                 "this chief stops; the others train on behind its checkpoint, until it or another takes the job over"
             );
         } else {
-            info!(step = run.global_step, "the job is stopped; it goes on from its checkpoint");
+            info!(
+                step = run.global_step,
+                "the job is stopped; it goes on from its checkpoint"
+            );
         }
         Ok(ending)
     }
@@ -464,7 +517,9 @@ impl Lead {
     async fn wait_for_stop(&self) {
         let started = Instant::now();
         while self.coordinator.with(|roster, _| roster.active()) > 0 {
-            let stops = self.coordinator.with(|roster, _| roster.others_stop(self.task));
+            let stops = self
+                .coordinator
+                .with(|roster, _| roster.others_stop(self.task));
             if started.elapsed() > if stops { FAREWELL } else { GLANCE } {
                 return;
             }
@@ -474,7 +529,7 @@ impl Lead {
 
     async fn finish_servers(&self, run: &Run, reason: &str, failed: bool) {
         for (name, error) in self.tell_end(run, reason, failed, SERVER_BACK).await {
-            warn!(ps = name, %error, "could not be told that the job has ended");
+            warn!(ps = name, %error, "{name} could not be told that the job has ended");
         }
         if !failed {
             self.dismiss_pairs().await;
@@ -483,7 +538,13 @@ impl Lead {
 
     /// Tells all servers at once that the job has ended. One that is being started again is told when it is back, within so
     /// much time. Returns those that could not be told, and why.
-    async fn tell_end(&self, run: &Run, reason: &str, failed: bool, within: Duration) -> Vec<(&str, Error)> {
+    async fn tell_end(
+        &self,
+        run: &Run,
+        reason: &str,
+        failed: bool,
+        within: Duration,
+    ) -> Vec<(&str, Error)> {
         let identity = self.identity(run);
         let folder = absolute(&self.job.model_dir);
         let folder = &folder;
@@ -522,10 +583,32 @@ impl Lead {
 
     /// Adds who leads now to the message of a chief that was deposed.
     fn name_successor(&self, run: &Run, problem: Diagnostic) -> Diagnostic {
-        let leader = Leader::read(&self.job.model_dir).filter(|leader| leader.cluster_epoch > run.epoch);
+        let leader =
+            Leader::read(&self.job.model_dir).filter(|leader| leader.cluster_epoch > run.epoch);
         match leader {
             Some(leader) if problem.code == Code::E2009 => problem.note(leader.to_string()),
             _ => problem,
+        }
+    }
+
+    /// Warns where an earlier run has trained the checkpoints of this folder with other labels, features or another model: what it
+    /// has learned means something else now.
+    fn compare_with_earlier_job(&self) {
+        let model_dir = &self.job.model_dir;
+        let Ok(Some(record)) = JobRecord::read(model_dir) else {
+            return;
+        };
+        let earlier = Agreement::recorded(&record.keys).of_scores();
+        let own = Agreement::of(&self.job).of_scores();
+        let Some(difference) = earlier.differences(&own, "the run before", "this run") else {
+            return;
+        };
+        if list(model_dir).is_ok_and(|checkpoints| !checkpoints.is_empty()) {
+            warn!(
+                "the checkpoints of {} are of another job: {difference}. Training goes on from them all the same; another model_dir \
+                 begins anew",
+                model_dir.display()
+            );
         }
     }
 
@@ -543,11 +626,25 @@ impl Lead {
     }
 
     fn mark(&self, run: &Run, phase: JobPhase, reason: &str) {
-        let (global_step, cluster_epoch, reason) = (run.global_step, run.epoch, reason.to_owned());
-        let rule = self.job.train.early_stopping.as_ref().filter(|_| run.ended_early.is_some());
+        let global_step = run.global_step;
+        let cluster_epoch = run.epoch;
+        let reason = reason.to_owned();
+        let rule = self
+            .job
+            .train
+            .early_stopping
+            .as_ref()
+            .filter(|_| run.ended_early.is_some());
         let early_stopping = rule.and_then(|rule| serde_json::to_value(rule).ok());
         let epochs = run.epochs;
-        let marker = JobMarker { phase, global_step, reason, cluster_epoch, epochs, early_stopping };
+        let marker = JobMarker {
+            phase,
+            global_step,
+            reason,
+            cluster_epoch,
+            epochs,
+            early_stopping,
+        };
         if let Err(error) = marker.write(&self.job.model_dir) {
             warn!(%error, "job_state.json cannot be written: an evaluator will not learn how the job stands");
         }
@@ -556,7 +653,10 @@ impl Lead {
     /// Writes down what this chief was told of the job.
     fn record_job(&self, run: &Run) {
         let keys = Agreement::of(&self.job).lines();
-        let record = JobRecord { cluster_epoch: run.epoch, keys };
+        let record = JobRecord {
+            cluster_epoch: run.epoch,
+            keys,
+        };
         if let Err(error) = record.write(&self.job.model_dir) {
             warn!(%error, "job.json cannot be written: an evaluator with another job will not be refused");
         }
@@ -572,10 +672,18 @@ impl Lead {
 
     fn report(&self, run: &Run, outcome: Option<&Outcome>) -> Report {
         let (_, examples) = self.coordinator.with(|roster, _| roster.totals());
-        let train_seconds = run.opened.map_or(0.0, |opened| opened.elapsed().as_secs_f64());
+        let train_seconds = run
+            .opened
+            .map_or(0.0, |opened| opened.elapsed().as_secs_f64());
         let last_step = run.trained_step.unwrap_or(run.global_step);
         let steps = last_step.saturating_sub(run.first_step.unwrap_or(last_step));
-        let rate = |count: u64| if train_seconds > 0.0 { count as f64 / train_seconds } else { 0.0 };
+        let rate = |count: u64| {
+            if train_seconds > 0.0 {
+                count as f64 / train_seconds
+            } else {
+                0.0
+            }
+        };
         Report {
             global_step: run.global_step,
             ended_early: run.ended_early.clone(),

@@ -152,13 +152,21 @@ pub(crate) struct Observed {
 }
 
 /// The curves of the run, and those of its tasks.
-pub(crate) type Curves =
-    (Vec<Point<{ RUN_SERIES.len() }>>, BTreeMap<Task, Vec<Point<{ TASK_SERIES.len() }>>>);
+pub(crate) type Curves = (
+    Vec<Point<{ RUN_SERIES.len() }>>,
+    BTreeMap<Task, Vec<Point<{ TASK_SERIES.len() }>>>,
+);
 
 impl Observation {
     /// Returns a memory of a run on servers of these names, of which nothing is known yet.
     pub(crate) fn new(clock: Clock, servers: impl IntoIterator<Item = String>) -> Self {
-        let server = |name| Server { name, state: "waiting", reason: None, version: 0, value_bytes: 0 };
+        let server = |name| Server {
+            name,
+            state: "waiting",
+            reason: None,
+            version: 0,
+            value_bytes: 0,
+        };
         let state = State {
             global_step: 0,
             run: Curve::new(POINTS_MAX),
@@ -169,7 +177,10 @@ impl Observation {
             saved: VecDeque::new(),
             failures: 0,
         };
-        Self { state: Arc::new(Mutex::new(state)), clock }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            clock,
+        }
     }
 
     /// Goes on with the curves that an earlier chief has kept.
@@ -201,19 +212,36 @@ impl Observation {
     }
 
     /// Adds a point to every curve: how the tasks stand, and the steps of all and how many of them there are in a second.
-    pub(crate) fn look(&self, global_step: u64, steps_per_second: f64, now: Duration, views: Vec<View>) {
+    pub(crate) fn look(
+        &self,
+        global_step: u64,
+        steps_per_second: f64,
+        now: Duration,
+        views: Vec<View>,
+    ) {
         let unix_secs = self.clock.unix_secs();
         let mut state = self.state.lock();
         let state = &mut *state;
         state.global_step = global_step;
-        state.tasks.retain(|task, _| views.iter().any(|view| view.task == *task));
-        let mut curves = state.tasks.values().filter(|record| record.curve.is_some()).count();
+        state
+            .tasks
+            .retain(|task, _| views.iter().any(|view| view.task == *task));
+        let mut curves = state
+            .tasks
+            .values()
+            .filter(|record| record.curve.is_some())
+            .count();
         for view in views {
             let record = state.tasks.entry(view.task).or_insert_with(|| {
                 curves += 1;
                 let earlier = state.earlier.remove(&view.task).unwrap_or_default();
-                let curve = (curves <= TASK_CURVES_MAX).then(|| Curve::resumed(earlier, TASK_POINTS_MAX));
-                TaskRecord { last: view.clone(), rates: Rates::NONE, curve }
+                let curve =
+                    (curves <= TASK_CURVES_MAX).then(|| Curve::resumed(earlier, TASK_POINTS_MAX));
+                TaskRecord {
+                    last: view.clone(),
+                    rates: Rates::NONE,
+                    curve,
+                }
             });
             if let Some(rates) = Rates::between(&record.last, &view) {
                 record.rates = rates;
@@ -221,18 +249,48 @@ impl Observation {
                 record.rates = Rates::NONE;
             }
             record.last = view;
-            let Rates { steps_per_second, loss, staleness_steps, .. } = record.rates;
+            let Rates {
+                steps_per_second,
+                loss,
+                staleness_steps,
+                ..
+            } = record.rates;
             if let Some(curve) = &mut record.curve {
                 let values = [steps_per_second, loss, staleness_steps].map(|value| value as f32);
-                curve.push(&Point { unix_secs, step: global_step, values });
+                curve.push(&Point {
+                    unix_secs,
+                    step: global_step,
+                    values,
+                });
             }
         }
-        state.latest = Rates { steps_per_second, ..together(state.tasks.values().map(|task| &task.rates)) };
-        let Rates { loss, examples_per_second, staleness_steps, input_ms, exchange_ms, compute_ms, .. } =
-            state.latest;
-        let values =
-            [loss, steps_per_second, examples_per_second, staleness_steps, input_ms, exchange_ms, compute_ms];
-        state.run.push(&Point { unix_secs, step: global_step, values: values.map(|value| value as f32) });
+        state.latest = Rates {
+            steps_per_second,
+            ..together(state.tasks.values().map(|task| &task.rates))
+        };
+        let Rates {
+            loss,
+            examples_per_second,
+            staleness_steps,
+            input_ms,
+            exchange_ms,
+            compute_ms,
+            ..
+        } = state.latest;
+        let values = [
+            loss,
+            steps_per_second,
+            examples_per_second,
+            staleness_steps,
+            input_ms,
+            exchange_ms,
+            compute_ms,
+        ];
+        state.run.push(&Point {
+            unix_secs,
+            step: global_step,
+            values: values.map(|value| value as f32),
+        });
     }
 
     /// Returns all but the curves.
@@ -241,7 +299,11 @@ impl Observation {
         Observed {
             global_step: state.global_step,
             latest: state.latest,
-            rates: state.tasks.iter().map(|(task, record)| (*task, record.rates)).collect(),
+            rates: state
+                .tasks
+                .iter()
+                .map(|(task, record)| (*task, record.rates))
+                .collect(),
             servers: state.servers.clone(),
             saved: state.saved.iter().copied().collect(),
             failures: state.failures,
@@ -257,9 +319,15 @@ impl Observation {
     pub(crate) fn curves(&self) -> Curves {
         let state = self.state.lock();
         let curve = |(task, record): (&Task, &TaskRecord)| {
-            record.curve.as_ref().map(|curve| (*task, curve.points().to_vec()))
+            record
+                .curve
+                .as_ref()
+                .map(|curve| (*task, curve.points().to_vec()))
         };
-        (state.run.points().to_vec(), state.tasks.iter().filter_map(curve).collect())
+        (
+            state.run.points().to_vec(),
+            state.tasks.iter().filter_map(curve).collect(),
+        )
     }
 }
 
@@ -268,7 +336,9 @@ fn together<'a>(tasks: impl Iterator<Item = &'a Rates> + Clone) -> Rates {
     let steps: f64 = tasks.clone().map(|rates| rates.steps_per_second).sum();
     let mean = |of: fn(&Rates) -> f64| {
         let busy = tasks.clone().filter(|rates| rates.steps_per_second > 0.0);
-        busy.map(|rates| of(rates) * rates.steps_per_second).sum::<f64>() / steps
+        busy.map(|rates| of(rates) * rates.steps_per_second)
+            .sum::<f64>()
+            / steps
     };
     Rates {
         steps_per_second: steps,
@@ -291,7 +361,10 @@ mod tests {
 
     fn view(index: usize, session: u64, told_ms: u64, steps: u64) -> View {
         View {
-            task: Task { role: Role::Worker, index },
+            task: Task {
+                role: Role::Worker,
+                index,
+            },
             state: "training",
             reason: None,
             address: None,
@@ -319,22 +392,55 @@ mod tests {
     async fn rates_are_of_the_time_between_two_signs_of_life() {
         let observation = observation();
         let ms = Duration::from_millis;
-        observation.look(0, 0.0, ms(1000), vec![view(0, 1, 1000, 0), view(1, 2, 1000, 0)]);
+        observation.look(
+            0,
+            0.0,
+            ms(1000),
+            vec![view(0, 1, 1000, 0), view(1, 2, 1000, 0)],
+        );
         // Looked at 1 s later, heard of 0.8 s later.
-        observation.look(120, 120.0, ms(2000), vec![view(0, 1, 1800, 80), view(1, 2, 1800, 40)]);
+        observation.look(
+            120,
+            120.0,
+            ms(2000),
+            vec![view(0, 1, 1800, 80), view(1, 2, 1800, 40)],
+        );
         let seen = observation.observed();
-        let rates: Vec<f64> = seen.rates.values().map(|rates| rates.steps_per_second).collect();
+        let rates: Vec<f64> = seen
+            .rates
+            .values()
+            .map(|rates| rates.steps_per_second)
+            .collect();
         assert_eq!(rates, [100.0, 50.0]);
-        assert!((seen.latest.loss - 0.25).abs() < 1e-9 && seen.latest.examples_per_second == 1500.0);
+        assert!(
+            (seen.latest.loss - 0.25).abs() < 1e-9 && seen.latest.examples_per_second == 1500.0
+        );
         assert!((seen.latest.staleness_steps - 3.0).abs() < 1e-9, "{seen:?}");
         assert!((seen.latest.compute_ms - 2.0).abs() < 1e-9, "{seen:?}");
         // Nothing new for a moment changes nothing; for longer, nothing is done there. A new session begins anew.
-        observation.look(120, 0.0, ms(3000), vec![view(0, 1, 1800, 80), view(1, 3, 2900, 7)]);
+        observation.look(
+            120,
+            0.0,
+            ms(3000),
+            vec![view(0, 1, 1800, 80), view(1, 3, 2900, 7)],
+        );
         let seen = observation.observed();
-        assert_eq!(seen.rates.values().map(|rates| rates.steps_per_second).collect::<Vec<_>>(), [100.0, 0.0]);
+        assert_eq!(
+            seen.rates
+                .values()
+                .map(|rates| rates.steps_per_second)
+                .collect::<Vec<_>>(),
+            [100.0, 0.0]
+        );
         observation.look(120, 0.0, ms(9000), vec![view(0, 1, 1800, 80)]);
         let seen = observation.observed();
-        assert_eq!(seen.rates.values().map(|rates| rates.steps_per_second).collect::<Vec<_>>(), [0.0]);
+        assert_eq!(
+            seen.rates
+                .values()
+                .map(|rates| rates.steps_per_second)
+                .collect::<Vec<_>>(),
+            [0.0]
+        );
         assert!(seen.latest.loss.is_nan());
     }
 
@@ -342,9 +448,16 @@ mod tests {
     async fn what_is_remembered_is_bounded_however_many_tasks_and_seconds() {
         let observation = observation();
         for second in 1..2000_u64 {
-            let views = (0..100).map(|index| view(index, 1, 1000 * second, second)).collect();
+            let views = (0..100)
+                .map(|index| view(index, 1, 1000 * second, second))
+                .collect();
             observation.look(second, 1.0, Duration::from_secs(second), views);
-            observation.saved(Saved { step: second, unix_secs: second as f64, bytes: 1, seconds: None });
+            observation.saved(Saved {
+                step: second,
+                unix_secs: second as f64,
+                bytes: 1,
+                seconds: None,
+            });
         }
         let (run, tasks) = observation.curves();
         assert!(run.len() <= POINTS_MAX && tasks.len() == TASK_CURVES_MAX);

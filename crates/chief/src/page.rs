@@ -31,8 +31,13 @@ pub(crate) struct RunPage {
 }
 
 impl RunPage {
-    pub(crate) fn new(context: &Context, coordinator: LocalCoordinator, observation: Observation) -> Self {
-        let (job, cluster) = (&context.job, &context.cluster);
+    pub(crate) fn new(
+        context: &Context,
+        coordinator: LocalCoordinator,
+        observation: Observation,
+    ) -> Self {
+        let job = &context.job;
+        let cluster = &context.cluster;
         let kind = |value: Value| value["kind"].as_str().map(str::to_owned);
         let facts = json!({
             "model": serde_json::to_value(&job.model).ok().and_then(kind),
@@ -41,37 +46,61 @@ impl RunPage {
             "max_steps": job.train.max_steps,
             "epochs": job.input.train.epochs,
             "batch_size": job.input.train.batch_size,
-            "release": env!("CARGO_PKG_VERSION"),
+            "release": trainyard_daemon::VERSION,
             "leads": context.task.to_string(),
             "started_unix_secs": context.started_unix_secs(),
         });
         let evaluated = job.input.eval.is_some();
         // One without an address of its own may have an admin port.
-        let evaluators = cluster.admin.keys().filter(|task| task.role == Role::Evaluator).count();
+        let evaluators = cluster
+            .admin
+            .keys()
+            .filter(|task| task.role == Role::Evaluator)
+            .count();
         Self {
             coordinator,
             observation,
             facts,
             model_dir: job.model_dir.clone(),
             max_steps: job.train.max_steps,
-            addresses: cluster.of_role(Role::Ps).map(|(task, address)| (task, address.to_owned())).collect(),
-            evaluators: if evaluated { evaluators.max(cluster.evaluators) } else { 0 },
-            standbys: cluster.standbys.iter().map(|(task, address)| (*task, address.clone())).collect(),
+            addresses: cluster
+                .of_role(Role::Ps)
+                .map(|(task, address)| (task, address.to_owned()))
+                .collect(),
+            evaluators: if evaluated {
+                evaluators.max(cluster.evaluators)
+            } else {
+                0
+            },
+            standbys: cluster
+                .standbys
+                .iter()
+                .map(|(task, address)| (*task, address.clone()))
+                .collect(),
         }
     }
 
     /// Answers a path, or nothing where there is nothing.
     pub(crate) fn answer(&self, path: &str) -> Option<Content> {
         let file = |media_type, text: &'static str| {
-            Some(Content { media_type, body: Cow::Borrowed(text.as_bytes()) })
+            Some(Content {
+                media_type,
+                body: Cow::Borrowed(text.as_bytes()),
+            })
         };
         let json = |value: &Value| {
-            Some(Content { media_type: JSON, body: Cow::Owned(value.to_string().into_bytes()) })
+            Some(Content {
+                media_type: JSON,
+                body: Cow::Owned(value.to_string().into_bytes()),
+            })
         };
         match path {
             "/" => file("text/html; charset=utf-8", include_str!("page/index.html")),
             "/page.css" => file("text/css; charset=utf-8", include_str!("page/page.css")),
-            "/page.js" => file("text/javascript; charset=utf-8", include_str!("page/page.js")),
+            "/page.js" => file(
+                "text/javascript; charset=utf-8",
+                include_str!("page/page.js"),
+            ),
             "/api/v1/run" => json(&self.run()),
             "/api/v1/history" => json(&history::to_json(&self.observation.curves())),
             "/api/v1/evaluations" => json(&self.evaluations()),
@@ -82,12 +111,24 @@ impl RunPage {
     fn run(&self) -> Value {
         let seen = self.observation.observed();
         let (state, waiting_for, epoch, views, active) = self.coordinator.with(|roster, now| {
-            (roster.state(), roster.waiting_for().to_vec(), roster.epoch(), roster.view(now), roster.active())
+            (
+                roster.state(),
+                roster.waiting_for().to_vec(),
+                roster.epoch(),
+                roster.view(now),
+                roster.active(),
+            )
         });
         let (state, waiting_for) = headline(state, waiting_for, &seen.servers, active);
-        let Rates { steps_per_second, .. } = seen.latest;
-        let left = self.max_steps.map(|most| most.saturating_sub(seen.global_step) as f64);
-        let eta = left.filter(|_| steps_per_second > 0.0).map(|left| left / steps_per_second);
+        let Rates {
+            steps_per_second, ..
+        } = seen.latest;
+        let left = self
+            .max_steps
+            .map(|most| most.saturating_sub(seen.global_step) as f64);
+        let eta = left
+            .filter(|_| steps_per_second > 0.0)
+            .map(|left| left / steps_per_second);
         let mut run = json!({
             "job": self.facts,
             "state": state,
@@ -127,7 +168,10 @@ impl RunPage {
             out
         });
         let server = |server: &Server| {
-            let address = self.addresses.iter().find(|(task, _)| task.to_string() == server.name);
+            let address = self
+                .addresses
+                .iter()
+                .find(|(task, _)| task.to_string() == server.name);
             json!({
                 "task": server.name,
                 "role": Role::Ps,
@@ -148,7 +192,11 @@ impl RunPage {
             json!({"task": task.to_string(), "role": Role::Evaluator, "state": "unknown",
                    "reason": "takes no part in training; its results are what the chief knows of it"})
         });
-        trains.chain(servers).chain(standbys).chain(evaluators).collect()
+        trains
+            .chain(servers)
+            .chain(standbys)
+            .chain(evaluators)
+            .collect()
     }
 
     fn evaluations(&self) -> Value {
@@ -157,7 +205,10 @@ impl RunPage {
             match evaluations(&self.model_dir.join(folder)) {
                 Ok(results) => drop(out.insert(name.to_owned(), results.into())),
                 Err(error) => {
-                    drop(out.insert("error".to_owned(), format!("{folder}/metrics.jsonl: {error}").into()));
+                    drop(out.insert(
+                        "error".to_owned(),
+                        format!("{folder}/metrics.jsonl: {error}").into(),
+                    ));
                 }
             }
         }
@@ -223,33 +274,62 @@ mod tests {
     #[test]
     fn an_open_job_waits_for_servers_that_are_silent_and_for_somebody_who_trains() {
         let server = |name: &str, state| {
-            let (name, reason) = (name.to_owned(), None);
-            Server { name, state, reason, version: 0, value_bytes: 0 }
+            let name = name.to_owned();
+            let reason = None;
+            Server {
+                name,
+                state,
+                reason,
+                version: 0,
+                value_bytes: 0,
+            }
         };
         let [all, one] = [["ready", "ready"], ["ready", "silent"]]
             .map(|states| [server("ps:0", states[0]), server("ps:1", states[1])]);
-        let open = |servers: &[Server], active| headline(JobState::Training, Vec::new(), servers, active);
+        let open =
+            |servers: &[Server], active| headline(JobState::Training, Vec::new(), servers, active);
         assert_eq!(open(&all, 2), ("training", Vec::new()));
         assert_eq!(open(&one, 2), ("waiting", vec!["ps:1".to_owned()]));
-        assert_eq!(open(&one, 0), ("waiting", vec!["ps:1".to_owned(), "a worker".to_owned()]));
+        assert_eq!(
+            open(&one, 0),
+            ("waiting", vec!["ps:1".to_owned(), "a worker".to_owned()])
+        );
         let before = vec!["worker:0".to_owned()];
-        assert_eq!(headline(JobState::Waiting, before.clone(), &one, 0), ("waiting", before));
-        assert_eq!(headline(JobState::Done, Vec::new(), &one, 0), ("done", Vec::new()));
+        assert_eq!(
+            headline(JobState::Waiting, before.clone(), &one, 0),
+            ("waiting", before)
+        );
+        assert_eq!(
+            headline(JobState::Done, Vec::new(), &one, 0),
+            ("done", Vec::new())
+        );
     }
 
     #[test]
     fn the_page_loads_nothing_from_elsewhere_and_puts_no_text_in_as_markup() {
-        let all =
-            [include_str!("page/index.html"), include_str!("page/page.css"), include_str!("page/page.js")];
+        let all = [
+            include_str!("page/index.html"),
+            include_str!("page/page.css"),
+            include_str!("page/page.js"),
+        ];
         for text in all {
             let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
-            for word in
-                ["http://", "https://", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write"]
-            {
+            for word in [
+                "http://",
+                "https://",
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+            ] {
                 assert!(!elsewhere.contains(word), "{word}");
             }
         }
         // The policy forbids both.
-        assert!(!all[0].contains("style=") && !all[0].contains("<script>") && !all[0].contains("onclick"));
+        assert!(
+            !all[0].contains("style=")
+                && !all[0].contains("<script>")
+                && !all[0].contains("onclick")
+        );
     }
 }

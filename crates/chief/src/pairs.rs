@@ -71,12 +71,25 @@ pub enum Decision {
 /// Decides what is to be done about a shard. `broken_for`: how long the primary has been without its backup.
 pub fn decide(map: &ShardMap, shard: usize, report: PairReport, broken_for: Duration) -> Decision {
     let ShardEntry { primary, paired } = map.shards[shard];
-    let (term, other) = ((map.cluster_epoch, map.version), map.other(shard));
-    let alone = Decision::Publish(ShardEntry { primary, paired: false });
-    let take_over = Decision::Publish(ShardEntry { primary: other, paired: false });
-    let is_level = report.other.is_some_and(|other| other.state == ReplicaState::Backup { level: true });
+    let term = (map.cluster_epoch, map.version);
+    let other = map.other(shard);
+    let alone = Decision::Publish(ShardEntry {
+        primary,
+        paired: false,
+    });
+    let take_over = Decision::Publish(ShardEntry {
+        primary: other,
+        paired: false,
+    });
+    let is_level = report
+        .other
+        .is_some_and(|other| other.state == ReplicaState::Backup { level: true });
     let Some(own) = report.primary else {
-        return if paired && is_level { take_over } else { Decision::Rest };
+        return if paired && is_level {
+            take_over
+        } else {
+            Decision::Rest
+        };
     };
     let (waits, level, broken) = match own.state {
         // It was started again: the other one has everything, and is there already.
@@ -86,10 +99,18 @@ pub fn decide(map: &ShardMap, shard: usize, report: PairReport, broken_for: Dura
         // It was to take over, and the one before it has begun to send anew: it never served.
         ReplicaState::Backup { level: false } => {
             let serves = |other: ReplicaReport| matches!(other.state, ReplicaState::Primary { .. });
-            return if report.other.is_some_and(serves) { take_over } else { Decision::Rest };
+            return if report.other.is_some_and(serves) {
+                take_over
+            } else {
+                Decision::Rest
+            };
         }
         ReplicaState::Backup { level: true } => return Decision::Serve { waits: false },
-        ReplicaState::Primary { waits, level, broken } => (waits, level, broken),
+        ReplicaState::Primary {
+            waits,
+            level,
+            broken,
+        } => (waits, level, broken),
     };
     if own.term < term || waits && !paired && !level {
         return Decision::Serve { waits: paired };

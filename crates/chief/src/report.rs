@@ -44,8 +44,11 @@ impl Report {
             write_atomically(path, &text)
         });
         written.map_err(|error| {
-            Diagnostic::error(Code::E9002, format!("the report cannot be written: {error}"))
-                .help("give --report another path")
+            Diagnostic::error(
+                Code::E9002,
+                format!("the report cannot be written: {error}"),
+            )
+            .help("give --report another path")
         })
     }
 }
@@ -57,12 +60,22 @@ mod tests {
     #[test]
     fn a_report_that_cannot_be_written_is_told_with_the_cure() {
         let folder = tempfile::tempdir().expect("a folder");
-        let problem = Report::default().write(folder.path()).expect_err("a folder is no file");
+        let problem = Report::default()
+            .write(folder.path())
+            .expect_err("a folder is no file");
         assert_eq!(problem.code, Code::E9002);
         assert!(problem.help.is_some_and(|help| help.contains("--report")));
         let path = folder.path().join("report.json");
-        Report { global_step: 7, ..Report::default() }.write(&path).expect("there is room");
+        Report {
+            global_step: 7,
+            ..Report::default()
+        }
+        .write(&path)
+        .expect("there is room");
         let text = std::fs::read_to_string(&path).expect("written");
-        assert!(text.ends_with("}\n") && text.contains("\"global_step\":7"), "{text}");
+        assert!(
+            text.ends_with("}\n") && text.contains("\"global_step\":7"),
+            "{text}"
+        );
     }
 }

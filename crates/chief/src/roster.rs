@@ -104,7 +104,10 @@ impl Member {
 
     /// Whether its input or the steps are used up.
     fn is_done(&self) -> bool {
-        matches!(self.left, Some(LeaveReason::InputExhausted | LeaveReason::Finished))
+        matches!(
+            self.left,
+            Some(LeaveReason::InputExhausted | LeaveReason::Finished)
+        )
     }
 }
 
@@ -211,7 +214,8 @@ impl Roster {
         if given == own {
             return Ok(());
         }
-        let message = format!("this chief is of cluster {own:032x}, asked for was cluster {given:032x}");
+        let message =
+            format!("this chief is of cluster {own:032x}, asked for was cluster {given:032x}");
         Err(Refusal::new(Reason::OtherCluster, message))
     }
 
@@ -228,8 +232,11 @@ impl Roster {
 
     /// Returns the latest loss that any task has told.
     pub fn loss(&self) -> Option<f64> {
-        let latest =
-            self.members.values().filter(|member| member.pulse.0 > 0).max_by_key(|member| member.seen);
+        let latest = self
+            .members
+            .values()
+            .filter(|member| member.pulse.0 > 0)
+            .max_by_key(|member| member.seen);
         latest.map(|member| member.pulse.2)
     }
 
@@ -244,17 +251,25 @@ impl Roster {
         if let Some(why) = self.quarantined.get(&task) {
             return Err(Refusal::new(Reason::Quarantined, why.clone()));
         }
-        if let Some(difference) = self.config.servers.differences(&join.servers, "chief:0", &task.to_string())
+        if let Some(difference) =
+            self.config
+                .servers
+                .differences(&join.servers, "chief:0", &task.to_string())
         {
             let message = format!("{task} was given another cluster than the chief: {difference}");
             return Err(Refusal::new(Reason::OtherCluster, message));
         }
-        if let Some(difference) = self.config.job.differences(&join.job, "chief:0", &task.to_string()) {
+        if let Some(difference) =
+            self.config
+                .job
+                .differences(&join.job, "chief:0", &task.to_string())
+        {
             let message = format!("{task} was given another job than the chief: {difference}");
             return Err(Refusal::new(Reason::OtherLayout, message));
         }
         if join.layout_fingerprint != self.config.layout_fingerprint {
-            let message = format!("{task} was given another job file than the chief: their models differ");
+            let message =
+                format!("{task} was given another job file than the chief: their models differ");
             return Err(Refusal::new(Reason::OtherLayout, message));
         }
         let incumbent = self.members.get(&task);
@@ -277,9 +292,13 @@ impl Roster {
             && member.lost.is_none()
             && now.saturating_sub(member.seen) < self.config.takeover
         {
-            let Join { address, process_id, started_unix_secs, .. } = &member.join;
+            let Join {
+                address,
+                process_id,
+                ..
+            } = &member.join;
             let message = format!(
-                "{task} is already served by {address} (pid {process_id}, started {started_unix_secs} s after 1970); this process was refused"
+                "{task} is already served by {address} (pid {process_id}); this process was refused"
             );
             return Err(Refusal::new(Reason::TaskTaken, message));
         }
@@ -291,7 +310,8 @@ impl Roster {
         let session = self.epoch << 32 | self.sessions;
         self.absent_since.remove(&task);
         self.seen_once.insert(task);
-        let (pulse, left) = ((0, 0, 0.0), None);
+        let pulse = (0, 0, 0.0);
+        let left = None;
         let member = Member {
             join,
             session,
@@ -321,7 +341,10 @@ impl Roster {
                 return Ok(expected.len());
             }
             Admission::Open if task.role == Role::Worker => {
-                format!("the index of a worker must be below {WORKERS_MAX}, given {}", task.index)
+                format!(
+                    "the index of a worker must be below {WORKERS_MAX}, given {}",
+                    task.index
+                )
             }
             Admission::Open => {
                 format!("{task} does not train here: the job trains with {names}, and any worker")
@@ -409,7 +432,12 @@ impl Roster {
     ///
     /// # Errors
     /// The session was over already.
-    pub fn leave(&mut self, now: Duration, pulse: &Pulse, reason: LeaveReason) -> Result<u64, Refusal> {
+    pub fn leave(
+        &mut self,
+        now: Duration,
+        pulse: &Pulse,
+        reason: LeaveReason,
+    ) -> Result<u64, Refusal> {
         let member = self.member(pulse)?;
         member.seen = now;
         member.hear(now, pulse);
@@ -438,23 +466,45 @@ impl Roster {
     pub fn form(&mut self, now: Duration, form: &Form) -> Result<Forming, Refusal> {
         self.check(now, &form.pulse)?;
         let Pulse { task, session, .. } = form.pulse;
-        let here = self.members.iter().filter(|(_, member)| member.left.is_none() && !member.expired);
+        let here = self
+            .members
+            .iter()
+            .filter(|(_, member)| member.left.is_none() && !member.expired);
         let here: Vec<(Task, u64)> = here.map(|(task, member)| (*task, member.session)).collect();
-        let asked = self.groups.ask(now, (task, session), form.generation, &here, &self.config.expected);
+        let asked = self.groups.ask(
+            now,
+            (task, session),
+            form.generation,
+            &here,
+            &self.config.expected,
+        );
         Ok(match asked {
             Ok(grouped) => {
-                let address = |task: &Task| self.members.get(task).map(|member| member.join.address.clone());
-                let members = grouped.members.iter().map(|task| (*task, address(task).unwrap_or_default()));
+                let address = |task: &Task| {
+                    self.members
+                        .get(task)
+                        .map(|member| member.join.address.clone())
+                };
+                let members = grouped
+                    .members
+                    .iter()
+                    .map(|task| (*task, address(task).unwrap_or_default()));
                 Forming::Formed(Formed {
                     generation: grouped.generation,
-                    rank: grouped.members.iter().position(|member| *member == task).unwrap_or(0),
+                    rank: grouped
+                        .members
+                        .iter()
+                        .position(|member| *member == task)
+                        .unwrap_or(0),
                     members: members.collect(),
                     // There are far fewer than 2^32.
                     lanes: self.config.lanes as u32,
                     start: self.start.clone(),
                 })
             }
-            Err(missing) => Forming::Waits { waiting_for: missing.iter().map(Task::to_string).collect() },
+            Err(missing) => Forming::Waits {
+                waiting_for: missing.iter().map(Task::to_string).collect(),
+            },
         })
     }
 
@@ -467,15 +517,24 @@ impl Roster {
         }
         let late = now.saturating_sub(opened) < self.config.lease;
         let of = |which: &dyn Fn(&Member) -> bool| -> Vec<Task> {
-            self.members.iter().filter(|(_, member)| which(member)).map(|(task, _)| *task).collect()
+            self.members
+                .iter()
+                .filter(|(_, member)| which(member))
+                .map(|(task, _)| *task)
+                .collect()
         };
         let mut here = of(&Member::trains);
         here.extend(
-            self.config.expected.iter().filter(|task| late && !self.members.contains_key(task)).copied(),
+            self.config
+                .expected
+                .iter()
+                .filter(|task| late && !self.members.contains_key(task))
+                .copied(),
         );
         // Who has computed all of its lanes is through with them, unless the job does not end: then it was given one
         // that it never heard of.
-        let through = of(&|member| member.is_done() && now.saturating_sub(member.seen) < self.config.lease);
+        let through =
+            of(&|member| member.is_done() && now.saturating_sub(member.seen) < self.config.lease);
         self.lanes.assign(&here, &through);
     }
 }

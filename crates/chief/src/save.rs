@@ -65,9 +65,16 @@ impl Saver<'_> {
         let shown = absolute(&folder);
         let mut saved = self.write(identity, &shown, &folder, synchronous).await;
         match &mut saved {
-            Ok(Written { step, unix_secs, time, .. }) => {
+            Ok(Written {
+                step,
+                unix_secs,
+                time,
+                ..
+            }) => {
                 *time = started.elapsed();
-                self.telemetry.checkpoint_unix_seconds.set(*unix_secs as f64);
+                self.telemetry
+                    .checkpoint_unix_seconds
+                    .set(*unix_secs as f64);
                 self.telemetry.checkpoints.increment(1);
                 self.telemetry.checkpoint_step.set(*step as f64);
                 self.telemetry.checkpoint_seconds.record(started.elapsed());
@@ -98,13 +105,24 @@ impl Saver<'_> {
         let saved = if synchronous {
             self.save_together(identity, shown).await
         } else {
-            try_join_all(self.shards.iter().map(|shard| save_on(shard, identity, shown))).await
+            try_join_all(
+                self.shards
+                    .iter()
+                    .map(|shard| save_on(shard, identity, shown)),
+            )
+            .await
         };
         let saved = saved.map_err(|error| failed(&error))?;
-        let mut manifest = self.plan.manifest(&identity, &saved).map_err(|(place, error)| {
-            let name = self.shards.get(place).map_or("a server", Shard::name);
-            Diagnostic::error(Code::E3003, format!("{name} reported a shard that cannot be read: {error}"))
-        })?;
+        let mut manifest = self
+            .plan
+            .manifest(&identity, &saved)
+            .map_err(|(place, error)| {
+                let name = self.shards.get(place).map_or("a server", Shard::name);
+                Diagnostic::error(
+                    Code::E3003,
+                    format!("{name} reported a shard that cannot be read: {error}"),
+                )
+            })?;
         let step = manifest.global_step;
         let versions = manifest.shards.iter().map(|shard| shard.version).collect();
         manifest.input = self.input.to_owned();
@@ -114,7 +132,9 @@ impl Saver<'_> {
         let work = move || -> Result<(Manifest, PathBuf), Diagnostic> {
             let path = commit(&model_dir, &folder, &manifest)?.path().to_owned();
             match retain(&model_dir, keep) {
-                Ok(removed) if !removed.is_empty() => tracing::debug!(?removed, "old checkpoints removed"),
+                Ok(removed) if !removed.is_empty() => {
+                    tracing::debug!(?removed, "old checkpoints removed")
+                }
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(%error, "old checkpoints stay: the newest is not whole, or they cannot be removed");
@@ -123,11 +143,21 @@ impl Saver<'_> {
             Ok((manifest, path))
         };
         let (manifest, path) = blocking(work).await.map_err(|panic| {
-            Diagnostic::error(Code::E9001, format!("the checkpoint could not be committed: {panic}"))
+            Diagnostic::error(
+                Code::E9001,
+                format!("the checkpoint could not be committed: {panic}"),
+            )
         })??;
         let bytes = manifest.shards.iter().map(|shard| shard.bytes).sum();
         let unix_secs = manifest.created_unix_secs;
-        Ok(Written { step, path, versions, bytes, unix_secs, time: Duration::ZERO })
+        Ok(Written {
+            step,
+            path,
+            versions,
+            bytes,
+            unix_secs,
+            time: Duration::ZERO,
+        })
     }
 }
 
@@ -135,11 +165,13 @@ impl Saver<'_> {
     /// Has all servers write their parts as of one and the same synchronous step: one that is about to come, or the
     /// latest where training stands still.
     async fn save_together(&self, identity: Identity, folder: &Path) -> Result<Vec<Saved>, Error> {
-        let (mut refused, mut seen) = (None, None);
+        let mut refused = None;
+        let mut seen = None;
         for ahead in STEPS_AHEAD {
             let told = try_join_all(self.shards.iter().map(Shard::status)).await?;
             let versions = || told.iter().map(|status| status.store.version);
-            let (lowest, highest) = (versions().min().unwrap_or(0), versions().max().unwrap_or(0));
+            let lowest = versions().min().unwrap_or(0);
+            let highest = versions().max().unwrap_or(0);
             if told.iter().any(|status| status.store.state == State::Empty) {
                 // One was restarted: there is nothing to save before all are restored.
                 break;
@@ -154,7 +186,11 @@ impl Saver<'_> {
                 continue;
             }
             let version = Some(highest + ahead);
-            let saved = try_join_all(self.shards.iter().map(|shard| shard.save(identity, folder, version)));
+            let saved = try_join_all(
+                self.shards
+                    .iter()
+                    .map(|shard| shard.save(identity, folder, version)),
+            );
             let saved = tokio::select! {
                 saved = saved => saved,
                 () = self.standstill(highest + ahead), if ahead > 0 => continue,
@@ -178,10 +214,14 @@ impl Saver<'_> {
         let mut seen = None;
         loop {
             let told = try_join_all(self.shards.iter().map(Shard::status)).await;
-            let versions =
-                told.ok().map(|told| told.iter().map(|status| status.store.version).collect::<Vec<_>>());
-            let before =
-                versions.as_ref().is_some_and(|versions| versions.iter().all(|reached| *reached < version));
+            let versions = told.ok().map(|told| {
+                told.iter()
+                    .map(|status| status.store.version)
+                    .collect::<Vec<_>>()
+            });
+            let before = versions
+                .as_ref()
+                .is_some_and(|versions| versions.iter().all(|reached| *reached < version));
             if before && seen == versions {
                 return;
             }
@@ -197,7 +237,10 @@ async fn save_on(shard: &Shard, identity: Identity, folder: &Path) -> Result<Sav
     let started = Instant::now();
     loop {
         match shard.save(identity, folder, None).await {
-            Err(error) if error.reason() == Some(Reason::NotReady) && started.elapsed() < SAVE_PATIENCE => {
+            Err(error)
+                if error.reason() == Some(Reason::NotReady)
+                    && started.elapsed() < SAVE_PATIENCE =>
+            {
                 match shard.status().await {
                     Ok(status) if status.store.state == State::Empty => return Err(error),
                     // A server that reads its log is asked again.
@@ -221,5 +264,6 @@ fn failed(error: &Error) -> Diagnostic {
         return Diagnostic::error(Code::E2003, format!("the checkpoint waits for a server: {error}"))
             .help("see that the server runs and can be reached; the checkpoint is tried again, and training goes on");
     }
-    Diagnostic::error(Code::E3003, error.to_string()).help("check the disk of model_dir; training goes on")
+    Diagnostic::error(Code::E3003, error.to_string())
+        .help("check the disk of model_dir; training goes on")
 }

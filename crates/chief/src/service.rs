@@ -14,7 +14,9 @@ use trainyard_input::{DataShard, Direction, Parcel};
 use trainyard_protocol::v1::session_service_server::SessionService;
 use trainyard_protocol::{Reason, Refusal, convert, shown, v1};
 use trainyard_run_config::Agreement;
-use trainyard_trainer::{Ask, Beat, Form, Forming, Grant, JobState, Join, LeaveReason, Pulse, Work};
+use trainyard_trainer::{
+    Ask, Beat, Form, Forming, Grant, JobState, Join, LeaveReason, Pulse, Work,
+};
 
 use crate::LocalCoordinator;
 
@@ -31,7 +33,8 @@ impl Service {
 }
 
 fn task(task: Option<v1::Task>) -> Result<Task, Status> {
-    convert::task_from_wire(task).map_err(|error| Refusal::new(Reason::BadRequest, error.to_string()).into())
+    convert::task_from_wire(task)
+        .map_err(|error| Refusal::new(Reason::BadRequest, error.to_string()).into())
 }
 
 fn state_to_wire(state: JobState) -> i32 {
@@ -66,11 +69,18 @@ fn pulse(caller: Caller, request: v1::HeartbeatRequest) -> Result<Pulse, Status>
 }
 
 fn no_pulse() -> Status {
-    Refusal::new(Reason::BadRequest, "field `pulse` must be set, given nothing").into()
+    Refusal::new(
+        Reason::BadRequest,
+        "field `pulse` must be set, given nothing",
+    )
+    .into()
 }
 
 fn outcome(outcome: v1::ShardOutcome) -> v1::NextShardReply {
-    v1::NextShardReply { outcome: outcome.into(), ..v1::NextShardReply::default() }
+    v1::NextShardReply {
+        outcome: outcome.into(),
+        ..v1::NextShardReply::default()
+    }
 }
 
 fn shard_to_wire(shard: DataShard) -> v1::DataShard {
@@ -100,9 +110,15 @@ fn shard_to_wire(shard: DataShard) -> v1::DataShard {
 }
 
 fn parcel_to_wire(parcel: Parcel) -> v1::Parcel {
-    let faults = parcel.faults.into_iter().map(|fault| v1::Fault { row: fault.row, reason: fault.reason });
+    let faults = parcel.faults.into_iter().map(|fault| v1::Fault {
+        row: fault.row,
+        reason: fault.reason,
+    });
     let headers = parcel.headers.into_iter();
-    let headers = headers.map(|header| v1::FileHeader { file: header.file, columns: header.columns });
+    let headers = headers.map(|header| v1::FileHeader {
+        file: header.file,
+        columns: header.columns,
+    });
     v1::Parcel {
         bytes: parcel.bytes.into(),
         lengths: parcel.lengths,
@@ -124,9 +140,11 @@ impl SessionService for Service {
         let task = task(request.task)?;
         caller.speaks_as(task)?;
         if request.release != trainyard_protocol::RELEASE {
-            let (given, own) = (shown(&request.release), trainyard_protocol::RELEASE);
-            let message =
-                format!("chief {own} cannot work with {task} {given}: run the same release on every host");
+            let given = shown(&request.release);
+            let own = trainyard_protocol::RELEASE;
+            let message = format!(
+                "chief {own} cannot work with {task} {given}: run the same release on every host"
+            );
             return Err(Refusal::new(Reason::OtherCluster, message).into());
         }
         let join = Join {
@@ -140,7 +158,11 @@ impl SessionService for Service {
             spent_session: request.spent_session,
             job: Agreement::from_lines(request.job.iter().map(String::as_str)),
         };
-        let joined = self.coordinator.register_now(join)?;
+        let joined = self.coordinator.register_now(join).inspect_err(|error| {
+            if error.reason != Reason::NotReady {
+                tracing::warn!(%task, "{task} was refused: {error}");
+            }
+        })?;
         Ok(Response::new(v1::RegisterReply {
             cluster_id: convert::cluster_id_to_wire(joined.cluster_id),
             cluster_epoch: joined.epoch,
@@ -161,9 +183,21 @@ impl SessionService for Service {
     ) -> Result<Response<v1::HeartbeatReply>, Status> {
         let pulse = pulse(Caller::of(request.extensions()), request.into_inner())?;
         let beat = self.coordinator.heartbeat_now(&pulse)?;
-        let Beat { state, waiting_for, global_step, lanes, regroup } = beat;
+        let Beat {
+            state,
+            waiting_for,
+            global_step,
+            lanes,
+            regroup,
+        } = beat;
         let state = state_to_wire(state);
-        Ok(Response::new(v1::HeartbeatReply { state, waiting_for, global_step, lanes, regroup }))
+        Ok(Response::new(v1::HeartbeatReply {
+            state,
+            waiting_for,
+            global_step,
+            lanes,
+            regroup,
+        }))
     }
 
     async fn next_shard(
@@ -174,12 +208,19 @@ impl SessionService for Service {
         let request = request.into_inner();
         let beat = request.pulse.ok_or_else(no_pulse)?;
         let lane = request.lane.map(|lane| (lane, request.from_batch));
-        let ask = Ask { pulse: pulse(caller, beat)?, done: request.done, lane, reserve: request.reserve };
+        let ask = Ask {
+            pulse: pulse(caller, beat)?,
+            done: request.done,
+            lane,
+            reserve: request.reserve,
+        };
         let reply = match self.coordinator.next_shard_now(ask).await? {
             Grant::Wait => outcome(v1::ShardOutcome::Wait),
-            Grant::End { step, steps } => {
-                v1::NextShardReply { step, steps, ..outcome(v1::ShardOutcome::End) }
-            }
+            Grant::End { step, steps } => v1::NextShardReply {
+                step,
+                steps,
+                ..outcome(v1::ShardOutcome::End)
+            },
             Grant::Shard(granted) => v1::NextShardReply {
                 first: granted.batches.start,
                 end: granted.batches.end,
@@ -202,15 +243,24 @@ impl SessionService for Service {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
         let beat = request.pulse.ok_or_else(no_pulse)?;
-        let form = Form { pulse: pulse(caller, beat)?, generation: request.generation };
+        let form = Form {
+            pulse: pulse(caller, beat)?,
+            generation: request.generation,
+        };
         let reply = match self.coordinator.form_now(form).await? {
-            Forming::Waits { waiting_for } => {
-                v1::FormGroupReply { waiting_for, ..v1::FormGroupReply::default() }
-            }
+            Forming::Waits { waiting_for } => v1::FormGroupReply {
+                waiting_for,
+                ..v1::FormGroupReply::default()
+            },
             Forming::Formed(formed) => {
-                let member =
-                    |(task, address)| v1::Member { task: Some(convert::task_to_wire(task)), address };
-                let checkpoint = formed.start.checkpoint.map(|path| path.to_string_lossy().into_owned());
+                let member = |(task, address)| v1::Member {
+                    task: Some(convert::task_to_wire(task)),
+                    address,
+                };
+                let checkpoint = formed
+                    .start
+                    .checkpoint
+                    .map(|path| path.to_string_lossy().into_owned());
                 v1::FormGroupReply {
                     generation: formed.generation,
                     rank: formed.rank as u32,
@@ -227,23 +277,38 @@ impl SessionService for Service {
 
     type AttendStream = Attendance;
 
-    async fn attend(&self, request: Request<v1::HeartbeatRequest>) -> Result<Response<Attendance>, Status> {
+    async fn attend(
+        &self,
+        request: Request<v1::HeartbeatRequest>,
+    ) -> Result<Response<Attendance>, Status> {
         let pulse = pulse(Caller::of(request.extensions()), request.into_inner())?;
         self.coordinator.attend_now(&pulse)?;
-        let (coordinator, over) = (self.coordinator.clone(), Box::pin(self.coordinator.over()));
-        Ok(Response::new(Attendance { coordinator, pulse, over }))
+        let coordinator = self.coordinator.clone();
+        let over = Box::pin(self.coordinator.over());
+        Ok(Response::new(Attendance {
+            coordinator,
+            pulse,
+            over,
+        }))
     }
 
     type StandByStream = Signs;
 
-    async fn stand_by(&self, request: Request<v1::StandByRequest>) -> Result<Response<Signs>, Status> {
+    async fn stand_by(
+        &self,
+        request: Request<v1::StandByRequest>,
+    ) -> Result<Response<Signs>, Status> {
         let id = convert::cluster_id_from_wire(&request.into_inner().cluster_id)
             .map_err(|error| Refusal::new(Reason::BadRequest, error.to_string()))?;
-        self.coordinator.with(|roster, _| roster.check_cluster(id))?;
+        self.coordinator
+            .with(|roster, _| roster.check_cluster(id))?;
         Ok(Response::new(signs(self.coordinator.epochs())))
     }
 
-    async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveReply>, Status> {
+    async fn leave(
+        &self,
+        request: Request<v1::LeaveRequest>,
+    ) -> Result<Response<v1::LeaveReply>, Status> {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
         let reason = match request.reason() {
@@ -254,7 +319,7 @@ impl SessionService for Service {
         };
         let pulse = pulse(caller, request.pulse.ok_or_else(no_pulse)?)?;
         self.coordinator.leave_now(&pulse, reason.clone()).await?;
-        tracing::info!(task = %pulse.task, ?reason, "left");
+        tracing::info!(task = %pulse.task, ?reason, "{} has left", pulse.task);
         Ok(Response::new(v1::LeaveReply {}))
     }
 }

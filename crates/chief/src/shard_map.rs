@@ -33,19 +33,35 @@ pub struct ShardMap {
 impl ShardMap {
     /// Returns the map of `num_ps` shards, each on its own server alone.
     pub fn new(cluster_epoch: u64, num_ps: usize) -> Self {
-        let shards = (0..num_ps).map(|primary| ShardEntry { primary, paired: false }).collect();
-        Self { cluster_epoch, version: 1, shards }
+        let shards = (0..num_ps)
+            .map(|primary| ShardEntry {
+                primary,
+                paired: false,
+            })
+            .collect();
+        Self {
+            cluster_epoch,
+            version: 1,
+            shards,
+        }
     }
 
     /// Returns the server of the replica that is not the primary.
     pub fn other(&self, shard: usize) -> usize {
         let next = (shard + 1) % self.shards.len();
-        if self.shards[shard].primary == shard { next } else { shard }
+        if self.shards[shard].primary == shard {
+            next
+        } else {
+            shard
+        }
     }
 
     /// Returns the map in which a shard is served in another way.
     pub fn with(&self, shard: usize, entry: ShardEntry) -> Self {
-        let mut map = Self { version: self.version + 1, ..self.clone() };
+        let mut map = Self {
+            version: self.version + 1,
+            ..self.clone()
+        };
         map.shards[shard] = entry;
         map
     }
@@ -56,15 +72,20 @@ impl ShardMap {
     /// It cannot be read.
     pub fn read(model_dir: &Path, num_ps: usize) -> Result<Option<Self>, String> {
         let (path, text) = loop {
-            let found = files(model_dir).map_err(|error| format!("{}: {error}", model_dir.display()));
-            let Some((_, path)) = found?.pop() else { return Ok(None) };
+            let found =
+                files(model_dir).map_err(|error| format!("{}: {error}", model_dir.display()));
+            let Some((_, path)) = found?.pop() else {
+                return Ok(None);
+            };
             // One that was removed since it was listed has been replaced by a later one.
-            if let Some(text) = read(&path).map_err(|error| format!("{}: {error}", path.display()))? {
+            if let Some(text) =
+                read(&path).map_err(|error| format!("{}: {error}", path.display()))?
+            {
                 break (path, text);
             }
         };
-        let map: Self =
-            serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let map: Self = serde_json::from_slice(&text)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
         let fits = map.shards.len() == num_ps
             && (0..num_ps).all(|shard| {
                 let primary = map.shards[shard].primary;
@@ -83,7 +104,11 @@ impl ShardMap {
         if !is_remote(&folder)
             && let Err(source) = std::fs::create_dir_all(&folder)
         {
-            return Err(Error::Io { action: "create", path: folder, source });
+            return Err(Error::Io {
+                action: "create",
+                path: folder,
+                source,
+            });
         }
         let path = folder.join(format!("{:020}.json", self.cluster_epoch));
         write_atomically(&path, &encode(self, &path)?)?;
@@ -107,7 +132,8 @@ impl ShardMap {
 /// The maps of a model folder, the latest epoch last.
 fn files(model_dir: &Path) -> Result<Vec<(u64, PathBuf)>, Error> {
     let folder = model_dir.join(FOLDER);
-    let named = |name: &String| Some((name.strip_suffix(".json")?.parse().ok()?, folder.join(name)));
+    let named =
+        |name: &String| Some((name.strip_suffix(".json")?.parse().ok()?, folder.join(name)));
     let mut found: Vec<_> = names(&folder)?.iter().filter_map(named).collect();
     found.sort();
     Ok(found)
@@ -123,19 +149,53 @@ mod tests {
         assert_eq!(ShardMap::read(folder.path(), 2), Ok(None));
         let first = ShardMap::new(3, 2);
         first.write(folder.path()).expect("there is room");
-        let later = ShardMap { cluster_epoch: 4, ..first.with(0, ShardEntry { primary: 1, paired: false }) };
+        let later = ShardMap {
+            cluster_epoch: 4,
+            ..first.with(
+                0,
+                ShardEntry {
+                    primary: 1,
+                    paired: false,
+                },
+            )
+        };
         later.write(folder.path()).expect("there is room");
-        first.with(1, ShardEntry { primary: 1, paired: true }).write(folder.path()).expect("there is room");
-        assert_eq!(ShardMap::read(folder.path(), 2), Ok(Some(later)), "a deposed chief has no say");
-        assert_eq!(ShardMap::read(folder.path(), 3), Ok(None), "it is of another cluster");
+        first
+            .with(
+                1,
+                ShardEntry {
+                    primary: 1,
+                    paired: true,
+                },
+            )
+            .write(folder.path())
+            .expect("there is room");
+        assert_eq!(
+            ShardMap::read(folder.path(), 2),
+            Ok(Some(later)),
+            "a deposed chief has no say"
+        );
+        assert_eq!(
+            ShardMap::read(folder.path(), 3),
+            Ok(None),
+            "it is of another cluster"
+        );
     }
 
     #[test]
     fn a_map_that_cannot_be_read_is_not_taken_for_none() {
         let folder = tempfile::tempdir().expect("a folder");
-        ShardMap::new(3, 2).write(folder.path()).expect("there is room");
-        std::fs::write(folder.path().join("shard_map").join(format!("{:020}.json", 4)), "{")
-            .expect("written");
+        ShardMap::new(3, 2)
+            .write(folder.path())
+            .expect("there is room");
+        std::fs::write(
+            folder
+                .path()
+                .join("shard_map")
+                .join(format!("{:020}.json", 4)),
+            "{",
+        )
+        .expect("written");
         let problem = ShardMap::read(folder.path(), 2).expect_err("it is cut short");
         assert!(problem.contains("00000000000000000004.json"), "{problem}");
     }
@@ -144,6 +204,16 @@ mod tests {
     fn the_other_replica_is_on_the_next_server_or_its_own() {
         let map = ShardMap::new(1, 3);
         assert_eq!([map.other(0), map.other(1), map.other(2)], [1, 2, 0]);
-        assert_eq!(map.with(2, ShardEntry { primary: 0, paired: false }).other(2), 2);
+        assert_eq!(
+            map.with(
+                2,
+                ShardEntry {
+                    primary: 0,
+                    paired: false
+                }
+            )
+            .other(2),
+            2
+        );
     }
 }

@@ -29,7 +29,8 @@ const AT_ONCE: Duration = Duration::from_millis(500);
 /// Another chief leads, and the cluster has but one; or the model folder cannot be used.
 pub(crate) async fn turn(context: &Context, stop: &CancellationToken) -> Result<bool, Diagnostic> {
     let own = context.cluster.address(context.task).unwrap_or_default();
-    let (folder, several) = (&context.job.model_dir, !context.cluster.standbys.is_empty());
+    let folder = &context.job.model_dir;
+    let several = !context.cluster.standbys.is_empty();
     let look = if is_remote(folder) { LOOK_REMOTE } else { LOOK };
     let first = context.task.index == 0;
     if !first {
@@ -38,14 +39,23 @@ pub(crate) async fn turn(context: &Context, stop: &CancellationToken) -> Result<
     }
     let id = cluster_id(folder, uuid::Uuid::new_v4().as_u128())?;
     let mut vigil = Vigil::new(own, first, several);
-    let (started, mut told, mut heard) = (Instant::now(), 0, false);
+    let started = Instant::now();
+    let mut told = 0;
+    let mut heard = false;
     loop {
-        let phase = JobState::read(folder).ok().flatten().map(|state| state.phase);
+        let phase = JobState::read(folder)
+            .ok()
+            .flatten()
+            .map(|state| state.phase);
         if heard && matches!(phase, Some(JobPhase::Done | JobPhase::Failed)) {
             info!(?phase, "the job is over: this chief was not needed");
             return Ok(false);
         }
-        let next = vigil.next(started.elapsed(), Leader::read(folder), phase == Some(JobPhase::Stopped));
+        let next = vigil.next(
+            started.elapsed(),
+            Leader::read(folder),
+            phase == Some(JobPhase::Stopped),
+        );
         match next {
             Next::Lead => return Ok(true),
             Next::Refuse(leader) => return Err(led_by(&leader)),
@@ -88,12 +98,19 @@ enum Seen {
 
 /// Follows a leader until its connection breaks off.
 async fn follow(context: &Context, id: u128, leader: &Leader, told: &mut u64) -> Seen {
-    let chief = Task { role: Role::Chief, index: 0 };
+    let chief = Task {
+        role: Role::Chief,
+        index: 0,
+    };
     // One that led in a process without a port is none to be asked.
-    let Ok(channel) = channel_over(&context.network, chief, &leader.address) else { return Seen::Nobody };
+    let Ok(channel) = channel_over(&context.network, chief, &leader.address) else {
+        return Seen::Nobody;
+    };
     let coordinator = RemoteCoordinator::new(std::slice::from_ref(&leader.address), channel);
-    let (asked, mut there) = (Instant::now(), false);
-    let (other_job, refused) = (CancellationToken::new(), Mutex::new(None));
+    let asked = Instant::now();
+    let mut there = false;
+    let other_job = CancellationToken::new();
+    let refused = Mutex::new(None);
     let followed = coordinator.follow(id, |epoch| {
         if let Err(problem) = check_job(context, leader, epoch) {
             *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
@@ -132,12 +149,13 @@ fn check_job(context: &Context, leader: &Leader, epoch: u64) -> Result<(), Diagn
     let Some(record) = record.filter(|record| record.cluster_epoch == epoch) else {
         return Ok(());
     };
-    let theirs = Agreement::from_lines(record.keys.iter().map(String::as_str));
+    let theirs = Agreement::recorded(&record.keys);
     let own = Agreement::of(&context.job);
     match theirs.differences(&own, "the chief that leads", "this one") {
         None => Ok(()),
         Some(difference) => {
-            let message = format!("this chief was given another job than the one that leads: {difference}");
+            let message =
+                format!("this chief was given another job than the one that leads: {difference}");
             Err(Diagnostic::error(Code::E2007, message)
                 .note(leader.to_string())
                 .help("give every task the same job file and --set"))

@@ -1,8 +1,8 @@
 //! Everything the chief measures, besides what its training loop does.
 
 use metrics::{
-    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
-    histogram,
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
 };
 
 /// Handles.
@@ -24,10 +24,19 @@ pub(crate) struct Telemetry {
 
 impl Telemetry {
     pub(crate) fn new() -> Self {
-        describe_histogram!("trainyard_checkpoint_seconds", "Time to write and commit a checkpoint.");
+        describe_histogram!(
+            "trainyard_checkpoint_seconds",
+            "Time to write and commit a checkpoint."
+        );
         describe_counter!("trainyard_checkpoints_total", "Checkpoints committed.");
-        describe_counter!("trainyard_checkpoint_failures_total", "Checkpoints that could not be written.");
-        describe_gauge!("trainyard_checkpoint_step", "Global step of the newest checkpoint.");
+        describe_counter!(
+            "trainyard_checkpoint_failures_total",
+            "Checkpoints that could not be written."
+        );
+        describe_gauge!(
+            "trainyard_checkpoint_step",
+            "Global step of the newest checkpoint."
+        );
         describe_gauge!(
             "trainyard_checkpoint_unix_seconds",
             "When the newest checkpoint was written, in seconds since 1970."

@@ -97,8 +97,16 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn leader(address: &str, cluster_epoch: u64) -> Option<Leader> {
-        let (host, process_id, started_unix_secs) = ("h".to_owned(), 7, 9);
-        Some(Leader { cluster_epoch, address: address.to_owned(), host, process_id, started_unix_secs })
+        let host = "h".to_owned();
+        let process_id = 7;
+        let started_unix_secs = 9;
+        Some(Leader {
+            cluster_epoch,
+            address: address.to_owned(),
+            host,
+            process_id,
+            started_unix_secs,
+        })
     }
 
     fn follows(next: &Next) -> bool {
@@ -107,7 +115,10 @@ mod tests {
 
     #[test]
     fn where_nobody_has_led_the_first_does_at_once_and_the_second_if_the_first_does_not_come() {
-        assert_eq!(Vigil::new("a:1", true, true).next(Duration::ZERO, None, false), Next::Lead);
+        assert_eq!(
+            Vigil::new("a:1", true, true).next(Duration::ZERO, None, false),
+            Next::Lead
+        );
         let mut second = Vigil::new("b:1", false, true);
         assert_eq!(second.next(Duration::ZERO, None, false), Next::Wait);
         assert_eq!(second.next(PATIENCE, None, false), Next::Lead);
@@ -117,19 +128,32 @@ mod tests {
     fn a_chief_that_comes_back_leads_at_once_if_nobody_has_led_since() {
         for first in [true, false] {
             let mut back = Vigil::new("a:1", first, true);
-            assert_eq!(back.next(Duration::ZERO, leader("a:1", 4), false), Next::Lead);
+            assert_eq!(
+                back.next(Duration::ZERO, leader("a:1", 4), false),
+                Next::Lead
+            );
         }
     }
 
     #[test]
     fn the_second_leads_when_the_first_has_given_no_sign_for_a_while() {
         let mut second = Vigil::new("b:1", false, true);
-        assert!(follows(&second.next(Duration::ZERO, leader("a:1", 1), false)));
+        assert!(follows(&second.next(
+            Duration::ZERO,
+            leader("a:1", 1),
+            false
+        )));
         second.heard(60 * SECOND);
         assert!(follows(&second.next(61 * SECOND, leader("a:1", 1), false)));
         second.nobody();
-        assert!(follows(&second.next(62 * SECOND, leader("a:1", 1), false)), "it may come back");
-        assert_eq!(second.next(63 * SECOND, leader("a:1", 1), false), Next::Lead);
+        assert!(
+            follows(&second.next(62 * SECOND, leader("a:1", 1), false)),
+            "it may come back"
+        );
+        assert_eq!(
+            second.next(63 * SECOND, leader("a:1", 1), false),
+            Next::Lead
+        );
     }
 
     #[test]
@@ -139,13 +163,20 @@ mod tests {
         second.heard(10 * SECOND);
         assert!(follows(&second.next(12 * SECOND, leader("a:1", 2), false)));
         assert!(follows(&second.next(14 * SECOND, leader("a:1", 2), false)));
-        assert_eq!(second.next(15 * SECOND, leader("a:1", 2), false), Next::Lead);
+        assert_eq!(
+            second.next(15 * SECOND, leader("a:1", 2), false),
+            Next::Lead
+        );
     }
 
     #[test]
     fn the_first_stands_by_for_the_second_that_leads_and_leads_again_when_nobody_listens_there() {
         let mut first = Vigil::new("a:1", true, true);
-        assert!(follows(&first.next(Duration::ZERO, leader("b:1", 2), false)));
+        assert!(follows(&first.next(
+            Duration::ZERO,
+            leader("b:1", 2),
+            false
+        )));
         first.heard(50 * SECOND);
         assert!(follows(&first.next(50 * SECOND, leader("b:1", 2), false)));
         first.nobody();
@@ -156,23 +187,48 @@ mod tests {
     fn a_single_chief_does_not_depose_another_that_lives_and_takes_over_from_a_dead_one() {
         let mut elsewhere = Vigil::new("b:1", true, false);
         let found = leader("a:1", 3);
-        assert!(follows(&elsewhere.next(Duration::ZERO, found.clone(), false)));
+        assert!(follows(&elsewhere.next(
+            Duration::ZERO,
+            found.clone(),
+            false
+        )));
         let mut other = elsewhere.clone();
         elsewhere.heard(SECOND);
-        assert_eq!(elsewhere.next(SECOND, found.clone(), false), Next::Refuse(found.clone().expect("one")));
+        assert_eq!(
+            elsewhere.next(SECOND, found.clone(), false),
+            Next::Refuse(found.clone().expect("one"))
+        );
         other.nobody();
-        assert_eq!(other.next(SECOND, found.clone(), false), Next::Lead, "it is gone");
+        assert_eq!(
+            other.next(SECOND, found.clone(), false),
+            Next::Lead,
+            "it is gone"
+        );
         let mut silent = Vigil::new("b:1", true, false);
         assert!(follows(&silent.next(2 * SECOND, found.clone(), false)));
-        assert_eq!(silent.next(PATIENCE, found, false), Next::Lead, "it does not answer");
+        assert_eq!(
+            silent.next(PATIENCE, found, false),
+            Next::Lead,
+            "it does not answer"
+        );
     }
 
     #[test]
     fn a_job_that_was_stopped_is_not_taken_over_by_who_stood_by() {
         let mut second = Vigil::new("b:1", false, true);
-        assert!(follows(&second.next(Duration::ZERO, leader("a:1", 1), true)));
+        assert!(follows(&second.next(
+            Duration::ZERO,
+            leader("a:1", 1),
+            true
+        )));
         second.heard(SECOND);
-        assert_eq!(second.next(100 * SECOND, leader("a:1", 1), true), Next::Wait);
-        assert!(follows(&second.next(101 * SECOND, leader("a:1", 2), false)), "it goes on");
+        assert_eq!(
+            second.next(100 * SECOND, leader("a:1", 1), true),
+            Next::Wait
+        );
+        assert!(
+            follows(&second.next(101 * SECOND, leader("a:1", 2), false)),
+            "it goes on"
+        );
     }
 }

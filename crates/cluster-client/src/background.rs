@@ -20,7 +20,9 @@ where
     T: Send + 'static,
 {
     if !has_threads() {
-        return tokio::spawn(async move { work() }).await.map_err(|panic| panic.to_string());
+        return tokio::spawn(async move { work() })
+            .await
+            .map_err(|panic| panic.to_string());
     }
     let (sender, outcome) = oneshot::channel();
     let thread = Builder::new().name(name.to_owned()).spawn(move || {
@@ -30,7 +32,9 @@ where
         let _ = sender.send(work());
     });
     thread.map_err(|error| format!("cannot start a thread: {error}"))?;
-    outcome.await.map_err(|_| "the work has panicked".to_owned())
+    outcome
+        .await
+        .map_err(|_| "the work has panicked".to_owned())
 }
 
 #[cfg(test)]
@@ -42,8 +46,15 @@ mod tests {
     /// Returns the niceness of this thread: the 19th field of its `stat`, counted from 1.
     fn niceness() -> i32 {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("Linux tells it");
-        let (_, fields) = stat.rsplit_once(')').expect("the name of the thread is in brackets");
-        fields.split_whitespace().nth(16).expect("it is there").parse().expect("a number")
+        let (_, fields) = stat
+            .rsplit_once(')')
+            .expect("the name of the thread is in brackets");
+        fields
+            .split_whitespace()
+            .nth(16)
+            .expect("it is there")
+            .parse()
+            .expect("a number")
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -63,6 +74,9 @@ mod tests {
     #[tokio::test]
     async fn where_tasks_share_a_thread_the_work_is_done_on_it() {
         let here = current().id();
-        assert_eq!(in_background("test", move || current().id()).await, Ok(here));
+        assert_eq!(
+            in_background("test", move || current().id()).await,
+            Ok(here)
+        );
     }
 }

@@ -23,7 +23,10 @@ pub struct Backoff {
 impl Backoff {
     /// Starts a series. Tasks with different seeds wait differently.
     pub fn new(seed: u64) -> Self {
-        Self { bound: FIRST, random: ChaCha8Rng::seed_from_u64(seed) }
+        Self {
+            bound: FIRST,
+            random: ChaCha8Rng::seed_from_u64(seed),
+        }
     }
 
     /// Returns the next wait: above 0, at most 1 s.
@@ -42,7 +45,15 @@ mod tests {
     fn waits_grow_and_stay_below_a_second() {
         let mut backoff = Backoff::new(7);
         let waits: Vec<_> = (0..20).map(|_| backoff.next_wait()).collect();
-        assert!(waits[0] <= FIRST && waits.iter().all(|wait| *wait <= MOST && !wait.is_zero()), "{waits:?}");
-        assert!(waits[10..].iter().any(|wait| *wait > Duration::from_millis(200)), "{waits:?}");
+        assert!(
+            waits[0] <= FIRST && waits.iter().all(|wait| *wait <= MOST && !wait.is_zero()),
+            "{waits:?}"
+        );
+        assert!(
+            waits[10..]
+                .iter()
+                .any(|wait| *wait > Duration::from_millis(200)),
+            "{waits:?}"
+        );
     }
 }

@@ -28,13 +28,19 @@ pub fn channel(task: Task, address: &str) -> Result<Channel, Diagnostic> {
 pub fn channel_over(network: &Network, task: Task, address: &str) -> Result<Channel, Diagnostic> {
     let path = address.strip_prefix("unix:").map(PathBuf::from);
     // The name in the requests of a socket file's channel is for nobody to read.
-    let endpoint = endpoint(task, address, if path.is_some() { "localhost" } else { address })?;
+    let endpoint = endpoint(
+        task,
+        address,
+        if path.is_some() { "localhost" } else { address },
+    )?;
     let channel = match (path, network) {
         (None, Network::System) => endpoint.connect_lazy(),
         (None, Network::Other(_)) => {
-            let (network, address) = (network.clone(), address.to_owned());
+            let network = network.clone();
+            let address = address.to_owned();
             let cross = move |_| {
-                let (network, address) = (network.clone(), address.clone());
+                let network = network.clone();
+                let address = address.clone();
                 async move { connect(&network, &address).await.map(TokioIo::new) }
             };
             endpoint.connect_with_connector_lazy(tower::service_fn(cross))
@@ -51,9 +57,16 @@ pub fn channel_over(network: &Network, task: Task, address: &str) -> Result<Chan
 ///
 /// # Errors
 /// One of them is no address.
-pub fn channel_in_turn(network: &Network, task: Task, addresses: &[String]) -> Result<Channel, Diagnostic> {
+pub fn channel_in_turn(
+    network: &Network,
+    task: Task,
+    addresses: &[String],
+) -> Result<Channel, Diagnostic> {
     let [first, more @ ..] = addresses else {
-        return Err(Diagnostic::error(Code::E1007, format!("the cluster has no address for {task}")));
+        return Err(Diagnostic::error(
+            Code::E1007,
+            format!("the cluster has no address for {task}"),
+        ));
     };
     if more.is_empty() {
         return channel_over(network, task, first);
@@ -61,12 +74,17 @@ pub fn channel_in_turn(network: &Network, task: Task, addresses: &[String]) -> R
     for address in more {
         endpoint(task, address, address)?;
     }
-    let turns = Arc::new(Turns { network: network.clone(), addresses: addresses.to_vec(), next: 0.into() });
+    let turns = Arc::new(Turns {
+        network: network.clone(),
+        addresses: addresses.to_vec(),
+        next: 0.into(),
+    });
     let connect = move |_| {
         let turns = Arc::clone(&turns);
         async move { turns.connect().await.map(TokioIo::new) }
     };
-    let channel = endpoint(task, first, first)?.connect_with_connector_lazy(tower::service_fn(connect));
+    let channel =
+        endpoint(task, first, first)?.connect_with_connector_lazy(tower::service_fn(connect));
     Ok(Channel::new(channel, network.authorization().as_deref()))
 }
 
@@ -80,7 +98,8 @@ struct Turns {
 
 impl Turns {
     async fn connect(&self) -> std::io::Result<Connection> {
-        let (first, count) = (self.next.load(Ordering::Relaxed), self.addresses.len());
+        let first = self.next.load(Ordering::Relaxed);
+        let count = self.addresses.len();
         let mut told = Vec::new();
         for place in (first..first + count).map(|place| place % count) {
             let address = &self.addresses[place];
@@ -92,7 +111,10 @@ impl Turns {
                     return Ok(connection);
                 }
                 Ok(Err(error)) => told.push(format!("{address}: {error}")),
-                Err(_) => told.push(format!("{address}: no answer within {} ms", share.as_millis())),
+                Err(_) => told.push(format!(
+                    "{address}: no answer within {} ms",
+                    share.as_millis()
+                )),
             }
         }
         Err(std::io::Error::other(told.join("; ")))
@@ -113,7 +135,10 @@ async fn connect(network: &Network, address: &str) -> std::io::Result<Connection
 /// Returns how a peer is called, with every limit set. `host` is its name in the requests.
 fn endpoint(task: Task, address: &str, host: &str) -> Result<Endpoint, Diagnostic> {
     let endpoint = Endpoint::from_shared(format!("http://{host}")).map_err(|error| {
-        Diagnostic::error(Code::E1007, format!("address `{address}` of {task} cannot be used: {error}"))
+        Diagnostic::error(
+            Code::E1007,
+            format!("address `{address}` of {task} cannot be used: {error}"),
+        )
     })?;
     Ok(endpoint
         .connect_timeout(limits::CONNECT_TIMEOUT)

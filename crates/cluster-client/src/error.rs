@@ -52,13 +52,19 @@ impl Error {
 
     /// Returns the refusal of a store.
     pub fn refused(peer: &str, error: &store::Error) -> Self {
-        Self::Refused { peer: peer.to_owned(), refusal: refusal(error) }
+        Self::Refused {
+            peer: peer.to_owned(),
+            refusal: refusal(error),
+        }
     }
 
     /// Reads a peer's status: a refusal by reason, anything else as "no answer".
     pub(crate) fn from_status(peer: &str, status: &tonic::Status) -> Self {
         if let Some(refusal) = Refusal::from_status(status) {
-            return Self::Refused { peer: peer.to_owned(), refusal };
+            return Self::Refused {
+                peer: peer.to_owned(),
+                refusal,
+            };
         }
         let message = root_cause(status);
         match status.code() {
@@ -67,8 +73,14 @@ impl Error {
             | tonic::Code::Cancelled
             | tonic::Code::Unknown
             | tonic::Code::Internal
-            | tonic::Code::Aborted => Self::Unreachable { peer: peer.to_owned(), message },
-            _ => Self::Protocol { peer: peer.to_owned(), message },
+            | tonic::Code::Aborted => Self::Unreachable {
+                peer: peer.to_owned(),
+                message,
+            },
+            _ => Self::Protocol {
+                peer: peer.to_owned(),
+                message,
+            },
         }
     }
 }

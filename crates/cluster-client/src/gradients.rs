@@ -32,17 +32,26 @@ pub struct ShardGradients {
 
 impl ShardGradients {
     pub(crate) fn new(gradients: Arc<Gradients>, plan: Arc<ShardPlan>) -> Self {
-        Self { gradients, plan, encoded: None }
+        Self {
+            gradients,
+            plan,
+            encoded: None,
+        }
     }
 
     /// Returns the same gradients in another encoding.
     pub(crate) fn encoded(self, encoding: Encoding, bytes: Bytes) -> Self {
-        Self { encoded: Some((encoding, bytes)), ..self }
+        Self {
+            encoded: Some((encoding, bytes)),
+            ..self
+        }
     }
 
     /// Returns how they travel.
     pub(crate) fn encoding(&self) -> Encoding {
-        self.encoded.as_ref().map_or(Encoding::Float32, |(encoding, _)| *encoding)
+        self.encoded
+            .as_ref()
+            .map_or(Encoding::Float32, |(encoding, _)| *encoding)
     }
 
     /// Returns what they update.
@@ -111,7 +120,12 @@ impl GradientTensor {
     pub(crate) fn new(gradients: &Arc<ShardGradients>, pool: &Pool) -> Self {
         match &gradients.encoded {
             Some((_, bytes)) => Self::Encoded([bytes.clone()].into()),
-            None => Self::Floats { gradients: Arc::clone(gradients), place: 0, sent: 0, pool: pool.clone() },
+            None => Self::Floats {
+                gradients: Arc::clone(gradients),
+                place: 0,
+                sent: 0,
+                pool: pool.clone(),
+            },
         }
     }
 }
@@ -127,7 +141,12 @@ impl Tensor for GradientTensor {
     fn next(&mut self) -> Option<Bytes> {
         let (gradients, place, sent, pool) = match self {
             Self::Encoded(bytes) => return bytes.next(),
-            Self::Floats { gradients, place, sent, pool } => (gradients, place, sent, pool),
+            Self::Floats {
+                gradients,
+                place,
+                sent,
+                pool,
+            } => (gradients, place, sent, pool),
         };
         let mut chunk: Option<trainyard_protocol::Pooled> = None;
         while let Some((variable, range)) = gradients.plan.places.get(*place) {
@@ -143,7 +162,11 @@ impl Tensor for GradientTensor {
                 if *sent == range.len() {
                     (*place, *sent) = (*place + 1, 0);
                 }
-                let part = Part(Arc::clone(&gradients.gradients), *variable, begin..begin + count);
+                let part = Part(
+                    Arc::clone(&gradients.gradients),
+                    *variable,
+                    begin..begin + count,
+                );
                 return Some(Bytes::from_owner(part));
             }
             if gathered + left > CHUNK_BYTES {
@@ -158,7 +181,9 @@ impl Tensor for GradientTensor {
             chunk.bytes.extend_from_slice(float_bytes(values));
             (*place, *sent) = (*place + 1, 0);
         }
-        chunk.map(trainyard_protocol::Pooled::into_bytes).filter(|bytes| !bytes.is_empty())
+        chunk
+            .map(trainyard_protocol::Pooled::into_bytes)
+            .filter(|bytes| !bytes.is_empty())
     }
 }
 

@@ -35,7 +35,10 @@ impl Held {
 
     /// Returns the counts of whole slices.
     pub(crate) fn known(&self, whole: &[u32]) -> Vec<u64> {
-        whole.iter().map(|number| self.updates.get(*number as usize).copied().unwrap_or(0)).collect()
+        whole
+            .iter()
+            .map(|number| self.updates.get(*number as usize).copied().unwrap_or(0))
+            .collect()
     }
 
     /// Takes in the answer of one server.
@@ -50,24 +53,33 @@ impl Held {
         updates: &[u64],
         mut answer: Answer,
     ) -> Result<(), Error> {
-        let wrong = |message: String| Error::Protocol { peer: peer.to_owned(), message };
+        let wrong = |message: String| Error::Protocol {
+            peer: peer.to_owned(),
+            message,
+        };
         let unchanged = answer.unchanged().to_vec();
         if !unchanged.is_sorted_by(|one, next| one < next) {
-            return Err(wrong(format!("places left out must ascend, given {unchanged:?}")));
+            return Err(wrong(format!(
+                "places left out must ascend, given {unchanged:?}"
+            )));
         }
         let mut left_out = 0;
         for &place in &unchanged {
             match pull.known.get(place as usize) {
                 None | Some(0) => {
-                    let message = format!("slice {place} of the pull is not held here, it was left out");
+                    let message =
+                        format!("slice {place} of the pull is not held here, it was left out");
                     return Err(wrong(message));
                 }
                 Some(_) => left_out += plan.places[place as usize].1.len(),
             }
         }
-        let (expected, given) = (plan.values().saturating_sub(left_out), answer.remaining());
+        let expected = plan.values().saturating_sub(left_out);
+        let given = answer.remaining();
         if given != expected {
-            return Err(wrong(format!("the answer must hold {expected} values, it holds {given}")));
+            return Err(wrong(format!(
+                "the answer must hold {expected} values, it holds {given}"
+            )));
         }
         for (place, (variable, range)) in plan.places.iter().enumerate() {
             if !unchanged.contains(&(place as u32)) {

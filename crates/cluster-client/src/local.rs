@@ -18,9 +18,9 @@ use trainyard_checkpoint::{
 };
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
-    Claim, FirstValues, Gradients, Identity, Lots, Opened, Prepare, Pull, Pulled, Push, Pushed, Reading,
-    Restore, ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice, SnapshotTable, Store,
-    TensorSource, Ticket, Update,
+    Claim, FirstValues, Gradients, Identity, Lots, Opened, Prepare, Pull, Pulled, Push, Pushed,
+    Reading, Restore, ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice,
+    SnapshotTable, Store, TensorSource, Ticket, Update,
 };
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_runtime::blocking;
@@ -69,7 +69,9 @@ impl LocalShard {
     /// Returns the empty server `ps` of `num_ps`.
     pub fn new(ps: usize, num_ps: usize, incarnation: u64, cluster_fingerprint: u64) -> Self {
         let store = Arc::new(Store::new(ps));
-        let (name, started, changed) = (format!("ps:{ps}"), Instant::now(), watch::Sender::new(()));
+        let name = format!("ps:{ps}");
+        let started = Instant::now();
+        let changed = watch::Sender::new(());
         let place = Arc::new(Mutex::new((ps, num_ps)));
         let trained_secs = Arc::default();
         Self {
@@ -88,12 +90,14 @@ impl LocalShard {
     /// The store has no clock of its own.
     fn tell_time(&self) {
         let trained = self.trained_secs.load(Ordering::Relaxed);
-        self.store.set_clock(trained.saturating_add(self.started.elapsed().as_secs()));
+        self.store
+            .set_clock(trained.saturating_add(self.started.elapsed().as_secs()));
     }
 
     /// Lets the time of training go on from where the store has come to.
     pub fn go_on(&self) {
-        self.trained_secs.store(self.store.clock(), Ordering::Relaxed);
+        self.trained_secs
+            .store(self.store.clock(), Ordering::Relaxed);
     }
 
     /// Returns the store.
@@ -106,7 +110,10 @@ impl LocalShard {
     }
 
     fn refused(&self, reason: Reason, message: impl Into<String>) -> Error {
-        Error::Refused { peer: self.name.clone(), refusal: Refusal::new(reason, message) }
+        Error::Refused {
+            peer: self.name.clone(),
+            refusal: Refusal::new(reason, message),
+        }
     }
 
     fn check<T>(&self, outcome: Result<T, trainyard_parameter_store::Error>) -> Result<T, Error> {
@@ -118,7 +125,11 @@ impl LocalShard {
     /// # Errors
     /// None.
     pub async fn status(&self, positions: bool) -> Result<ShardStatus, Error> {
-        let positions = if positions { self.store.positions() } else { Vec::new() };
+        let positions = if positions {
+            self.store.positions()
+        } else {
+            Vec::new()
+        };
         Ok(ShardStatus {
             store: self.store.status(),
             incarnation: self.incarnation,
@@ -151,8 +162,8 @@ impl LocalShard {
             let message = "the chief was given other addresses of chief and ps: compare these entries of the cluster files of both hosts";
             return Err(self.refused(Reason::OtherCluster, message));
         }
-        let seen =
-            known_cluster_id(model_dir).map_err(|error| self.refused(Reason::Storage, chain(&error)))?;
+        let seen = known_cluster_id(model_dir)
+            .map_err(|error| self.refused(Reason::Storage, chain(&error)))?;
         if seen != Some(identity.cluster_id) {
             let seen = seen.map_or_else(String::new, |seen| format!("{seen:032x}"));
             let message = format!(
@@ -162,7 +173,10 @@ impl LocalShard {
             );
             return Err(self.refused(Reason::OtherCluster, message));
         }
-        let claim = Claim { cluster_id: identity.cluster_id, epoch: identity.epoch };
+        let claim = Claim {
+            cluster_id: identity.cluster_id,
+            epoch: identity.epoch,
+        };
         self.check(self.store.claim(&claim))?;
         self.changed.send_replace(());
         self.status(false).await
@@ -174,8 +188,13 @@ impl LocalShard {
     /// Refused, or the checkpoint cannot be read.
     pub async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<Vec<PartRead>, Error> {
         let (place, _) = *self.place.lock();
-        let slices = plan.layout.of_ps(place).map(|(number, slice)| (number as u32, slice.clone())).collect();
-        self.prepare_slices(identity, plan.clone(), place, slices).await?;
+        let slices = plan
+            .layout
+            .of_ps(place)
+            .map(|(number, slice)| (number as u32, slice.clone()))
+            .collect();
+        self.prepare_slices(identity, plan.clone(), place, slices)
+            .await?;
         Ok(self.parts_read())
     }
 
@@ -197,7 +216,9 @@ impl LocalShard {
     ) -> Result<(), Error> {
         let this = self.clone();
         let work = move || this.prepare_now(&identity, plan, place, slices);
-        blocking(work).await.map_err(|error| self.refused(Reason::Storage, error.to_string()))?
+        blocking(work)
+            .await
+            .map_err(|error| self.refused(Reason::Storage, error.to_string()))?
     }
 
     /// As [`LocalShard::prepare_slices`], on this thread.
@@ -235,7 +256,10 @@ impl LocalShard {
         let first_values = first
             .as_ref()
             .zip(plan.warm_start)
-            .map(|(source, start)| FirstValues { source, names: start.names });
+            .map(|(source, start)| FirstValues {
+                source,
+                names: start.names,
+            });
         let prepare = Prepare {
             variables: plan.variables,
             slices,
@@ -251,28 +275,61 @@ impl LocalShard {
             first_values,
         };
         self.check(self.store.prepare(identity, prepare))?;
-        *self.parts_read.lock() = source.map(|source| source.parts_read.into_inner()).unwrap_or_default();
+        *self.parts_read.lock() = source
+            .map(|source| source.parts_read.into_inner())
+            .unwrap_or_default();
         Ok(())
     }
 
     /// What to count on from. Where the number of servers has changed, no server's own position holds for the rows it
     /// now has: what all of them have applied is, so that no batch is lost, and of a job that was stopped none counts twice.
-    fn restore<'a>(&self, checkpoint: &Checkpoint, source: &'a Source<'a>, update: Update) -> Restore<'a> {
-        let (manifest, (place, num_ps)) = (checkpoint.manifest(), *self.place.lock());
-        let own = manifest.shards.iter().find(|shard| shard.ps == place && manifest.num_ps == num_ps);
+    fn restore<'a>(
+        &self,
+        checkpoint: &Checkpoint,
+        source: &'a Source<'a>,
+        update: Update,
+    ) -> Restore<'a> {
+        let manifest = checkpoint.manifest();
+        let (place, num_ps) = *self.place.lock();
+        let own = manifest
+            .shards
+            .iter()
+            .find(|shard| shard.ps == place && manifest.num_ps == num_ps);
         let of = |shard: &ShardRecord| -> Vec<ShardPosition> {
-            let position =
-                |PositionRecord { shard, pass, batch, ahead }| ShardPosition { shard, pass, batch, ahead };
+            let position = |PositionRecord {
+                                shard,
+                                pass,
+                                batch,
+                                ahead,
+                            }| ShardPosition {
+                shard,
+                pass,
+                batch,
+                ahead,
+            };
             shard.positions.iter().cloned().map(position).collect()
         };
-        let all: Vec<_> =
-            own.map_or(manifest.shards.as_slice(), std::slice::from_ref).iter().map(of).collect();
+        let all: Vec<_> = own
+            .map_or(manifest.shards.as_slice(), std::slice::from_ref)
+            .iter()
+            .map(of)
+            .collect();
         let positions = ShardPosition::of_all(all.iter().map(Vec::as_slice));
-        let most = manifest.shards.iter().map(|shard| shard.version).max().unwrap_or(0);
+        let most = manifest
+            .shards
+            .iter()
+            .map(|shard| shard.version)
+            .max()
+            .unwrap_or(0);
         // Synchronous steps are those of all servers, which therefore start from one version.
         let own = own.filter(|_| update != Update::Sync);
         let version = own.map_or(most, |shard| shard.version);
-        Restore { source, version, global_step: manifest.global_step, positions }
+        Restore {
+            source,
+            version,
+            global_step: manifest.global_step,
+            positions,
+        }
     }
 
     /// See [`crate::Shard::open`].
@@ -296,7 +353,11 @@ impl LocalShard {
         self.check(self.store.open_session(&identity, fingerprint, data_shard))
     }
 
-    pub(crate) async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error> {
+    pub(crate) async fn step(
+        &self,
+        identity: Identity,
+        call: &ShardCall,
+    ) -> Result<ShardAnswer, Error> {
         let push = call.push.as_ref().map(|push| {
             let ShardPush {
                 seq,
@@ -308,10 +369,19 @@ impl LocalShard {
                 ref gradients,
                 rejected,
             } = *push;
-            let (selection, gradients) = (selection.clone(), &**gradients);
+            let selection = selection.clone();
+            let gradients = &**gradients;
             (
                 Identity { seq, ..identity },
-                Push { batch, batches, pulled_version, contribution, selection, gradients, rejected },
+                Push {
+                    batch,
+                    batches,
+                    pulled_version,
+                    contribution,
+                    selection,
+                    gradients,
+                    rejected,
+                },
             )
         });
         let pull = call.pull.as_ref().map(|pull| {
@@ -325,14 +395,25 @@ impl LocalShard {
                 half_applied,
                 ..
             } = *pull;
-            let (selection, known) = (Arc::clone(selection), known.clone());
+            let selection = Arc::clone(selection);
+            let known = known.clone();
             (
                 Identity { seq, ..identity },
-                Pull { selection, known, reserve_step, at_least, or_before, half_applied },
+                Pull {
+                    selection,
+                    known,
+                    reserve_step,
+                    at_least,
+                    or_before,
+                    half_applied,
+                },
             )
         });
         let Stepped { pushed, pulled } = self.apply(push, pull).await?;
-        Ok(ShardAnswer { pushed, pulled: pulled.map(|(pulled, reading)| (pulled, Answer::Local(reading))) })
+        Ok(ShardAnswer {
+            pushed,
+            pulled: pulled.map(|(pulled, reading)| (pulled, Answer::Local(reading))),
+        })
     }
 
     /// Applies a push, then a pull. A pull that has to wait is held for a while, in case what it waits for comes.
@@ -356,7 +437,12 @@ impl LocalShard {
             // A duplicate too gives a ticket back, and moves a clock.
             self.changed.send_replace(());
         }
-        let Some((identity, pull)) = pull else { return Ok(Stepped { pushed, pulled: None }) };
+        let Some((identity, pull)) = pull else {
+            return Ok(Stepped {
+                pushed,
+                pulled: None,
+            });
+        };
         let until = Instant::now() + HOLD;
         loop {
             let mut changed = self.changed.subscribe();
@@ -368,15 +454,29 @@ impl LocalShard {
                     let ticket = Ticket::Finished;
                     let reached = version;
                     (
-                        Pulled { version, reached, global_step, ticket, lead: 0, updates: Vec::new() },
+                        Pulled {
+                            version,
+                            reached,
+                            global_step,
+                            ticket,
+                            lead: 0,
+                            updates: Vec::new(),
+                        },
                         Reading::default(),
                     )
                 }
                 pulled => self.check(pulled)?,
             };
             let waits = pulled.0.ticket == Ticket::Wait;
-            if !waits || tokio::time::timeout_at(until, changed.changed()).await.is_err() {
-                return Ok(Stepped { pushed, pulled: Some(pulled) });
+            if !waits
+                || tokio::time::timeout_at(until, changed.changed())
+                    .await
+                    .is_err()
+            {
+                return Ok(Stepped {
+                    pushed,
+                    pulled: Some(pulled),
+                });
             }
         }
     }
@@ -385,7 +485,12 @@ impl LocalShard {
     ///
     /// # Errors
     /// Refused.
-    pub async fn close_session(&self, identity: Identity, task: Task, session: u64) -> Result<(), Error> {
+    pub async fn close_session(
+        &self,
+        identity: Identity,
+        task: Task,
+        session: u64,
+    ) -> Result<(), Error> {
         self.check(self.store.close_session(&identity, task, session))?;
         self.changed.send_replace(());
         Ok(())
@@ -406,16 +511,22 @@ impl LocalShard {
             Some(version) => self.snapshot_at(&identity, version).await?,
             None => self.check(self.store.snapshot(&identity))?,
         };
-        let (this, directory) = (self.clone(), directory.to_owned());
+        let this = self.clone();
+        let directory = directory.to_owned();
         let work = move || this.save_now(snapshot, &directory);
-        in_background("save", work).await.map_err(|problem| self.refused(Reason::Storage, problem))?
+        in_background("save", work)
+            .await
+            .map_err(|problem| self.refused(Reason::Storage, problem))?
     }
 
     /// Waits for the snapshot of a version, for a while.
     async fn snapshot_at(&self, identity: &Identity, version: u64) -> Result<Snapshot, Error> {
         let until = Instant::now() + SNAPSHOT_WAIT;
         // The caller may go while it waits.
-        let _wish = Wish { store: &self.store, version };
+        let _wish = Wish {
+            store: &self.store,
+            version,
+        };
         loop {
             let mut changed = self.changed.subscribe();
             match self.check(self.store.snapshot_at(identity, version))? {
@@ -426,7 +537,10 @@ impl LocalShard {
                 }
                 SnapshotAt::NotYet => {}
             }
-            if tokio::time::timeout_at(until, changed.changed()).await.is_err() {
+            if tokio::time::timeout_at(until, changed.changed())
+                .await
+                .is_err()
+            {
                 let message = format!(
                     "version {version} has not come within {} s: training stands still",
                     SNAPSHOT_WAIT.as_secs()
@@ -453,9 +567,15 @@ impl LocalShard {
             "saved"
         );
         let record = serde_json::to_string(&record).map_err(|error| {
-            self.refused(Reason::Storage, format!("the file's record cannot be told: {error}"))
+            self.refused(
+                Reason::Storage,
+                format!("the file's record cannot be told: {error}"),
+            )
         })?;
-        Ok(Saved { record, global_step })
+        Ok(Saved {
+            record,
+            global_step,
+        })
     }
 
     /// Writes the file of a snapshot.
@@ -466,10 +586,27 @@ impl LocalShard {
     ) -> Result<ShardRecord, trainyard_checkpoint::Error> {
         let positions = snapshot.positions.iter().cloned();
         let positions = positions
-            .map(|ShardPosition { shard, pass, batch, ahead }| PositionRecord { shard, pass, batch, ahead })
+            .map(
+                |ShardPosition {
+                     shard,
+                     pass,
+                     batch,
+                     ahead,
+                 }| PositionRecord {
+                    shard,
+                    pass,
+                    batch,
+                    ahead,
+                },
+            )
             .collect();
         let (ps, num_ps) = *self.place.lock();
-        let state = ShardState { ps, num_ps, version: snapshot.version, positions };
+        let state = ShardState {
+            ps,
+            num_ps,
+            version: snapshot.version,
+            positions,
+        };
         let sources: Vec<Stripes<'_>> = snapshot.slices.iter().map(Stripes).collect();
         let views: Vec<SliceView<'_>> = sources
             .iter()
@@ -506,7 +643,12 @@ impl LocalShard {
     ///
     /// # Errors
     /// Refused.
-    pub async fn finish(&self, identity: Identity, _reason: &str, _failed: bool) -> Result<(), Error> {
+    pub async fn finish(
+        &self,
+        identity: Identity,
+        _reason: &str,
+        _failed: bool,
+    ) -> Result<(), Error> {
         self.check(self.store.finish(&identity))?;
         self.changed.send_replace(());
         Ok(())
@@ -564,7 +706,11 @@ impl TableSource for TableLots<'_> {
 /// Returns how many reads of a checkpoint may be under way at once.
 fn reads_at_once(checkpoint: &Checkpoint) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if checkpoint.is_remote() { READS_OF_STORE_MAX.max(cores) } else { cores }
+    if checkpoint.is_remote() {
+        READS_OF_STORE_MAX.max(cores)
+    } else {
+        cores
+    }
 }
 
 struct FirstSource<'a>(&'a Origin);
@@ -577,11 +723,15 @@ impl TensorSource for FirstSource<'_> {
         rows: Range<usize>,
         out: &mut [f32],
     ) -> Result<(), String> {
-        self.0.read_rows(variable, rows, out).map_err(|problem| problem.message)
+        self.0
+            .read_rows(variable, rows, out)
+            .map_err(|problem| problem.message)
     }
 
     fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, String> {
-        self.0.held(variable, rows).map_err(|problem| problem.message)
+        self.0
+            .held(variable, rows)
+            .map_err(|problem| problem.message)
     }
 
     fn read_held(
@@ -591,7 +741,9 @@ impl TensorSource for FirstSource<'_> {
         rows: Range<usize>,
         out: &mut [f32],
     ) -> Result<(), String> {
-        self.0.read_held(variable, rows, out).map_err(|problem| problem.message)
+        self.0
+            .read_held(variable, rows, out)
+            .map_err(|problem| problem.message)
     }
 
     fn first_rows(&self, variable: &str) -> Option<FirstRows> {
@@ -604,8 +756,13 @@ impl TensorSource for FirstSource<'_> {
         _slots: &'a [&'a str],
         ids: Range<u128>,
     ) -> Result<Lots<'a>, String> {
-        let lots = self.0.lots(variable, ids).map_err(|problem| problem.message)?;
-        Ok(Box::new(lots.map(|lot| lot.map_err(|problem| chain(&problem)))))
+        let lots = self
+            .0
+            .lots(variable, ids)
+            .map_err(|problem| problem.message)?;
+        Ok(Box::new(
+            lots.map(|lot| lot.map_err(|problem| chain(&problem))),
+        ))
     }
 
     fn reads_at_once(&self) -> usize {
@@ -626,7 +783,10 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn of(checkpoint: &'a Checkpoint) -> Self {
-        Self { checkpoint, parts_read: Mutex::default() }
+        Self {
+            checkpoint,
+            parts_read: Mutex::default(),
+        }
     }
 }
 
@@ -640,11 +800,15 @@ impl TensorSource for Source<'_> {
     ) -> Result<(), String> {
         #[cfg(feature = "failpoints")]
         fail::fail_point!("ps.restore.read");
-        self.checkpoint.read_rows(variable, slot, rows, out).map_err(|error| chain(&error))
+        self.checkpoint
+            .read_rows(variable, slot, rows, out)
+            .map_err(|error| chain(&error))
     }
 
     fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, String> {
-        self.checkpoint.held(variable, rows).map_err(|error| chain(&error))
+        self.checkpoint
+            .held(variable, rows)
+            .map_err(|error| chain(&error))
     }
 
     fn read_held(
@@ -656,7 +820,9 @@ impl TensorSource for Source<'_> {
     ) -> Result<(), String> {
         #[cfg(feature = "failpoints")]
         fail::fail_point!("ps.restore.read");
-        self.checkpoint.read_held(variable, slot, rows, out).map_err(|error| chain(&error))
+        self.checkpoint
+            .read_held(variable, slot, rows, out)
+            .map_err(|error| chain(&error))
     }
 
     fn first_rows(&self, variable: &str) -> Option<FirstRows> {
@@ -669,7 +835,10 @@ impl TensorSource for Source<'_> {
         slots: &'a [&'a str],
         ids: Range<u128>,
     ) -> Result<Lots<'a>, String> {
-        let lots = self.checkpoint.lots(variable, slots, ids).map_err(|error| chain(&error))?;
+        let lots = self
+            .checkpoint
+            .lots(variable, slots, ids)
+            .map_err(|error| chain(&error))?;
         Ok(Box::new(lots.map(|lot| lot.map_err(|error| chain(&error)))))
     }
 
@@ -678,7 +847,10 @@ impl TensorSource for Source<'_> {
     }
 
     fn check_read(&self) -> Result<(), String> {
-        *self.parts_read.lock() = self.checkpoint.check_read().map_err(|error| chain(&error))?;
+        *self.parts_read.lock() = self
+            .checkpoint
+            .check_read()
+            .map_err(|error| chain(&error))?;
         Ok(())
     }
 }

@@ -14,9 +14,12 @@ use trainyard_parameter_store::{BatchId, Contribution, Identity, Opened, Rejecti
 use trainyard_protocol::payload::Encoding;
 use trainyard_variable::{Gradients, Layout, Read, Reads};
 
+use crate::outages::{Outage, Outages};
 use crate::rounding::Rounding;
 use crate::split::{ShardPlan, split};
-use crate::{Backoff, Error, Held, Shard, ShardAnswer, ShardCall, ShardGradients, ShardPull, ShardPush};
+use crate::{
+    Backoff, Error, Held, Shard, ShardAnswer, ShardCall, ShardGradients, ShardPull, ShardPush,
+};
 
 /// A step that is pulled or was: what its push goes back to.
 #[derive(Debug, Clone)]
@@ -39,13 +42,19 @@ impl Step {
     /// Returns the step as one that is read at this version, even from servers that are a step ahead already; or at a
     /// later one that all servers share.
     pub fn at(self, version: u64) -> Self {
-        Self { at_least: Some(version), ..self }
+        Self {
+            at_least: Some(version),
+            ..self
+        }
     }
 
     /// Returns the step as one whose batch some servers have applied and others have not, if it is: it may be trained behind the
     /// last step, too.
     pub fn half_applied(self, half_applied: bool) -> Self {
-        Self { half_applied, ..self }
+        Self {
+            half_applied,
+            ..self
+        }
     }
 }
 
@@ -133,6 +142,7 @@ pub struct Parameters {
     rounding: Rounding,
     /// Whether the first server is asked behind the others' pushes and before their reads.
     in_turn: bool,
+    outages: Outages,
 }
 
 impl Parameters {
@@ -162,22 +172,44 @@ impl Parameters {
             version: first(|opened| opened.version),
             batches_applied: first(|opened| opened.batches_applied),
         };
-        let (shards, encoding, rounding) = (shards.into(), Encoding::Float32, Rounding::default());
+        let shards = shards.into();
+        let encoding = Encoding::Float32;
+        let rounding = Rounding::default();
         let in_turn = false;
-        Ok((Self { shards, layout, identity, deadline, encoding, rounding, in_turn }, next))
+        Ok((
+            Self {
+                shards,
+                layout,
+                identity,
+                deadline,
+                encoding,
+                rounding,
+                in_turn,
+                outages: Outages::default(),
+            },
+            next,
+        ))
     }
 
     /// Returns the same session for stale-synchronous training. The first server knows how far each task has come: it is
     /// given a push when all others have it, and the others are read when it has granted the step. What is read then holds
     /// on every server what the bound promises, for two more round trips a step.
     pub fn bounded(self) -> Self {
-        Self { in_turn: true, ..self }
+        Self {
+            in_turn: true,
+            ..self
+        }
     }
 
     /// Returns the same session, whose values travel in `encoding`; `float32` is the default. What rounding takes from
     /// the gradients of variables that are read whole is added to their next ones, so that it is late and not lost.
     pub fn with_encoding(self, encoding: Encoding) -> Self {
         Self { encoding, ..self }
+    }
+
+    /// Returns the same session, whose steps note in `outages` which servers they wait for.
+    pub fn with_outages(self, outages: Outages) -> Self {
+        Self { outages, ..self }
     }
 
     /// Returns the sequence number of the latest step.
@@ -193,21 +225,37 @@ impl Parameters {
             let width = slices.first().map_or(0, |slice| slice.width);
             match read {
                 Read::Nothing => (0, false),
-                Read::Whole => (slices.last().map_or(0, |slice| slice.rows.end) * width, true),
+                Read::Whole => (
+                    slices.last().map_or(0, |slice| slice.rows.end) * width,
+                    true,
+                ),
                 Read::Rows(rows) => (rows.len() * width, false),
                 Read::Ids(ids) => (ids.len() * width, false),
             }
         };
         let sizes = reads.iter().enumerate().map(size).collect();
-        let (seq, plans) = (self.identity.seq, split(&self.layout, reads));
+        let seq = self.identity.seq;
+        let plans = split(&self.layout, reads);
         let versions = vec![0; self.shards.len()];
-        Step { seq, plans, sizes, versions, at_least: None, named: false, half_applied: false }
+        Step {
+            seq,
+            plans,
+            sizes,
+            versions,
+            at_least: None,
+            named: false,
+            half_applied: false,
+        }
     }
 
     /// Plans a push that no pull came before: gradients of these reads, computed from the values of a version.
     pub fn plan_push(&mut self, reads: &Reads, version: u64) -> Step {
         let versions = vec![version; self.shards.len()];
-        Step { versions, named: true, ..self.plan(reads) }
+        Step {
+            versions,
+            named: true,
+            ..self.plan(reads)
+        }
     }
 
     /// Takes back a step that was pulled and will not be pushed, if it was planned last: the next one takes its number.
@@ -231,10 +279,20 @@ impl Parameters {
         let mut calls = vec![ShardCall::default(); self.shards.len()];
         let mut shared = None;
         if let Some(push) = push {
-            let Push { step, batch, batches, contribution, stores, gradients, rejected } = push;
+            let Push {
+                step,
+                batch,
+                batches,
+                contribution,
+                stores,
+                gradients,
+                rejected,
+            } = push;
             let gradients = Arc::new(gradients);
-            let silent =
-                gradients.iter().zip(&step.sizes).any(|(values, (size, _))| values.is_empty() && *size > 0);
+            let silent = gradients
+                .iter()
+                .zip(&step.sizes)
+                .any(|(values, (size, _))| values.is_empty() && *size > 0);
             for (ps, (call, plan)) in calls.iter_mut().zip(step.plans).enumerate() {
                 if stores.as_ref().is_some_and(|stores| !stores.contains(&ps)) {
                     continue;
@@ -248,11 +306,16 @@ impl Parameters {
                 let named = silent || step.named;
                 let selection = named.then(|| Arc::clone(&plan.selection));
                 let mut part = ShardGradients::new(Arc::clone(&gradients), Arc::clone(&plan));
-                if self.encoding != Encoding::Float32 && matches!(self.shards[ps], Shard::Remote(_)) {
-                    let bytes = self.rounding.encode(self.encoding, &plan, &step.sizes, &gradients);
+                if self.encoding != Encoding::Float32 && matches!(self.shards[ps], Shard::Remote(_))
+                {
+                    let bytes = self
+                        .rounding
+                        .encode(self.encoding, &plan, &step.sizes, &gradients);
                     part = part.encoded(self.encoding, bytes);
                 }
-                let (seq, pulled_version, gradients) = (step.seq, step.versions[ps], Arc::new(part));
+                let seq = step.seq;
+                let pulled_version = step.versions[ps];
+                let gradients = Arc::new(part);
                 call.push = Some(ShardPush {
                     seq,
                     batch,
@@ -268,15 +331,26 @@ impl Parameters {
         }
         let pull = pull.map(|(step, mut held)| {
             held.resize(self.layout.slices.len(), &step.sizes);
-            for (variable, _) in step.sizes.iter().enumerate().filter(|(_, (_, whole))| !whole) {
-                self.layout.of_variable(variable).for_each(|slice| held.forget(slice));
+            for (variable, _) in step
+                .sizes
+                .iter()
+                .enumerate()
+                .filter(|(_, (_, whole))| !whole)
+            {
+                self.layout
+                    .of_variable(variable)
+                    .for_each(|slice| held.forget(slice));
             }
             for (ps, (call, plan)) in calls.iter_mut().zip(&step.plans).enumerate() {
                 // The first server gives the ticket; the others are read at the same time, in case it is granted. One that
                 // has nothing to read is asked all the same: the push names what its pull has named.
-                let (seq, selection, reserve_step) = (step.seq, Arc::clone(&plan.selection), ps == 0);
-                let (known, encoding) = (held.known(&selection.whole), self.encoding);
-                let (at_least, or_before) = (step.at_least.unwrap_or(0), step.at_least.is_some());
+                let seq = step.seq;
+                let selection = Arc::clone(&plan.selection);
+                let reserve_step = ps == 0;
+                let known = held.known(&selection.whole);
+                let encoding = self.encoding;
+                let at_least = step.at_least.unwrap_or(0);
+                let or_before = step.at_least.is_some();
                 call.pull = Some(ShardPull {
                     seq,
                     selection,
@@ -290,9 +364,23 @@ impl Parameters {
             }
             (step, held)
         });
-        let (shards, identity, deadline) = (Arc::clone(&self.shards), self.identity, self.deadline);
+        let shards = Arc::clone(&self.shards);
+        let identity = self.identity;
+        let deadline = self.deadline;
         let in_turn = self.in_turn && shards.len() > 1;
-        run(shards, identity, deadline, Calls { calls, shared, pull, traffic, in_turn })
+        run(
+            shards,
+            identity,
+            deadline,
+            Calls {
+                calls,
+                shared,
+                pull,
+                traffic,
+                in_turn,
+                outages: self.outages.clone(),
+            },
+        )
     }
 }
 
@@ -303,19 +391,27 @@ struct Calls {
     pull: Option<(Step, Held)>,
     traffic: Traffic,
     in_turn: bool,
+    outages: Outages,
 }
 
 /// Makes one server's part of a round trip, again and again until it is answered.
 async fn ask(
     identity: &Identity,
     deadline: Duration,
+    outages: &Outages,
     shard: &Shard,
     call: &ShardCall,
 ) -> Result<ShardAnswer, Error> {
     if call.push.is_none() && call.pull.is_none() {
-        return Ok(ShardAnswer { pushed: None, pulled: None });
+        return Ok(ShardAnswer {
+            pushed: None,
+            pulled: None,
+        });
     }
-    let answer = retry(identity, shard.name(), deadline, move || shard.step(*identity, call)).await;
+    let answer = retry_noted(identity, shard.name(), deadline, outages, move || {
+        shard.step(*identity, call)
+    })
+    .await;
     if call.push.is_some() {
         #[cfg(feature = "failpoints")]
         fail::fail_point!("worker.between_ps_pushes");
@@ -328,25 +424,47 @@ async fn ask(
 async fn ask_in_turn(
     identity: &Identity,
     deadline: Duration,
+    outages: &Outages,
     shards: &[Shard],
     calls: &[ShardCall],
 ) -> Result<Vec<ShardAnswer>, Error> {
-    let (Some((first, others)), Some((first_call, calls))) = (shards.split_first(), calls.split_first())
+    let (Some((first, others)), Some((first_call, calls))) =
+        (shards.split_first(), calls.split_first())
     else {
         return Ok(Vec::new());
     };
-    let pushes: Vec<_> = calls.iter().map(|call| ShardCall { push: call.push.clone(), pull: None }).collect();
-    let pushed = others.iter().zip(&pushes).map(|(shard, call)| ask(identity, deadline, shard, call));
+    let pushes: Vec<_> = calls
+        .iter()
+        .map(|call| ShardCall {
+            push: call.push.clone(),
+            pull: None,
+        })
+        .collect();
+    let pushed = others
+        .iter()
+        .zip(&pushes)
+        .map(|(shard, call)| ask(identity, deadline, outages, shard, call));
     let pushed = try_join_all(pushed).await?;
-    let mut answers = vec![ask(identity, deadline, first, first_call).await?];
-    let granted = answers[0].pulled.as_ref().is_none_or(|(pulled, _)| pulled.ticket == Ticket::Granted);
-    let reads =
-        calls.iter().map(|call| ShardCall { push: None, pull: call.pull.clone().filter(|_| granted) });
+    let mut answers = vec![ask(identity, deadline, outages, first, first_call).await?];
+    let granted = answers[0]
+        .pulled
+        .as_ref()
+        .is_none_or(|(pulled, _)| pulled.ticket == Ticket::Granted);
+    let reads = calls.iter().map(|call| ShardCall {
+        push: None,
+        pull: call.pull.clone().filter(|_| granted),
+    });
     let reads: Vec<_> = reads.collect();
-    let read = others.iter().zip(&reads).map(|(shard, call)| ask(identity, deadline, shard, call));
+    let read = others
+        .iter()
+        .zip(&reads)
+        .map(|(shard, call)| ask(identity, deadline, outages, shard, call));
     let read = try_join_all(read).await?;
     let both = pushed.into_iter().zip(read);
-    answers.extend(both.map(|(push, read)| ShardAnswer { pushed: push.pushed, pulled: read.pulled }));
+    answers.extend(both.map(|(push, read)| ShardAnswer {
+        pushed: push.pushed,
+        pulled: read.pulled,
+    }));
     Ok(answers)
 }
 
@@ -356,11 +474,21 @@ async fn run(
     deadline: Duration,
     work: Calls,
 ) -> Result<Returned, Error> {
-    let Calls { calls, shared, pull, mut traffic, in_turn } = work;
+    let Calls {
+        calls,
+        shared,
+        pull,
+        mut traffic,
+        in_turn,
+        outages,
+    } = work;
     let mut answers = if in_turn {
-        ask_in_turn(&identity, deadline, &shards, &calls).await?
+        ask_in_turn(&identity, deadline, &outages, &shards, &calls).await?
     } else {
-        let asked = shards.iter().zip(&calls).map(|(shard, call)| ask(&identity, deadline, shard, call));
+        let asked = shards
+            .iter()
+            .zip(&calls)
+            .map(|(shard, call)| ask(&identity, deadline, &outages, shard, call));
         try_join_all(asked).await?
     };
     let pushed = shared.map(|gradients| {
@@ -370,25 +498,41 @@ async fn run(
             duplicate: pushed.iter().all(|pushed| pushed.duplicate),
             stale: pushed.iter().any(|pushed| pushed.stale),
             global_step: first.map_or(0, |first| first.global_step),
-            version: pushed.iter().map(|pushed| pushed.version).min().unwrap_or(0),
+            version: pushed
+                .iter()
+                .map(|pushed| pushed.version)
+                .min()
+                .unwrap_or(0),
             staleness: first.map_or(0, |first| first.staleness),
             rejected: pushed.iter().find_map(|pushed| pushed.rejected),
         }
         .with(gradients)
     });
-    let Some((mut step, mut held)) = pull else { return Ok(Returned { pushed, pulled: None, traffic }) };
+    let Some((mut step, mut held)) = pull else {
+        return Ok(Returned {
+            pushed,
+            pulled: None,
+            traffic,
+        });
+    };
     let first = answers.first().and_then(|answer| answer.pulled.as_ref());
-    let (ticket, global_step, lead) =
-        first.map_or((Ticket::Granted, 0, 0), |(pulled, _)| (pulled.ticket, pulled.global_step, pulled.lead));
+    let (ticket, global_step, lead) = first.map_or((Ticket::Granted, 0, 0), |(pulled, _)| {
+        (pulled.ticket, pulled.global_step, pulled.lead)
+    });
     // A server whose job has ended under this very call has read nothing, whatever the first one has said before.
     let over = |answer: &ShardAnswer| matches!(&answer.pulled, Some((pulled, _)) if pulled.ticket == Ticket::Finished);
     let versions = || answers.iter().filter_map(|answer| answer.pulled.as_ref());
     let together = step.at_least.is_none()
         || (versions().all(|(pulled, _)| pulled.ticket == Ticket::Granted)
-            && versions().all(|(pulled, _)| first.is_none_or(|(first, _)| first.version == pulled.version)));
-    let reached = versions().map(|(pulled, _)| pulled.reached).min().unwrap_or(0);
+            && versions()
+                .all(|(pulled, _)| first.is_none_or(|(first, _)| first.version == pulled.version)));
+    let reached = versions()
+        .map(|(pulled, _)| pulled.reached)
+        .min()
+        .unwrap_or(0);
     // The last synchronous step is over where all servers have applied it.
-    let everywhere = step.at_least.is_none() || versions().all(|(pulled, _)| pulled.reached == reached);
+    let everywhere =
+        step.at_least.is_none() || versions().all(|(pulled, _)| pulled.reached == reached);
     let ticket = match ticket {
         _ if answers.iter().any(over) && everywhere => Ticket::Finished,
         Ticket::Finished => Ticket::Wait,
@@ -396,16 +540,31 @@ async fn run(
         ticket => ticket,
     };
     for (ps, (answer, call)) in answers.iter_mut().zip(&calls).enumerate() {
-        let (Some((pulled, answer)), Some(pull)) = (answer.pulled.take(), &call.pull) else { continue };
+        let (Some((pulled, answer)), Some(pull)) = (answer.pulled.take(), &call.pull) else {
+            continue;
+        };
         step.versions[ps] = pulled.version;
         traffic.pulled_bytes += (answer.remaining() * pull.encoding.value_bytes()) as u64;
         if ticket == Ticket::Granted {
-            held.take(shards[ps].name(), &step.plans[ps], pull, &pulled.updates, answer)?;
+            held.take(
+                shards[ps].name(),
+                &step.plans[ps],
+                pull,
+                &pulled.updates,
+                answer,
+            )?;
         }
     }
     Ok(Returned {
         pushed,
-        pulled: Some(PulledStep { ticket, global_step, lead, reached, step, held }),
+        pulled: Some(PulledStep {
+            ticket,
+            global_step,
+            lead,
+            reached,
+            step,
+            held,
+        }),
         traffic,
     })
 }
@@ -418,15 +577,29 @@ impl PushedStep {
 }
 
 /// The tries of one call.
-struct Attempt {
+struct Attempt<'a> {
     waiting: Waiting,
     backoff: Backoff,
+    subject: &'a str,
+    outages: &'a Outages,
+    /// From the first notice on.
+    outage: Option<Outage>,
 }
 
-impl Attempt {
-    fn new(identity: &Identity, subject: &str, deadline: Duration) -> Self {
-        let waiting = Waiting::new(identity.task.to_string(), subject, deadline);
-        Self { waiting, backoff: Backoff::new(identity.incarnation) }
+impl<'a> Attempt<'a> {
+    fn new(
+        identity: &Identity,
+        subject: &'a str,
+        deadline: Duration,
+        outages: &'a Outages,
+    ) -> Self {
+        Self {
+            waiting: Waiting::new(identity.task.to_string(), subject, deadline),
+            backoff: Backoff::new(identity.incarnation),
+            subject,
+            outages,
+            outage: None,
+        }
     }
 
     async fn again(&mut self, started: Instant, error: &Error) -> Result<(), Error> {
@@ -434,7 +607,8 @@ impl Attempt {
             Error::Unreachable { message, .. } => message.clone(),
             other => other.to_string(),
         };
-        Self::tell(self.waiting.tick(started.elapsed(), &last))?;
+        let action = self.waiting.tick(started.elapsed(), &last);
+        self.tell(action)?;
         tokio::time::sleep(self.backoff.next_wait()).await;
         Ok(())
     }
@@ -442,13 +616,25 @@ impl Attempt {
     /// Looks at a try that is under way.
     fn look(&mut self, started: Instant) -> Result<(), Error> {
         let action = self.waiting.look(started.elapsed(), "no answer yet");
-        Self::tell(action)
+        self.tell(action)
     }
 
-    fn tell(action: Action) -> Result<(), Error> {
+    /// Whether this call has told of the wait.
+    fn tells(&self) -> bool {
+        self.outage.as_ref().is_some_and(|outage| outage.is_first)
+    }
+
+    fn tell(&mut self, action: Action) -> Result<(), Error> {
         match action {
             Action::Wait => {}
-            Action::Notice(notice) => warn!("{notice}"),
+            Action::Notice(notice) => {
+                let outage = self
+                    .outage
+                    .get_or_insert_with(|| self.outages.begin(self.subject));
+                if outage.is_first {
+                    warn!("{notice}");
+                }
+            }
             Action::GiveUp(diagnostic) => return Err(Error::Deadline(diagnostic)),
         }
         Ok(())
@@ -468,8 +654,19 @@ pub async fn retry<T, F: Future<Output = Result<T, Error>>>(
     deadline: Duration,
     call: impl Fn() -> F,
 ) -> Result<T, Error> {
+    retry_noted(identity, subject, deadline, &Outages::default(), call).await
+}
+
+/// The same, and notes in `outages` that `subject` is waited for.
+async fn retry_noted<T, F: Future<Output = Result<T, Error>>>(
+    identity: &Identity,
+    subject: &str,
+    deadline: Duration,
+    outages: &Outages,
+    call: impl Fn() -> F,
+) -> Result<T, Error> {
     let started = Instant::now();
-    let mut attempt = Attempt::new(identity, subject, deadline);
+    let mut attempt = Attempt::new(identity, subject, deadline, outages);
     loop {
         let mut call = pin!(call());
         let outcome = loop {
@@ -482,7 +679,11 @@ pub async fn retry<T, F: Future<Output = Result<T, Error>>>(
         match outcome {
             Err(error) if error.may_pass() => attempt.again(started, &error).await?,
             outcome => {
-                if let Some(over) = attempt.waiting.over(started.elapsed()).filter(|_| outcome.is_ok()) {
+                if let Some(over) = attempt
+                    .waiting
+                    .over(started.elapsed())
+                    .filter(|_| outcome.is_ok() && attempt.tells())
+                {
                     info!("{over}");
                 }
                 return outcome;

@@ -38,11 +38,14 @@ pub async fn prepare(
     let mut moved = Instant::now();
     let mut tell_at = moved + TELL_EVERY;
     loop {
-        let now =
-            match retry(identity, shard.name(), deadline, move || shard.prepare(*identity, plan)).await? {
-                Preparation::Done(parts) => return Ok(parts),
-                Preparation::UnderWay(now) => now,
-            };
+        let now = match retry(identity, shard.name(), deadline, move || {
+            shard.prepare(*identity, plan)
+        })
+        .await?
+        {
+            Preparation::Done(parts) => return Ok(parts),
+            Preparation::UnderWay(now) => now,
+        };
         if now != progress {
             progress = now;
             moved = Instant::now();
@@ -50,9 +53,12 @@ pub async fn prepare(
         if moved.elapsed() >= deadline {
             let name = shard.name();
             let seconds = deadline.as_secs();
-            let message = format!("{name} has made no progress for {seconds} s: it has {progress} ready");
+            let message =
+                format!("{name} has made no progress for {seconds} s: it has {progress} ready");
             let help = "look at its log, and at the store that it reads the checkpoint from";
-            return Err(Error::Deadline(Box::new(Diagnostic::error(Code::E2003, message).help(help))));
+            return Err(Error::Deadline(Box::new(
+                Diagnostic::error(Code::E2003, message).help(help),
+            )));
         }
         if Instant::now() >= tell_at {
             tell_at += TELL_EVERY;

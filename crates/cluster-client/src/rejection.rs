@@ -10,7 +10,11 @@ pub fn guard_to_wire(guard: &Guard) -> v1::Guard {
         Nonfinite::Zero => v1::Nonfinite::Zero,
         Nonfinite::Halt => v1::Nonfinite::Halt,
     };
-    v1::Guard { nonfinite: nonfinite.into(), max_norm: guard.max_norm, max_abs: guard.max_abs }
+    v1::Guard {
+        nonfinite: nonfinite.into(),
+        max_norm: guard.max_norm,
+        max_abs: guard.max_abs,
+    }
 }
 
 /// Returns the guard that the wire says; where it says none, the default.
@@ -21,18 +25,32 @@ pub fn guard_from_wire(guard: Option<v1::Guard>) -> Guard {
         v1::Nonfinite::Zero => Nonfinite::Zero,
         v1::Nonfinite::Halt => Nonfinite::Halt,
     };
-    Guard { nonfinite, max_norm: guard.max_norm, max_abs: guard.max_abs }
+    Guard {
+        nonfinite,
+        max_norm: guard.max_norm,
+        max_abs: guard.max_abs,
+    }
 }
 
 /// Returns a rejection as the wire has it.
 pub fn rejection_to_wire(rejection: &Rejection) -> v1::Rejection {
-    let Rejection { fault, variable, position, bits } = *rejection;
+    let Rejection {
+        fault,
+        variable,
+        position,
+        bits,
+    } = *rejection;
     let fault = match fault {
         Fault::Nonfinite => v1::ValueFault::Nonfinite,
         Fault::Norm => v1::ValueFault::Norm,
         Fault::Abs => v1::ValueFault::Abs,
     };
-    v1::Rejection { fault: fault.into(), variable, position, value: bits }
+    v1::Rejection {
+        fault: fault.into(),
+        variable,
+        position,
+        value: bits,
+    }
 }
 
 /// Returns the rejection that the wire says.
@@ -42,6 +60,16 @@ pub fn rejection_from_wire(rejection: &v1::Rejection) -> Rejection {
         v1::ValueFault::Norm => Fault::Norm,
         v1::ValueFault::Abs => Fault::Abs,
     };
-    let v1::Rejection { variable, position, value: bits, .. } = *rejection;
-    Rejection { fault, variable, position, bits }
+    let v1::Rejection {
+        variable,
+        position,
+        value: bits,
+        ..
+    } = *rejection;
+    Rejection {
+        fault,
+        variable,
+        position,
+        bits,
+    }
 }

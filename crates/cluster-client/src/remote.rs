@@ -45,7 +45,13 @@ impl RemoteShard {
     /// Returns server `ps`, listening at `address`, behind `channel`.
     pub fn new(ps: usize, address: &str, channel: Channel) -> Self {
         let name = format!("ps:{ps} at {address}");
-        Self { name, ps, place: ps, replicas: Replicas::new(ps, address, channel), pool: Pool::default() }
+        Self {
+            name,
+            ps,
+            place: ps,
+            replicas: Replicas::new(ps, address, channel),
+            pool: Pool::default(),
+        }
     }
 
     /// Returns the shards of parameter servers, in their order. `replicated`: the next server has a second replica of
@@ -65,12 +71,13 @@ impl RemoteShard {
         let shard = |(place, (task, address, own)): (usize, &(Task, &str, Channel))| {
             let shard = Self::new(task.index, address, own.clone());
             let (next, at, other) = &servers[(place + 1) % servers.len()];
-            match replicated && servers.len() > 1 {
-                true => {
-                    let replicas = shard.replicas.and(task.index, next.index, at, other.clone());
-                    Self { replicas, ..shard }
-                }
-                false => shard,
+            if replicated && servers.len() > 1 {
+                let replicas = shard
+                    .replicas
+                    .and(task.index, next.index, at, other.clone());
+                Self { replicas, ..shard }
+            } else {
+                shard
             }
         };
         Ok(servers.iter().enumerate().map(shard).collect())
@@ -78,7 +85,10 @@ impl RemoteShard {
 
     /// Returns the same server as a later store of the layout: those before it are not servers.
     pub fn behind(self, others: usize) -> Self {
-        Self { place: self.ps + others, ..self }
+        Self {
+            place: self.ps + others,
+            ..self
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -88,17 +98,28 @@ impl RemoteShard {
     pub(crate) async fn status(&self, positions: bool) -> Result<ShardStatus, Error> {
         let reply = self
             .call(limits::CALL_TIMEOUT, |mut client| async move {
-                client.status(v1::StatusRequest { positions, ..v1::StatusRequest::default() }).await
+                client
+                    .status(v1::StatusRequest {
+                        positions,
+                        ..v1::StatusRequest::default()
+                    })
+                    .await
             })
             .await?;
         self.status_from_wire(&reply)
     }
 
     pub(crate) async fn saved(&self, cluster_epoch: u64, version: u64) -> Result<(), Error> {
-        let request = v1::StatusRequest { positions: false, cluster_epoch, saved_version: Some(version) };
-        self.call(limits::CALL_TIMEOUT, |mut client| async move { client.status(request).await })
-            .await
-            .map(drop)
+        let request = v1::StatusRequest {
+            positions: false,
+            cluster_epoch,
+            saved_version: Some(version),
+        };
+        self.call(limits::CALL_TIMEOUT, |mut client| async move {
+            client.status(request).await
+        })
+        .await
+        .map(drop)
     }
 
     pub(crate) async fn claim(
@@ -113,25 +134,49 @@ impl RemoteShard {
             release: trainyard_protocol::RELEASE.into(),
             model_dir: model_dir.to_string_lossy().into_owned(),
         };
-        let reply =
-            self.call(limits::CALL_TIMEOUT, |mut client| async move { client.claim(request).await }).await?;
+        let reply = self
+            .call(limits::CALL_TIMEOUT, |mut client| async move {
+                client.claim(request).await
+            })
+            .await?;
         self.status_from_wire(&reply)
     }
 
-    pub(crate) async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<Preparation, Error> {
-        let slices = plan.layout.slices.iter().enumerate().filter(|(_, slice)| slice.ps == self.place);
-        let update = if plan.hybrid { Update::Async } else { plan.update };
+    pub(crate) async fn prepare(
+        &self,
+        identity: Identity,
+        plan: &Plan,
+    ) -> Result<Preparation, Error> {
+        let slices = plan
+            .layout
+            .slices
+            .iter()
+            .enumerate()
+            .filter(|(_, slice)| slice.ps == self.place);
+        let update = if plan.hybrid {
+            Update::Async
+        } else {
+            plan.update
+        };
         let (update, staleness_max) = match update {
             Update::Async => (v1::Update::Async, 0),
-            Update::StaleSynchronous { staleness_max } => (v1::Update::StaleSynchronous, staleness_max),
+            Update::StaleSynchronous { staleness_max } => {
+                (v1::Update::StaleSynchronous, staleness_max)
+            }
             Update::Sync => (v1::Update::Sync, 0),
         };
         let request = v1::PrepareRequest {
             identity: Some(identity_to_wire(&identity)),
             seed: plan.seed,
             num_ps: plan.layout.num_ps as u32,
-            variables: plan.variables.iter().map(convert::variable_to_wire).collect(),
-            slices: slices.map(|(number, slice)| convert::slice_to_wire(number, slice)).collect(),
+            variables: plan
+                .variables
+                .iter()
+                .map(convert::variable_to_wire)
+                .collect(),
+            slices: slices
+                .map(|(number, slice)| convert::slice_to_wire(number, slice))
+                .collect(),
             optimizers: convert::optimizers_to_wire(&plan.optimizers),
             layout_fingerprint: plan.fingerprint,
             checkpoint: plan
@@ -152,24 +197,40 @@ impl RemoteShard {
                 .as_ref()
                 .map(|start| start.path.to_string_lossy().into_owned())
                 .unwrap_or_default(),
-            warm_start_names: plan.warm_start.iter().flat_map(|start| start.names.clone()).collect(),
+            warm_start_names: plan
+                .warm_start
+                .iter()
+                .flat_map(|start| start.names.clone())
+                .collect(),
         };
         let reply = self
-            .call(limits::CALL_TIMEOUT, |mut client| async move { client.prepare(request).await })
+            .call(limits::CALL_TIMEOUT, |mut client| async move {
+                client.prepare(request).await
+            })
             .await?;
         Ok(match reply.state() {
             v1::PsState::Preparing => {
                 Preparation::UnderWay(reply.progress.map(progress_from_wire).unwrap_or_default())
             }
-            _ => Preparation::Done(reply.parts_read.into_iter().map(part_read_from_wire).collect()),
+            _ => Preparation::Done(
+                reply
+                    .parts_read
+                    .into_iter()
+                    .map(part_read_from_wire)
+                    .collect(),
+            ),
         })
     }
 
     pub(crate) async fn open(&self, identity: Identity) -> Result<(), Error> {
-        let request = v1::OpenRequest { identity: Some(identity_to_wire(&identity)) };
-        self.call(limits::CALL_TIMEOUT, |mut client| async move { client.open(request).await })
-            .await
-            .map(drop)
+        let request = v1::OpenRequest {
+            identity: Some(identity_to_wire(&identity)),
+        };
+        self.call(limits::CALL_TIMEOUT, |mut client| async move {
+            client.open(request).await
+        })
+        .await
+        .map(drop)
     }
 
     pub(crate) async fn open_session(
@@ -180,14 +241,28 @@ impl RemoteShard {
     ) -> Result<Opened, Error> {
         let seq = identity.seq;
         let identity = Some(identity_to_wire(&identity));
-        let request = v1::OpenSessionRequest { identity, layout_fingerprint, data_shard, seq };
+        let request = v1::OpenSessionRequest {
+            identity,
+            layout_fingerprint,
+            data_shard,
+            seq,
+        };
         let reply = self
-            .call(limits::CALL_TIMEOUT, |mut client| async move { client.open_session(request).await })
+            .call(limits::CALL_TIMEOUT, |mut client| async move {
+                client.open_session(request).await
+            })
             .await?;
-        Ok(Opened { version: reply.version, batches_applied: reply.batches_applied })
+        Ok(Opened {
+            version: reply.version,
+            batches_applied: reply.batches_applied,
+        })
     }
 
-    pub(crate) async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error> {
+    pub(crate) async fn step(
+        &self,
+        identity: Identity,
+        call: &ShardCall,
+    ) -> Result<ShardAnswer, Error> {
         match self.step_once(identity, call, false).await {
             // It came back from a restart, which no pull survives.
             Err(error) if error.reason() == Some(Reason::Forgotten) => {
@@ -210,7 +285,13 @@ impl RemoteShard {
         let push = call.push.as_ref().map(|push| v1::Push {
             encoding: convert::encoding_to_wire(push.gradients.encoding()).into(),
             rejected: push.rejected.as_ref().map(rejection_to_wire),
-            ..push_to_wire(push.seq, push.batch, push.pulled_version, push.contribution, selection(push))
+            ..push_to_wire(
+                push.seq,
+                push.batch,
+                push.pulled_version,
+                push.contribution,
+                selection(push),
+            )
         });
         let pull = call.pull.as_ref().map(|pull| v1::Pull {
             seq: pull.seq,
@@ -223,11 +304,20 @@ impl RemoteShard {
             half_applied: pull.half_applied,
         });
         let identity = Some(identity_to_wire(&identity));
-        let request = v1::StepRequest { identity, push, pull, payload: Bytes::new() };
-        let outgoing = call.push.as_ref().map(|push| GradientTensor::new(&push.gradients, &self.pool));
+        let request = v1::StepRequest {
+            identity,
+            push,
+            pull,
+            payload: Bytes::new(),
+        };
+        let outgoing = call
+            .push
+            .as_ref()
+            .map(|push| GradientTensor::new(&push.gradients, &self.pool));
         let body = Body::new(Outgoing::request(&request, outgoing));
         let (asked, replica) = self.replicas.current();
-        let (shard, most) = (Some(&self.replicas.shard), limits::TENSOR_MESSAGE_BYTES_MAX);
+        let shard = Some(&self.replicas.shard);
+        let most = limits::TENSOR_MESSAGE_BYTES_MAX;
         let reply = own_body::call::<v1::StepReply>(&replica.channel, STEP, shard, body, most);
         let reply = timed(&replica.name, limits::CALL_TIMEOUT, reply).await;
         let (reply, payload) = self.replicas.look(asked, reply)?;
@@ -237,26 +327,69 @@ impl RemoteShard {
         };
         let pushed = match (reply.pushed, &call.push) {
             (Some(pushed), _) => {
-                let v1::Pushed { duplicate, version, global_step, staleness, stale, rejected } = pushed;
+                let v1::Pushed {
+                    duplicate,
+                    version,
+                    global_step,
+                    staleness,
+                    stale,
+                    rejected,
+                } = pushed;
                 let rejected = rejected.as_ref().map(rejection_from_wire);
-                Some(Pushed { duplicate, stale, version, global_step, staleness, rejected })
+                Some(Pushed {
+                    duplicate,
+                    stale,
+                    version,
+                    global_step,
+                    staleness,
+                    rejected,
+                })
             }
             (None, Some(_)) => return Err(missing("push")),
             (None, None) => None,
         };
-        let Some(pull) = &call.pull else { return Ok(ShardAnswer { pushed, pulled: None }) };
+        let Some(pull) = &call.pull else {
+            return Ok(ShardAnswer {
+                pushed,
+                pulled: None,
+            });
+        };
         let pulled = reply.pulled.ok_or_else(|| missing("pull"))?;
         let ticket = match pulled.ticket() {
             v1::Ticket::Wait => Ticket::Wait,
             v1::Ticket::Finished => Ticket::Finished,
             v1::Ticket::Granted | v1::Ticket::Unspecified => Ticket::Granted,
         };
-        let payload = Payload::new(payload, pull.encoding)
-            .map_err(|error| Error::Protocol { peer: self.name.clone(), message: error.to_string() })?;
-        let v1::Pulled { version, global_step, updates, unchanged, lead, reached, .. } = pulled;
-        let answer = Answer::Remote { payload, read: 0, unchanged };
-        let pulled = Pulled { version, reached, global_step, ticket, lead, updates };
-        Ok(ShardAnswer { pushed, pulled: Some((pulled, answer)) })
+        let payload = Payload::new(payload, pull.encoding).map_err(|error| Error::Protocol {
+            peer: self.name.clone(),
+            message: error.to_string(),
+        })?;
+        let v1::Pulled {
+            version,
+            global_step,
+            updates,
+            unchanged,
+            lead,
+            reached,
+            ..
+        } = pulled;
+        let answer = Answer::Remote {
+            payload,
+            read: 0,
+            unchanged,
+        };
+        let pulled = Pulled {
+            version,
+            reached,
+            global_step,
+            ticket,
+            lead,
+            updates,
+        };
+        Ok(ShardAnswer {
+            pushed,
+            pulled: Some((pulled, answer)),
+        })
     }
 
     pub(crate) async fn close_session(
@@ -266,10 +399,16 @@ impl RemoteShard {
         session: u64,
     ) -> Result<(), Error> {
         let identity = Some(identity_to_wire(&identity));
-        let request = v1::CloseSessionRequest { identity, task: Some(convert::task_to_wire(task)), session };
-        self.call(limits::CALL_TIMEOUT, |mut client| async move { client.close_session(request).await })
-            .await
-            .map(drop)
+        let request = v1::CloseSessionRequest {
+            identity,
+            task: Some(convert::task_to_wire(task)),
+            session,
+        };
+        self.call(limits::CALL_TIMEOUT, |mut client| async move {
+            client.close_session(request).await
+        })
+        .await
+        .map(drop)
     }
 
     pub(crate) async fn save(
@@ -280,21 +419,39 @@ impl RemoteShard {
     ) -> Result<Saved, Error> {
         let directory = directory.to_string_lossy().into_owned();
         let identity = Some(identity_to_wire(&identity));
-        let request = v1::SaveShardRequest { identity, directory, at_version };
-        let reply =
-            self.call(limits::CHECKPOINT_CALL_TIMEOUT, |mut client| async move {
+        let request = v1::SaveShardRequest {
+            identity,
+            directory,
+            at_version,
+        };
+        let reply = self
+            .call(limits::CHECKPOINT_CALL_TIMEOUT, |mut client| async move {
                 client.save_shard(request).await
             })
             .await?;
-        Ok(Saved { record: reply.record, global_step: reply.global_step })
+        Ok(Saved {
+            record: reply.record,
+            global_step: reply.global_step,
+        })
     }
 
-    pub(crate) async fn finish(&self, identity: Identity, reason: &str, failed: bool) -> Result<(), Error> {
+    pub(crate) async fn finish(
+        &self,
+        identity: Identity,
+        reason: &str,
+        failed: bool,
+    ) -> Result<(), Error> {
         let identity = Some(identity_to_wire(&identity));
-        let request = v1::FinishRequest { identity, reason: reason.to_owned(), failed };
-        self.call(limits::CALL_TIMEOUT, |mut client| async move { client.finish(request).await })
-            .await
-            .map(drop)
+        let request = v1::FinishRequest {
+            identity,
+            reason: reason.to_owned(),
+            failed,
+        };
+        self.call(limits::CALL_TIMEOUT, |mut client| async move {
+            client.finish(request).await
+        })
+        .await
+        .map(drop)
     }
 
     async fn call<T, F: Future<Output = Result<Response<T>, Status>>>(
@@ -317,17 +474,24 @@ impl RemoteShard {
             v1::PsState::Finished => store::State::Finished,
         };
         let task = convert::task_from_wire(reply.task);
-        let expected = Task { role: trainyard_cluster_spec::Role::Ps, index: self.ps };
+        let expected = Task {
+            role: trainyard_cluster_spec::Role::Ps,
+            index: self.ps,
+        };
         if task.as_ref() != Ok(&expected) {
             let message = match task {
                 Ok(task) => format!("it is {task}, the cluster spec says {expected}"),
                 Err(error) => error.to_string(),
             };
-            return Err(Error::Protocol { peer: self.name.clone(), message });
+            return Err(Error::Protocol {
+                peer: self.name.clone(),
+                message,
+            });
         }
-        let cluster_id = match reply.cluster_id.is_empty() {
-            true => None,
-            false => convert::cluster_id_from_wire(&reply.cluster_id).ok(),
+        let cluster_id = if reply.cluster_id.is_empty() {
+            None
+        } else {
+            convert::cluster_id_from_wire(&reply.cluster_id).ok()
         };
         let store = store::Status {
             state,
@@ -344,7 +508,11 @@ impl RemoteShard {
             dynamic: Vec::new(),
             held: store::Held::default(),
             memory_max: None,
-            rejections: reply.rejections.iter().filter_map(rejections_from_wire).collect(),
+            rejections: reply
+                .rejections
+                .iter()
+                .filter_map(rejections_from_wire)
+                .collect(),
         };
         let positions = reply.positions.iter().map(position_from_wire).collect();
         Ok(ShardStatus {
@@ -371,7 +539,10 @@ pub async fn timed<T>(
         Ok(Err(status)) => Err(Error::from_status(peer, &status)),
         Err(_) => {
             let message = format!("no answer within {} s", timeout.as_secs_f32());
-            Err(Error::Unreachable { peer: peer.to_owned(), message })
+            Err(Error::Unreachable {
+                peer: peer.to_owned(),
+                message,
+            })
         }
     }
 }
@@ -387,12 +558,21 @@ fn identity_to_wire(identity: &Identity) -> v1::Identity {
 }
 
 fn progress_from_wire(progress: v1::Progress) -> store::Progress {
-    store::Progress { done_bytes: progress.done_bytes, total_bytes: progress.total_bytes }
+    store::Progress {
+        done_bytes: progress.done_bytes,
+        total_bytes: progress.total_bytes,
+    }
 }
 
 /// Nothing where they name no task.
 fn rejections_from_wire(told: &v1::Rejections) -> Option<store::Rejections> {
     let latest = told.latest.iter().copied().map(batch_from_wire).collect();
-    let (task, session) = (convert::task_from_wire(told.task).ok()?, told.session);
-    Some(store::Rejections { task, session, recent: told.recent, latest })
+    let task = convert::task_from_wire(told.task).ok()?;
+    let session = told.session;
+    Some(store::Rejections {
+        task,
+        session,
+        recent: told.recent,
+        latest,
+    })
 }

@@ -23,7 +23,9 @@ pub(crate) struct NameShard(usize);
 
 impl Interceptor for NameShard {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        request.metadata_mut().insert(limits::SHARD_KEY, MetadataValue::from(self.0 as u64));
+        request
+            .metadata_mut()
+            .insert(limits::SHARD_KEY, MetadataValue::from(self.0 as u64));
         Ok(request)
     }
 }
@@ -52,12 +54,20 @@ impl Replicas {
     /// Returns the one server of a shard.
     pub(crate) fn new(ps: usize, address: &str, channel: Channel) -> Self {
         let replicas = vec![replica(ps, format!("ps:{ps} at {address}"), channel)];
-        Self { replicas, current: Arc::default(), shard: HeaderValue::from(ps as u64) }
+        Self {
+            replicas,
+            current: Arc::default(),
+            shard: HeaderValue::from(ps as u64),
+        }
     }
 
     /// Adds the server of the second replica.
     pub(crate) fn and(mut self, ps: usize, server: usize, address: &str, channel: Channel) -> Self {
-        self.replicas.push(replica(ps, format!("ps:{ps} in ps:{server} at {address}"), channel));
+        self.replicas.push(replica(
+            ps,
+            format!("ps:{ps} in ps:{server} at {address}"),
+            channel,
+        ));
         self
     }
 
@@ -75,7 +85,9 @@ impl Replicas {
         if outcome.as_ref().is_err_and(elsewhere) && self.replicas.len() > 1 {
             let next = (asked + 1) % self.replicas.len();
             // Unless another call has found out before.
-            let _ = self.current.compare_exchange(asked, next, Ordering::Relaxed, Ordering::Relaxed);
+            let _ =
+                self.current
+                    .compare_exchange(asked, next, Ordering::Relaxed, Ordering::Relaxed);
         }
         outcome
     }
@@ -85,7 +97,11 @@ fn replica(ps: usize, name: String, channel: Channel) -> Replica {
     let client = ParameterServiceClient::with_interceptor(channel.clone(), NameShard(ps))
         .max_decoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(limits::TENSOR_MESSAGE_BYTES_MAX);
-    Replica { name, client, channel }
+    Replica {
+        name,
+        client,
+        channel,
+    }
 }
 
 #[cfg(test)]
@@ -96,19 +112,40 @@ mod tests {
 
     #[tokio::test]
     async fn the_other_replica_is_asked_when_one_is_gone_or_does_not_serve() {
-        let channel =
-            || Channel::from(tonic::transport::Endpoint::from_static("http://127.0.0.1:1").connect_lazy());
+        let channel = || {
+            Channel::from(
+                tonic::transport::Endpoint::from_static("http://127.0.0.1:1").connect_lazy(),
+            )
+        };
         let replicas = Replicas::new(0, "a:1", channel()).and(0, 1, "b:1", channel());
-        let gone = || Error::Unreachable { peer: "ps:0".into(), message: "refused".into() };
-        let refused = |reason| Error::Refused { peer: "ps:0".into(), refusal: Refusal::new(reason, "no") };
+        let gone = || Error::Unreachable {
+            peer: "ps:0".into(),
+            message: "refused".into(),
+        };
+        let refused = |reason| Error::Refused {
+            peer: "ps:0".into(),
+            refusal: Refusal::new(reason, "no"),
+        };
         assert_eq!(replicas.current().0, 0);
         assert!(replicas.look(0, Err::<(), _>(gone())).is_err());
         assert_eq!(replicas.current().0, 1);
-        assert!(replicas.look(0, Err::<(), _>(gone())).is_err(), "a call that was made before");
+        assert!(
+            replicas.look(0, Err::<(), _>(gone())).is_err(),
+            "a call that was made before"
+        );
         assert_eq!(replicas.current().0, 1);
-        assert!(replicas.clone().look(1, Err::<(), _>(refused(Reason::NotPrimary))).is_err());
+        assert!(
+            replicas
+                .clone()
+                .look(1, Err::<(), _>(refused(Reason::NotPrimary)))
+                .is_err()
+        );
         assert_eq!(replicas.current().0, 0, "clones share it");
-        assert!(replicas.look(0, Err::<(), _>(refused(Reason::NotReady))).is_err());
+        assert!(
+            replicas
+                .look(0, Err::<(), _>(refused(Reason::NotReady)))
+                .is_err()
+        );
         assert_eq!(replicas.current().0, 0, "it only has to be waited for");
         let alone = Replicas::new(0, "a:1", channel());
         assert!(alone.look(0, Err::<(), _>(gone())).is_err());

@@ -31,7 +31,8 @@ impl Rounding {
         self.lost.resize_with(sizes.len(), Vec::new);
         let mut done = 0;
         for (variable, range) in &plan.places {
-            let (values, (size, whole)) = (&gradients[*variable][range.clone()], sizes[*variable]);
+            let values = &gradients[*variable][range.clone()];
+            let (size, whole) = sizes[*variable];
             let out = &mut bytes[done * width..(done + range.len()) * width];
             done += range.len();
             if !whole {
@@ -41,7 +42,9 @@ impl Rounding {
             let lost = &mut self.lost[*variable];
             lost.resize(size, 0.0);
             let lost = &mut lost[range.clone()];
-            lost.iter_mut().zip(values).for_each(|(lost, value)| *lost += value);
+            lost.iter_mut()
+                .zip(values)
+                .for_each(|(lost, value)| *lost += value);
             encoding.write(lost, out);
             encoding.take(lost, out);
         }
@@ -59,22 +62,36 @@ mod tests {
 
     #[test]
     fn what_rounding_takes_comes_with_the_next_gradient() {
-        let plan =
-            ShardPlan { selection: Arc::new(Selection::default()), places: vec![(0, 0..3)], ends: vec![3] };
+        let plan = ShardPlan {
+            selection: Arc::new(Selection::default()),
+            places: vec![(0, 0..3)],
+            ends: vec![3],
+        };
         let values = [1.001_f32, -3.3e-3, 70_001.0];
         for encoding in [Encoding::Bfloat16, Encoding::Float16] {
-            let (mut rounding, mut sums) = (Rounding::default(), [0.0_f64; 3]);
+            let mut rounding = Rounding::default();
+            let mut sums = [0.0_f64; 3];
             for _ in 0..1000 {
                 let gradients = vec![values.to_vec()];
                 let bytes = rounding.encode(encoding, &plan, &[(3, true)], &gradients);
                 let mut out = [0.0; 3];
-                trainyard_protocol::payload::Payload::new(vec![bytes], encoding).unwrap().read(0, &mut out);
-                sums.iter_mut().zip(out).for_each(|(sum, value)| *sum += f64::from(value));
+                trainyard_protocol::payload::Payload::new(vec![bytes], encoding)
+                    .unwrap()
+                    .read(0, &mut out);
+                sums.iter_mut()
+                    .zip(out)
+                    .for_each(|(sum, value)| *sum += f64::from(value));
             }
             // Without what was lost, 1.001 in bfloat16 would have become 1 each time, and 1000 in all.
             let good = |sum: f64, value: f32| (sum / f64::from(value) / 1000.0 - 1.0).abs() < 1e-4;
             let expected = if encoding == Encoding::Float16 { 2 } else { 3 };
-            assert!(sums.iter().zip(values).take(expected).all(|(sum, value)| good(*sum, value)), "{sums:?}");
+            assert!(
+                sums.iter()
+                    .zip(values)
+                    .take(expected)
+                    .all(|(sum, value)| good(*sum, value)),
+                "{sums:?}"
+            );
         }
     }
 }

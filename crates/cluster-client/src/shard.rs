@@ -51,12 +51,21 @@ impl Plan {
     ///
     /// # Errors
     /// Names the server, from 0, whose entry cannot be read.
-    pub fn manifest(&self, identity: &Identity, saved: &[Saved]) -> Result<Manifest, (usize, String)> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    pub fn manifest(
+        &self,
+        identity: &Identity,
+        saved: &[Saved],
+    ) -> Result<Manifest, (usize, String)> {
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
         let step = saved.first().map_or(0, |saved| saved.global_step);
         let cluster_id = format!("{:032x}", identity.cluster_id);
         let mut manifest = Manifest::new(cluster_id, identity.epoch, step, now);
-        let records = saved.iter().map(|saved| serde_json::from_str(&saved.record)).enumerate();
+        let records = saved
+            .iter()
+            .map(|saved| serde_json::from_str(&saved.record))
+            .enumerate();
         let record = |(place, record): (usize, Result<ShardRecord, serde_json::Error>)| {
             record.map_err(|error| (place, error.to_string()))
         };
@@ -155,7 +164,9 @@ impl Shard {
         cluster: u64,
         model_dir: &'a Path,
     ) -> BoxFuture<'a, Result<ShardStatus, Error>> {
-        Box::pin(async move { dispatch!(self, shard => shard.claim(identity, cluster, model_dir).await) })
+        Box::pin(async move {
+            dispatch!(self, shard => shard.claim(identity, cluster, model_dir).await)
+        })
     }
 
     /// Replaces everything the server holds. That may take longer than a call: the same call is made until it is done,
@@ -221,7 +232,9 @@ impl Shard {
         task: Task,
         session: u64,
     ) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move { dispatch!(self, shard => shard.close_session(identity, task, session).await) })
+        Box::pin(async move {
+            dispatch!(self, shard => shard.close_session(identity, task, session).await)
+        })
     }
 
     /// Writes the server's shard of a checkpoint into `directory`: of this moment or, under synchronous updates, of a
@@ -235,7 +248,9 @@ impl Shard {
         directory: &'a Path,
         at_version: Option<u64>,
     ) -> BoxFuture<'a, Result<Saved, Error>> {
-        Box::pin(async move { dispatch!(self, shard => shard.save(identity, directory, at_version).await) })
+        Box::pin(async move {
+            dispatch!(self, shard => shard.save(identity, directory, at_version).await)
+        })
     }
 
     /// Ends the job for this server. `failed`: it is not done, and may be started again; then the server's log stays.
@@ -248,6 +263,8 @@ impl Shard {
         reason: &'a str,
         failed: bool,
     ) -> BoxFuture<'a, Result<(), Error>> {
-        Box::pin(async move { dispatch!(self, shard => shard.finish(identity, reason, failed).await) })
+        Box::pin(
+            async move { dispatch!(self, shard => shard.finish(identity, reason, failed).await) },
+        )
     }
 }

@@ -24,7 +24,11 @@ impl ShardPlan {
             end
         });
         let ends = ends.collect();
-        Self { selection: Arc::new(selection), places, ends }
+        Self {
+            selection: Arc::new(selection),
+            places,
+            ends,
+        }
     }
 
     /// Returns the number of values.
@@ -34,14 +38,34 @@ impl ShardPlan {
 
     /// Returns the part of the plan that is of these variables.
     pub(crate) fn only(&self, keep: impl Fn(usize) -> bool) -> Self {
-        let Selection { whole, rows, row_sets, ids, id_sets } = Selection::clone(&self.selection);
+        let Selection {
+            whole,
+            rows,
+            row_sets,
+            ids,
+            id_sets,
+        } = Selection::clone(&self.selection);
         let mut kept = self.places.iter().map(|(variable, _)| keep(*variable));
         let mut next = || kept.next().unwrap_or(false);
         let whole = whole.into_iter().filter(|_| next()).collect();
         let rows = rows.into_iter().filter(|_| next()).collect();
         let ids = ids.into_iter().filter(|_| next()).collect();
-        let places = self.places.iter().filter(|(variable, _)| keep(*variable)).cloned().collect();
-        Self::new(Selection { whole, rows, row_sets, ids, id_sets }, places)
+        let places = self
+            .places
+            .iter()
+            .filter(|(variable, _)| keep(*variable))
+            .cloned()
+            .collect();
+        Self::new(
+            Selection {
+                whole,
+                rows,
+                row_sets,
+                ids,
+                id_sets,
+            },
+            places,
+        )
     }
 }
 
@@ -104,17 +128,23 @@ pub(crate) fn split(layout: &Layout, reads: &[Read]) -> Vec<Arc<ShardPlan>> {
             }
         }
     }
-    for (places, (mut rows, mut ids)) in places.iter_mut().zip(row_places.into_iter().zip(id_places)) {
+    for (places, (mut rows, mut ids)) in
+        places.iter_mut().zip(row_places.into_iter().zip(id_places))
+    {
         places.append(&mut rows);
         places.append(&mut ids);
     }
     let plans = selections.into_iter().zip(places);
-    plans.map(|(selection, places)| Arc::new(ShardPlan::new(selection, places))).collect()
+    plans
+        .map(|(selection, places)| Arc::new(ShardPlan::new(selection, places)))
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use trainyard_variable::{Access, DynamicTable, Initializer, Partitioner, Placement, VariableSpec};
+    use trainyard_variable::{
+        Access, DynamicTable, Initializer, Partitioner, Placement, VariableSpec,
+    };
 
     use super::*;
 
@@ -136,31 +166,63 @@ mod tests {
             spec("wide", &[10, 1], Access::Rows),
             spec("deep", &[10, 3], Access::Rows),
             spec("user", &[9, 1], Access::Dynamic(DynamicTable::KEEP_ALL)),
-            spec("user_deep", &[9, 2], Access::Dynamic(DynamicTable::KEEP_ALL)),
+            spec(
+                "user_deep",
+                &[9, 2],
+                Access::Dynamic(DynamicTable::KEEP_ALL),
+            ),
         ];
-        let layout = Layout::new(&specs, Partitioner::Fixed { num_shards: 2 }, Placement::RoundRobin, 2);
+        let layout = Layout::new(
+            &specs,
+            Partitioner::Fixed { num_shards: 2 },
+            Placement::RoundRobin,
+            2,
+        );
         let rows: Arc<[u32]> = Arc::from([1, 4, 5, 9]);
         let ids: Arc<[u64]> = Arc::from([0, 3, 1 << 62, u64::MAX]);
-        let reads =
-            [Read::Whole, Read::Rows(rows.clone()), Read::Rows(rows), Read::Ids(ids.clone()), Read::Ids(ids)];
+        let reads = [
+            Read::Whole,
+            Read::Rows(rows.clone()),
+            Read::Rows(rows),
+            Read::Ids(ids.clone()),
+            Read::Ids(ids),
+        ];
         let plans = split(&layout, &reads);
         let mut covered = [vec![0; 8], vec![0; 4], vec![0; 12], vec![0; 4], vec![0; 8]];
         for plan in &plans {
-            let Selection { row_sets, id_sets, .. } = &*plan.selection;
+            let Selection {
+                row_sets, id_sets, ..
+            } = &*plan.selection;
             assert_eq!((row_sets.len(), id_sets.len()), (1, 1), "{plan:?}");
-            assert_eq!(plan.values(), plan.places.iter().map(|(_, place)| place.len()).sum::<usize>());
+            assert_eq!(
+                plan.values(),
+                plan.places
+                    .iter()
+                    .map(|(_, place)| place.len())
+                    .sum::<usize>()
+            );
             for (variable, place) in &plan.places {
                 place.clone().for_each(|at| covered[*variable][at] += 1);
             }
         }
-        assert!(covered.iter().flatten().all(|count| *count == 1), "{covered:?}");
+        assert!(
+            covered.iter().flatten().all(|count| *count == 1),
+            "{covered:?}"
+        );
         let part = plans[0].only(|variable| variable == 0 || variable == 2 || variable == 4);
         let kept: Vec<usize> = part.places.iter().map(|(variable, _)| *variable).collect();
         assert_eq!(kept, [0, 2, 4]);
-        let Selection { whole, rows, ids, .. } = &*part.selection;
-        let numbers: Vec<u32> =
-            whole.iter().chain(rows.iter().chain(ids).map(|(number, _)| number)).copied().collect();
-        let variables = numbers.iter().map(|number| layout.slices[*number as usize].variable);
+        let Selection {
+            whole, rows, ids, ..
+        } = &*part.selection;
+        let numbers: Vec<u32> = whole
+            .iter()
+            .chain(rows.iter().chain(ids).map(|(number, _)| number))
+            .copied()
+            .collect();
+        let variables = numbers
+            .iter()
+            .map(|number| layout.slices[*number as usize].variable);
         assert!(variables.eq([0, 2, 4]), "{numbers:?}");
     }
 }

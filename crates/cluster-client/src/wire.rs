@@ -9,11 +9,23 @@ use trainyard_protocol::{payload, v1};
 
 /// Writes a selection.
 pub fn selection_to_wire(selection: &Selection) -> v1::Selection {
-    let row_set = |rows: &Vec<u32>| v1::RowSet { rows: Bytes::copy_from_slice(payload::row_bytes(rows)) };
-    let id_set = |ids: &Vec<u64>| v1::IdSet { ids: Bytes::copy_from_slice(payload::id_bytes(ids)) };
-    let rows =
-        selection.rows.iter().map(|&(slice, row_set)| v1::SliceRows { slice, row_set: row_set as u32 });
-    let ids = selection.ids.iter().map(|&(slice, id_set)| v1::SliceIds { slice, id_set: id_set as u32 });
+    let row_set = |rows: &Vec<u32>| v1::RowSet {
+        rows: Bytes::copy_from_slice(payload::row_bytes(rows)),
+    };
+    let id_set = |ids: &Vec<u64>| v1::IdSet {
+        ids: Bytes::copy_from_slice(payload::id_bytes(ids)),
+    };
+    let rows = selection
+        .rows
+        .iter()
+        .map(|&(slice, row_set)| v1::SliceRows {
+            slice,
+            row_set: row_set as u32,
+        });
+    let ids = selection.ids.iter().map(|&(slice, id_set)| v1::SliceIds {
+        slice,
+        id_set: id_set as u32,
+    });
     v1::Selection {
         whole: selection.whole.clone(),
         row_sets: selection.row_sets.iter().map(row_set).collect(),
@@ -32,35 +44,83 @@ pub fn selection_from_wire(named: &v1::Selection) -> Result<Arc<Selection>, payl
     let id_sets = named.id_sets.iter().map(|set| payload::ids(&set.ids));
     Ok(Arc::new(Selection {
         whole: named.whole.clone(),
-        rows: named.rows.iter().map(|rows| (rows.slice, rows.row_set as usize)).collect(),
+        rows: named
+            .rows
+            .iter()
+            .map(|rows| (rows.slice, rows.row_set as usize))
+            .collect(),
         row_sets: row_sets.collect::<Result<_, _>>()?,
-        ids: named.ids.iter().map(|ids| (ids.slice, ids.id_set as usize)).collect(),
+        ids: named
+            .ids
+            .iter()
+            .map(|ids| (ids.slice, ids.id_set as usize))
+            .collect(),
         id_sets: id_sets.collect::<Result<_, _>>()?,
     }))
 }
 
 /// Writes a position in the data.
 pub fn position_to_wire(position: ShardPosition) -> v1::DataPosition {
-    let ahead = position.ahead.iter().flat_map(|range| [range.start, range.end]).collect();
-    v1::DataPosition { shard: position.shard, pass: position.pass, batch: position.batch, ahead }
+    let ahead = position
+        .ahead
+        .iter()
+        .flat_map(|range| [range.start, range.end])
+        .collect();
+    v1::DataPosition {
+        shard: position.shard,
+        pass: position.pass,
+        batch: position.batch,
+        ahead,
+    }
 }
 
 /// Reads a position in the data.
 pub fn position_from_wire(position: &v1::DataPosition) -> ShardPosition {
-    let ahead = position.ahead.chunks_exact(2).map(|ends| ends[0]..ends[1]).collect();
-    ShardPosition { shard: position.shard, pass: position.pass, batch: position.batch, ahead }
+    let ahead = position
+        .ahead
+        .chunks_exact(2)
+        .map(|ends| ends[0]..ends[1])
+        .collect();
+    ShardPosition {
+        shard: position.shard,
+        pass: position.pass,
+        batch: position.batch,
+        ahead,
+    }
 }
 
 /// Writes what was read of a tensor of a checkpoint.
 pub fn part_read_to_wire(part: PartRead) -> v1::PartRead {
-    let PartRead { file, tensor, bytes, crc32c } = part;
-    v1::PartRead { file, tensor, begin: bytes.start, end: bytes.end, crc32c }
+    let PartRead {
+        file,
+        tensor,
+        bytes,
+        crc32c,
+    } = part;
+    v1::PartRead {
+        file,
+        tensor,
+        begin: bytes.start,
+        end: bytes.end,
+        crc32c,
+    }
 }
 
 /// Reads what was read of a tensor of a checkpoint.
 pub fn part_read_from_wire(part: v1::PartRead) -> PartRead {
-    let v1::PartRead { file, tensor, begin, end, crc32c } = part;
-    PartRead { file, tensor, bytes: begin..end, crc32c }
+    let v1::PartRead {
+        file,
+        tensor,
+        begin,
+        end,
+        crc32c,
+    } = part;
+    PartRead {
+        file,
+        tensor,
+        bytes: begin..end,
+        crc32c,
+    }
 }
 
 /// Writes a batch.
@@ -97,5 +157,8 @@ pub fn push_to_wire(
 
 /// Reads the place of a push in its synchronous step.
 pub fn contribution_from_wire(push: &v1::Push) -> Option<Contribution> {
-    (push.of > 0).then_some(Contribution { slot: push.slot, of: push.of })
+    (push.of > 0).then_some(Contribution {
+        slot: push.slot,
+        of: push.of,
+    })
 }

@@ -15,7 +15,11 @@ impl ClusterSpec {
     /// Every mistake in it.
     pub fn load(path: &Path) -> Result<Self, Vec<Diagnostic>> {
         let text = std::fs::read_to_string(path).map_err(|error| {
-            let message = format!("cluster file {} cannot be read: {}", path.display(), error.kind());
+            let message = format!(
+                "cluster file {} cannot be read: {}",
+                path.display(),
+                error.kind()
+            );
             vec![
                 Diagnostic::error(Code::E1201, message)
                     .help("give the path of a cluster file, or local:ps=1,worker=1"),
@@ -53,30 +57,55 @@ impl ClusterSpec {
             section.finish();
         }
         let evaluator = |task: &Task| task.role == Role::Evaluator;
-        let evaluator_addresses: Vec<String> =
-            tasks.iter().filter(|(task, _)| evaluator(task)).map(|(_, address)| address.clone()).collect();
+        let evaluator_addresses: Vec<String> = tasks
+            .iter()
+            .filter(|(task, _)| evaluator(task))
+            .map(|(_, address)| address.clone())
+            .collect();
         let evaluators = evaluator_addresses.len();
         tasks.retain(|task, _| task.role != Role::Evaluator);
         if tasks.keys().all(|task| task.role != Role::Chief) && root.node("cluster").is_some() {
-            root.fail(Code::E1007, "cluster", "the cluster must have a chief, given none".to_owned());
+            root.fail(
+                Code::E1007,
+                "cluster",
+                "the cluster must have a chief, given none".to_owned(),
+            );
         }
         let waits = |task: &Task| task.role == Role::Chief && task.index > 0;
-        let standbys: BTreeMap<Task, String> =
-            tasks.iter().filter(|(task, _)| waits(task)).map(|(task, text)| (*task, text.clone())).collect();
+        let standbys: BTreeMap<Task, String> = tasks
+            .iter()
+            .filter(|(task, _)| waits(task))
+            .map(|(task, text)| (*task, text.clone()))
+            .collect();
         tasks.retain(|task, _| !waits(task));
         let socket = |address: &&String| address.starts_with("unix:");
-        let chief = tasks.get(&Task { role: Role::Chief, index: 0 });
-        if let Some(file) =
-            chief.into_iter().chain(standbys.values()).find(socket).filter(|_| !standbys.is_empty())
+        let chief = tasks.get(&Task {
+            role: Role::Chief,
+            index: 0,
+        });
+        if let Some(file) = chief
+            .into_iter()
+            .chain(standbys.values())
+            .find(socket)
+            .filter(|_| !standbys.is_empty())
         {
-            let message = format!("chiefs that stand by for one another must be host:port, given `{file}`");
+            let message =
+                format!("chiefs that stand by for one another must be host:port, given `{file}`");
             root.fail(Code::E1007, "cluster", message);
         }
         root.finish();
         let found = problems.into_vec();
-        match found.is_empty() {
-            true => Ok(Self { tasks, admin, standbys, evaluators, evaluator_addresses, credentials }),
-            false => Err(found),
+        if found.is_empty() {
+            Ok(Self {
+                tasks,
+                admin,
+                standbys,
+                evaluators,
+                evaluator_addresses,
+                credentials,
+            })
+        } else {
+            Err(found)
         }
     }
 }
@@ -84,12 +113,23 @@ impl ClusterSpec {
 fn read(section: Section<'_>, tasks: &mut BTreeMap<Task, String>) {
     for role in Role::ALL {
         let name = role.as_str();
-        for (index, address) in section.texts(name).unwrap_or_default().into_iter().enumerate() {
+        for (index, address) in section
+            .texts(name)
+            .unwrap_or_default()
+            .into_iter()
+            .enumerate()
+        {
             let task = Task { role, index };
             if let Err(rule) = check_address(&address) {
-                section.fail(Code::E1007, name, format!("address of {task} {rule}, given `{address}`"));
+                section.fail(
+                    Code::E1007,
+                    name,
+                    format!("address of {task} {rule}, given `{address}`"),
+                );
             }
-            let taken = tasks.iter().find(|(_, other)| **other == address && !address.ends_with(":0"));
+            let taken = tasks
+                .iter()
+                .find(|(_, other)| **other == address && !address.ends_with(":0"));
             if let Some((other, _)) = taken {
                 section.fail(
                     Code::E1007,

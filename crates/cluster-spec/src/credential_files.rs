@@ -39,12 +39,18 @@ impl CredentialFiles {
         if self.insecure_no_auth {
             out.push_str("insecure_no_auth = true\n");
         }
-        if out.is_empty() { out } else { format!("[security]\n{out}") }
+        if out.is_empty() {
+            out
+        } else {
+            format!("[security]\n{out}")
+        }
     }
 }
 
 fn of(path: &str, task: Task) -> PathBuf {
-    path.replace("{role}", task.role.as_str()).replace("{index}", &task.index.to_string()).into()
+    path.replace("{role}", task.role.as_str())
+        .replace("{index}", &task.index.to_string())
+        .into()
 }
 
 fn toml_text(text: &str) -> String {

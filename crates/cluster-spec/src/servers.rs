@@ -23,7 +23,10 @@ pub struct Servers(BTreeMap<String, String>);
 impl Servers {
     /// Returns those of a cluster.
     pub fn of(cluster: &ClusterSpec) -> Self {
-        let tasks = cluster.tasks.iter().filter(|(task, _)| matches!(task.role, Role::Chief | Role::Ps));
+        let tasks = cluster
+            .tasks
+            .iter()
+            .filter(|(task, _)| matches!(task.role, Role::Chief | Role::Ps));
         Self(
             tasks
                 .chain(&cluster.standbys)
@@ -34,13 +37,22 @@ impl Servers {
 
     /// Reads what [`Servers::lines`] wrote. A line without `=` names a task without address.
     pub fn from_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Self {
-        let pairs = lines.into_iter().map(|line| line.split_once('=').unwrap_or((line, "")));
-        Self(pairs.map(|(task, address)| (task.to_owned(), address.to_owned())).collect())
+        let pairs = lines
+            .into_iter()
+            .map(|line| line.split_once('=').unwrap_or((line, "")));
+        Self(
+            pairs
+                .map(|(task, address)| (task.to_owned(), address.to_owned()))
+                .collect(),
+        )
     }
 
     /// Returns one line a task, `ps:0=host:port`.
     pub fn lines(&self) -> Vec<String> {
-        self.0.iter().map(|(task, address)| format!("{task}={address}")).collect()
+        self.0
+            .iter()
+            .map(|(task, address)| format!("{task}={address}"))
+            .collect()
     }
 
     /// Returns a number that two tasks share if they were given the same servers (FNV-1a of tasks and addresses).
@@ -60,16 +72,20 @@ impl Servers {
         for (task, address) in &self.0 {
             match other.0.get(task) {
                 Some(given) if given == address => {}
-                Some(given) => {
-                    told.push(format!("{task} is {} for {theirs} and {address} for {ours}", shown(given)))
-                }
+                Some(given) => told.push(format!(
+                    "{task} is {} for {theirs} and {address} for {ours}",
+                    shown(given)
+                )),
                 None => told.push(format!("{theirs} does not know {task} at {address}")),
             }
         }
-        let more = other.0.iter().filter(|(task, _)| !self.0.contains_key(*task));
-        told.extend(
-            more.map(|(task, address)| format!("{ours} does not know {} at {}", shown(task), shown(address))),
-        );
+        let more = other
+            .0
+            .iter()
+            .filter(|(task, _)| !self.0.contains_key(*task));
+        told.extend(more.map(|(task, address)| {
+            format!("{ours} does not know {} at {}", shown(task), shown(address))
+        }));
         let rest = told.len().saturating_sub(DIFFERENCES_MAX);
         told.truncate(DIFFERENCES_MAX);
         if rest > 0 {
@@ -81,7 +97,10 @@ impl Servers {
 
 /// A peer's text, cut and escaped.
 fn shown(text: &str) -> String {
-    text.chars().take(ADDRESS_CHARS_MAX).flat_map(char::escape_debug).collect()
+    text.chars()
+        .take(ADDRESS_CHARS_MAX)
+        .flat_map(char::escape_debug)
+        .collect()
 }
 
 #[cfg(test)]
@@ -90,14 +109,25 @@ mod tests {
     use crate::LocalCounts;
 
     fn cluster(ps: usize, workers: usize) -> ClusterSpec {
-        let ports: Vec<u16> =
-            [7000].into_iter().chain(7100..7100 + workers as u16).chain(7200..7300).collect();
-        ClusterSpec::local(LocalCounts { ps, workers, evaluators: 0 }, &ports)
+        let ports: Vec<u16> = [7000]
+            .into_iter()
+            .chain(7100..7100 + workers as u16)
+            .chain(7200..7300)
+            .collect();
+        ClusterSpec::local(
+            LocalCounts {
+                ps,
+                workers,
+                evaluators: 0,
+            },
+            &ports,
+        )
     }
 
     #[test]
     fn a_longer_worker_list_is_the_same_cluster_and_another_server_is_not() {
-        let (own, more) = (Servers::of(&cluster(2, 1)), Servers::of(&cluster(2, 5)));
+        let own = Servers::of(&cluster(2, 1));
+        let more = Servers::of(&cluster(2, 5));
         assert_eq!(own.fingerprint(), more.fingerprint());
         assert_eq!(own.differences(&more, "chief:0", "worker:4"), None);
         let mut moved = cluster(3, 1);
@@ -129,7 +159,9 @@ mod tests {
         let own = Servers::of(&cluster(9, 0));
         let lines = own.lines();
         assert_eq!(Servers::from_lines(lines.iter().map(String::as_str)), own);
-        let told = own.differences(&Servers::default(), "chief:0", "worker:0").expect("all are missing");
+        let told = own
+            .differences(&Servers::default(), "chief:0", "worker:0")
+            .expect("all are missing");
         assert!(told.ends_with("; and 6 more"), "{told}");
     }
 }

@@ -29,8 +29,15 @@ pub struct ClusterSpec {
     pub evaluator_addresses: Vec<String>,
 }
 
-fn by_name<S: serde::Serializer>(tasks: &BTreeMap<Task, String>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(tasks.iter().map(|(task, address)| (task.to_string(), address)))
+fn by_name<S: serde::Serializer>(
+    tasks: &BTreeMap<Task, String>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(
+        tasks
+            .iter()
+            .map(|(task, address)| (task.to_string(), address)),
+    )
 }
 
 /// How many tasks a cluster on this machine has, besides its chief.
@@ -58,20 +65,36 @@ impl LocalCounts {
         if !rest.is_empty() && !rest.starts_with(':') {
             return None;
         }
-        let mut counts = Self { ps, workers: 0, evaluators: 1 };
-        for part in rest.trim_start_matches(':').split(',').filter(|part| !part.is_empty()) {
+        let mut counts = Self {
+            ps,
+            workers: 0,
+            evaluators: 1,
+        };
+        for part in rest
+            .trim_start_matches(':')
+            .split(',')
+            .filter(|part| !part.is_empty())
+        {
             let (role, count) = part.split_once('=').unwrap_or((part, ""));
             let (slot, range) = match role.trim() {
                 "ps" => (&mut counts.ps, 0..=64),
                 "worker" | "workers" => (&mut counts.workers, 0..=Self::WORKERS_MAX),
                 "evaluator" => (&mut counts.evaluators, 0..=1),
-                _ => return Some(Err(bad_local(text, &format!("`{role}` is not ps, worker or evaluator")))),
+                _ => {
+                    return Some(Err(bad_local(
+                        text,
+                        &format!("`{role}` is not ps, worker or evaluator"),
+                    )));
+                }
             };
             match count.trim().parse::<usize>() {
                 Ok(count) if range.contains(&count) => *slot = count,
                 _ => {
-                    let rule =
-                        format!("{role} must be {} to {}, given `{count}`", range.start(), range.end());
+                    let rule = format!(
+                        "{role} must be {} to {}, given `{count}`",
+                        range.start(),
+                        range.end()
+                    );
                     return Some(Err(bad_local(text, &rule)));
                 }
             }
@@ -93,10 +116,18 @@ fn bad_local(text: &str, rule: &str) -> Diagnostic {
 impl ClusterSpec {
     /// Returns a cluster of this machine on the given ports: chief, workers, parameter servers.
     pub fn local(counts: LocalCounts, ports: &[u16]) -> Self {
-        let roles = [(Role::Chief, 1), (Role::Worker, counts.workers), (Role::Ps, counts.ps)];
-        let tasks =
-            roles.into_iter().flat_map(|(role, count)| (0..count).map(move |index| Task { role, index }));
-        let tasks = tasks.zip(ports).map(|(task, port)| (task, format!("127.0.0.1:{port}"))).collect();
+        let roles = [
+            (Role::Chief, 1),
+            (Role::Worker, counts.workers),
+            (Role::Ps, counts.ps),
+        ];
+        let tasks = roles
+            .into_iter()
+            .flat_map(|(role, count)| (0..count).map(move |index| Task { role, index }));
+        let tasks = tasks
+            .zip(ports)
+            .map(|(task, port)| (task, format!("127.0.0.1:{port}")))
+            .collect();
         Self {
             tasks,
             admin: BTreeMap::new(),
@@ -109,12 +140,18 @@ impl ClusterSpec {
 
     /// Returns the number of parameter servers.
     pub fn num_ps(&self) -> usize {
-        self.tasks.keys().filter(|task| task.role == Role::Ps).count()
+        self.tasks
+            .keys()
+            .filter(|task| task.role == Role::Ps)
+            .count()
     }
 
     /// Returns the number of training tasks: the chief and the workers.
     pub fn num_worker_replicas(&self) -> usize {
-        self.tasks.keys().filter(|task| matches!(task.role, Role::Chief | Role::Worker)).count()
+        self.tasks
+            .keys()
+            .filter(|task| matches!(task.role, Role::Chief | Role::Worker))
+            .count()
     }
 
     /// Returns the tasks of a role and their addresses, in order.
@@ -127,12 +164,17 @@ impl ClusterSpec {
 
     /// Returns the address of a task.
     pub fn address(&self, task: Task) -> Option<&str> {
-        self.tasks.get(&task).or_else(|| self.standbys.get(&task)).map(String::as_str)
+        self.tasks
+            .get(&task)
+            .or_else(|| self.standbys.get(&task))
+            .map(String::as_str)
     }
 
     /// Returns the addresses at which the job's chief may be: that of `chief:0`, then those of the chiefs that stand by.
     pub fn chiefs(&self) -> Vec<String> {
-        let chief = self.of_role(Role::Chief).map(|(_, address)| address.to_owned());
+        let chief = self
+            .of_role(Role::Chief)
+            .map(|(_, address)| address.to_owned());
         chief.chain(self.standbys.values().cloned()).collect()
     }
 
@@ -142,7 +184,13 @@ impl ClusterSpec {
     /// The cluster has no such task; the message lists those that it has.
     pub fn task(&self, role: Role, index: usize) -> Result<Task, Diagnostic> {
         let task = Task { role, index };
-        if self.address(task).is_some() || task == (Task { role: Role::Evaluator, index: 0 }) {
+        if self.address(task).is_some()
+            || task
+                == (Task {
+                    role: Role::Evaluator,
+                    index: 0,
+                })
+        {
             return Ok(task);
         }
         Err(self.no_task(role, index))
@@ -151,20 +199,36 @@ impl ClusterSpec {
     pub(crate) fn no_task(&self, role: Role, index: usize) -> Diagnostic {
         let error = |message: String| Diagnostic::error(Code::E1004, message);
         if role == Role::Evaluator {
-            let message = format!("there can be only one evaluator, evaluator:0, given index {index}");
+            let message =
+                format!("there can be only one evaluator, evaluator:0, given index {index}");
             return error(message).help("use index 0");
         }
-        let of_role = || self.tasks.iter().chain(&self.standbys).filter(|(task, _)| task.role == role);
-        let known: Vec<String> =
-            of_role().map(|(task, address)| format!("{} = {address}", task.index)).collect();
+        let of_role = || {
+            self.tasks
+                .iter()
+                .chain(&self.standbys)
+                .filter(|(task, _)| task.role == role)
+        };
+        let known: Vec<String> = of_role()
+            .map(|(task, address)| format!("{} = {address}", task.index))
+            .collect();
         let indices: Vec<String> = of_role().map(|(task, _)| task.index.to_string()).collect();
         if known.is_empty() {
             return error(format!("the cluster has no {role}"))
                 .help(format!("add {role} addresses to the cluster"));
         }
-        error(format!("task index {index} is out of range for role `{role}`"))
-            .note(format!("the cluster has {} {role}: {}", known.len(), known.join(", ")))
-            .help(format!("use index {}, or add a {role} address to the cluster", indices.join(" or ")))
+        error(format!(
+            "task index {index} is out of range for role `{role}`"
+        ))
+        .note(format!(
+            "the cluster has {} {role}: {}",
+            known.len(),
+            known.join(", ")
+        ))
+        .help(format!(
+            "use index {}, or add a {role} address to the cluster",
+            indices.join(" or ")
+        ))
     }
 
     /// Returns a task's number in the cluster: chief 0, then workers, then parameter servers (`global_id_in_cluster`);
@@ -190,12 +254,21 @@ impl ClusterSpec {
 
     /// Returns the cluster as a cluster file.
     pub fn to_toml(&self) -> String {
-        let (none, mut out) = (BTreeMap::new(), String::new());
-        for (title, tasks, more) in [("cluster", &self.tasks, &self.standbys), ("admin", &self.admin, &none)]
-        {
+        let none = BTreeMap::new();
+        let mut out = String::new();
+        for (title, tasks, more) in [
+            ("cluster", &self.tasks, &self.standbys),
+            ("admin", &self.admin, &none),
+        ] {
             let list = |role: Role| {
-                let addresses = tasks.iter().chain(more).filter(|(task, _)| task.role == role);
-                addresses.map(|(_, address)| format!("\"{address}\"")).collect::<Vec<_>>().join(", ")
+                let addresses = tasks
+                    .iter()
+                    .chain(more)
+                    .filter(|(task, _)| task.role == role);
+                addresses
+                    .map(|(_, address)| format!("\"{address}\""))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             };
             if tasks.is_empty() {
                 continue;
@@ -229,7 +302,9 @@ pub(crate) fn check_address(address: &str) -> Result<(), &'static str> {
     if let Some(path) = address.strip_prefix("unix:") {
         return check_path(path);
     }
-    let Some((host, port)) = address.rsplit_once(':') else { return Err("must be host:port") };
+    let Some((host, port)) = address.rsplit_once(':') else {
+        return Err("must be host:port");
+    };
     if host.contains("://") || address.contains("//") {
         return Err("must be host:port without a scheme");
     }
@@ -250,8 +325,9 @@ pub(crate) fn check_address(address: &str) -> Result<(), &'static str> {
 
 /// Checks the path of a socket file: a socket's name holds 107 bytes and no more (`sun_path` of `unix(7)`).
 fn check_path(path: &str) -> Result<(), &'static str> {
-    let odd =
-        |character: char| character.is_whitespace() || character.is_control() || "\"'\\,".contains(character);
+    let odd = |character: char| {
+        character.is_whitespace() || character.is_control() || "\"'\\,".contains(character)
+    };
     if !path.starts_with('/') || path.ends_with('/') || path.contains(odd) {
         Err("must name an absolute path behind unix:, as in unix:/run/trainyard/ps-0.sock")
     } else if path.len() > 107 {
@@ -294,7 +370,10 @@ mod tests {
             ("unix:/run/", "absolute path"),
             (&format!("unix:/{}", "a".repeat(107)), "at most 107 bytes"),
         ] {
-            assert!(check_address(bad).is_err_and(|told| told.contains(rule)), "{bad}");
+            assert!(
+                check_address(bad).is_err_and(|told| told.contains(rule)),
+                "{bad}"
+            );
         }
     }
 }

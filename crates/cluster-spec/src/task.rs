@@ -57,7 +57,10 @@ impl Task {
     /// Returns the task of a name, as it is displayed.
     pub fn named(name: &str) -> Option<Self> {
         let (role, index) = name.split_once(':')?;
-        Some(Self { role: Role::named(role)?, index: index.parse().ok()? })
+        Some(Self {
+            role: Role::named(role)?,
+            index: index.parse().ok()?,
+        })
     }
 }
 

@@ -67,7 +67,10 @@ impl TfConfig {
     pub fn parse(text: &str) -> Result<Self, Diagnostic> {
         let value: Value = serde_json::from_str(text).map_err(|error| not_json(text, &error))?;
         let Value::Object(top) = &value else {
-            return Err(wrong("", format!("TF_CONFIG must be a JSON object, given {}", kind(&value))));
+            return Err(wrong(
+                "",
+                format!("TF_CONFIG must be a JSON object, given {}", kind(&value)),
+            ));
         };
         let service = match top.get("service") {
             None => None,
@@ -82,11 +85,17 @@ impl TfConfig {
         let text_of = |key: &str| match top.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(other) => Err(wrong(key, format!("{key} must be a string, given {}", kind(other)))),
+            Some(other) => Err(wrong(
+                key,
+                format!("{key} must be a string, given {}", kind(other)),
+            )),
         };
         let model_dir = text_of("model_dir")?;
         if model_dir.as_deref() == Some("") {
-            return Err(wrong("model_dir", "model_dir in TF_CONFIG must not be empty".to_owned()));
+            return Err(wrong(
+                "model_dir",
+                "model_dir in TF_CONFIG must not be empty".to_owned(),
+            ));
         }
         let task = read_task(top.get("task"))?;
         let spec = match top.get("cluster") {
@@ -94,7 +103,10 @@ impl TfConfig {
             Some(Value::Object(map)) if map.is_empty() => None,
             Some(Value::Object(map)) => Some(read_cluster(map)?),
             Some(other) => {
-                let message = format!("cluster must map jobs to lists of addresses, given {}", kind(other));
+                let message = format!(
+                    "cluster must map jobs to lists of addresses, given {}",
+                    kind(other)
+                );
                 return Err(wrong("cluster", message));
             }
         };
@@ -102,9 +114,16 @@ impl TfConfig {
             Some((spec, master)) => (in_cluster(&spec, &task, master)?, Some(spec)),
             None => (alone(&task)?, None),
         };
-        let (session_master, eval_session_master) =
-            (text_of("session_master")?, text_of("eval_session_master")?);
-        Ok(Self { task, cluster, model_dir, service, session_master, eval_session_master })
+        let session_master = text_of("session_master")?;
+        let eval_session_master = text_of("eval_session_master")?;
+        Ok(Self {
+            task,
+            cluster,
+            model_dir,
+            service,
+            session_master,
+            eval_session_master,
+        })
     }
 }
 
@@ -116,25 +135,41 @@ struct RawTask {
 
 fn read_task(task: Option<&Value>) -> Result<RawTask, Diagnostic> {
     let task = match task {
-        None => return Ok(RawTask { role: None, index: None }),
+        None => {
+            return Ok(RawTask {
+                role: None,
+                index: None,
+            });
+        }
         Some(Value::Object(task)) => task,
         Some(other) => {
-            return Err(wrong("task", format!("task must be a JSON object, given {}", kind(other))));
+            return Err(wrong(
+                "task",
+                format!("task must be a JSON object, given {}", kind(other)),
+            ));
         }
     };
     let role = match task.get("type") {
         None | Some(Value::Null) => None,
         Some(Value::String(role)) => Some(role.clone()),
-        Some(other) => return Err(wrong("task.type", format!("task.type must be a string, given {other}"))),
+        Some(other) => {
+            return Err(wrong(
+                "task.type",
+                format!("task.type must be a string, given {other}"),
+            ));
+        }
     };
     let index = match task.get("index") {
         None => None,
         Some(Value::Null) => {
-            return Err(wrong("task.index", "task.index must be set, given null".to_owned()));
+            return Err(wrong(
+                "task.index",
+                "task.index must be set, given null".to_owned(),
+            ));
         }
-        Some(Value::Number(number)) if number.is_u64() => {
-            number.as_u64().and_then(|index| usize::try_from(index).ok())
-        }
+        Some(Value::Number(number)) if number.is_u64() => number
+            .as_u64()
+            .and_then(|index| usize::try_from(index).ok()),
         Some(Value::String(text)) => match text.trim().parse() {
             Ok(index) => Some(index),
             Err(_) => {
@@ -157,10 +192,14 @@ fn read_task(task: Option<&Value>) -> Result<RawTask, Diagnostic> {
 /// The task without a cluster: the whole job in this process.
 fn alone(task: &RawTask) -> Result<Task, Diagnostic> {
     match (task.role.as_deref(), task.index) {
-        (None | Some("worker"), None | Some(0)) => Ok(Task { role: Role::Worker, index: 0 }),
-        (None | Some("worker"), Some(index)) => {
-            Err(wrong("task.index", format!("without a cluster task.index must be 0, given {index}")))
-        }
+        (None | Some("worker"), None | Some(0)) => Ok(Task {
+            role: Role::Worker,
+            index: 0,
+        }),
+        (None | Some("worker"), Some(index)) => Err(wrong(
+            "task.index",
+            format!("without a cluster task.index must be 0, given {index}"),
+        )),
         (Some(role), _) => {
             let message = format!("without a cluster task.type must be `worker`, given `{role}`");
             Err(wrong("task.type", message)
@@ -171,11 +210,16 @@ fn alone(task: &RawTask) -> Result<Task, Diagnostic> {
 
 fn in_cluster(spec: &ClusterSpec, task: &RawTask, master: bool) -> Result<Task, Diagnostic> {
     let Some(role_name) = task.role.as_deref() else {
-        return Err(wrong("task", "with a cluster task.type must be set".to_owned())
-            .help("for example \"task\": {\"type\": \"worker\", \"index\": 0}"));
+        return Err(
+            wrong("task", "with a cluster task.type must be set".to_owned())
+                .help("for example \"task\": {\"type\": \"worker\", \"index\": 0}"),
+        );
     };
     let Some(index) = task.index else {
-        return Err(wrong("task", "with a cluster task.index must be set".to_owned()));
+        return Err(wrong(
+            "task",
+            "with a cluster task.index must be set".to_owned(),
+        ));
     };
     let role = match role_name {
         "chief" if !master => Role::Chief,
@@ -184,12 +228,16 @@ fn in_cluster(spec: &ClusterSpec, task: &RawTask, master: bool) -> Result<Task, 
         "ps" => Role::Ps,
         "evaluator" if !master => Role::Evaluator,
         "evaluator" => {
-            let message = "a cluster with the legacy job `master` has no evaluator: the master evaluates";
+            let message =
+                "a cluster with the legacy job `master` has no evaluator: the master evaluates";
             return Err(wrong("task.type", message.to_owned()).help("rename `master` to `chief`"));
         }
         other => {
             let known = ["chief", "worker", "ps", "evaluator"];
-            let problem = wrong("task.type", format!("task.type `{other}` is not in the cluster"));
+            let problem = wrong(
+                "task.type",
+                format!("task.type `{other}` is not in the cluster"),
+            );
             let problem = problem.note(format!("known: {}", known.join(", ")));
             return Err(match suggest(other, known) {
                 Some(near) => problem.help(format!("did you mean `{near}`?")),
@@ -197,7 +245,8 @@ fn in_cluster(spec: &ClusterSpec, task: &RawTask, master: bool) -> Result<Task, 
             });
         }
     };
-    spec.task(role, index).map_err(|problem| problem.at(named("task.index")))
+    spec.task(role, index)
+        .map_err(|problem| problem.at(named("task.index")))
 }
 
 /// Reads the cluster; also says whether its chief is called `master`.
@@ -265,17 +314,25 @@ fn read_addresses(job: &str, tasks: &Value) -> Result<Vec<(usize, String)>, Diag
     let at = format!("cluster.{job}");
     let text = |value: &Value| match value {
         Value::String(text) => Ok(text.clone()),
-        other => Err(wrong(&at, format!("an address must be a string, given {other}"))),
+        other => Err(wrong(
+            &at,
+            format!("an address must be a string, given {other}"),
+        )),
     };
     match tasks {
-        Value::Array(items) => {
-            items.iter().enumerate().map(|(index, item)| Ok((index, text(item)?))).collect()
-        }
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| Ok((index, text(item)?)))
+            .collect(),
         Value::Object(map) => map
             .iter()
             .map(|(key, item)| match key.trim().parse::<usize>() {
                 Ok(index) if index <= INDEX_MAX => Ok((index, text(item)?)),
-                _ => Err(wrong(&at, format!("a task's key must be its index, given `{key}`"))),
+                _ => Err(wrong(
+                    &at,
+                    format!("a task's key must be its index, given `{key}`"),
+                )),
             })
             .collect(),
         other => {
@@ -293,25 +350,42 @@ fn kind(value: &Value) -> String {
         Value::Null => "null".to_owned(),
         Value::Array(_) => "an array".to_owned(),
         Value::Object(_) => "an object".to_owned(),
-        Value::String(text) => format!("the string \"{}\"", text.chars().take(40).collect::<String>()),
+        Value::String(text) => format!(
+            "the string \"{}\"",
+            text.chars().take(40).collect::<String>()
+        ),
         other => other.to_string(),
     }
 }
 
 fn named(key: &str) -> Place {
-    let at = if key.is_empty() { String::new() } else { format!(", at {key}") };
+    let at = if key.is_empty() {
+        String::new()
+    } else {
+        format!(", at {key}")
+    };
     Place::Named(format!("environment variable TF_CONFIG{at}"))
 }
 
 fn wrong(key: &str, message: String) -> Diagnostic {
-    let code = if key.starts_with("task") { Code::E1004 } else { Code::E1007 };
+    let code = if key.starts_with("task") {
+        Code::E1004
+    } else {
+        Code::E1007
+    };
     Diagnostic::error(code, message).at(named(key))
 }
 
 fn not_json(text: &str, error: &serde_json::Error) -> Diagnostic {
-    let line = text.lines().nth(error.line().saturating_sub(1)).unwrap_or("");
+    let line = text
+        .lines()
+        .nth(error.line().saturating_sub(1))
+        .unwrap_or("");
     // serde_json counts bytes, a person counts characters.
-    let before = line.char_indices().take_while(|(at, _)| at + 1 < error.column()).count();
+    let before = line
+        .char_indices()
+        .take_while(|(at, _)| at + 1 < error.column())
+        .count();
     let place = Place::Source {
         file: Path::new("environment variable TF_CONFIG").to_owned(),
         line: error.line().max(1),
@@ -320,14 +394,15 @@ fn not_json(text: &str, error: &serde_json::Error) -> Diagnostic {
         length: 1,
         label: String::new(),
     };
-    let message = match text.trim().is_empty() {
-        true => "TF_CONFIG is empty".to_owned(),
-        false => format!(
+    let message = if text.trim().is_empty() {
+        "TF_CONFIG is empty".to_owned()
+    } else {
+        format!(
             "TF_CONFIG is not valid JSON: {} at line {} column {}",
             reason(error),
             error.line().max(1),
             before + 1
-        ),
+        )
     };
     Diagnostic::error(Code::E1003, message)
         .at(place)

@@ -26,7 +26,10 @@ fn main() {
 }
 
 fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime")
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
 }
 
 fn channel(address: &str) -> Channel {
@@ -42,9 +45,12 @@ fn channel(address: &str) -> Channel {
 
 /// Members with a server each.
 async fn remote(size: usize) -> Vec<Collective> {
-    let (mut hubs, mut addresses) = (Vec::new(), Vec::new());
+    let mut hubs = Vec::new();
+    let mut addresses = Vec::new();
     for _ in 0..size {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
         addresses.push(listener.local_addr().expect("an address").to_string());
         let hub = Hub::new(Duration::from_secs(5));
         let incoming = TcpListenerStream::new(listener);
@@ -63,14 +69,25 @@ async fn remote(size: usize) -> Vec<Collective> {
         hubs.push(hub);
     }
     let joined = hubs.iter().enumerate().map(|(rank, hub)| {
-        let peers = addresses.iter().enumerate().filter(|(other, _)| *other != rank);
+        let peers = addresses
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != rank);
         let peers = peers.map(|(rank, address)| Peer {
             rank,
             name: format!("worker:{rank} at {address}"),
             channel: channel(address),
         });
-        let group = Group { generation: 1, rank, size };
-        let membership = Membership { cluster_id: [1; 16], cluster_epoch: 1, group };
+        let group = Group {
+            generation: 1,
+            rank,
+            size,
+        };
+        let membership = Membership {
+            cluster_id: [1; 16],
+            cluster_epoch: 1,
+            group,
+        };
         hub.join(membership, peers.collect(), Deadlines::default())
     });
     try_join_all(joined).await.expect("a group")
@@ -84,7 +101,10 @@ fn time(bencher: Bencher<'_, '_>, bytes: usize, runtime: &Runtime, members: Vec<
         runtime.spawn(async move {
             let mut values = vec![1.0_f32; bytes / 4];
             while let Some(step) = told.recv().await {
-                member.all_reduce(step, 0, &mut values, &[]).await.expect("a sum");
+                member
+                    .all_reduce(step, 0, &mut values, &[])
+                    .await
+                    .expect("a sum");
                 values.fill(1.0);
                 done.send(()).await.expect("somebody waits");
             }
@@ -118,7 +138,8 @@ fn in_process<const MEMBERS: usize>(bencher: Bencher<'_, '_>, bytes: usize) {
 
 #[divan::bench(args = SIZES)]
 fn copy(bencher: Bencher<'_, '_>, bytes: usize) {
-    let (from, mut to) = (vec![1_u8; bytes], vec![0_u8; bytes]);
+    let from = vec![1_u8; bytes];
+    let mut to = vec![0_u8; bytes];
     bencher
         .counter(BytesCount::new(bytes))
         .bench_local(|| black_box(&mut to).copy_from_slice(black_box(&from)));

@@ -50,7 +50,12 @@ pub struct Collective {
 /// What an operation does with deposits.
 trait Machine {
     fn begin(&mut self) -> Option<Outgoing>;
-    fn take(&mut self, from: usize, deposit: Deposit, out: &mut VecDeque<Outgoing>) -> Result<(), Misfit>;
+    fn take(
+        &mut self,
+        from: usize,
+        deposit: Deposit,
+        out: &mut VecDeque<Outgoing>,
+    ) -> Result<(), Misfit>;
     fn is_complete(&self) -> bool;
     fn awaited(&self) -> Option<Awaited>;
 }
@@ -67,8 +72,14 @@ impl Machine for Summing<'_> {
         self.reduction.begin(&self.own, self.pool)
     }
 
-    fn take(&mut self, from: usize, deposit: Deposit, out: &mut VecDeque<Outgoing>) -> Result<(), Misfit> {
-        self.reduction.take(from, deposit, &mut self.own, self.pool, out)
+    fn take(
+        &mut self,
+        from: usize,
+        deposit: Deposit,
+        out: &mut VecDeque<Outgoing>,
+    ) -> Result<(), Misfit> {
+        self.reduction
+            .take(from, deposit, &mut self.own, self.pool, out)
     }
 
     fn is_complete(&self) -> bool {
@@ -85,7 +96,12 @@ impl Machine for Gather {
         self.begin()
     }
 
-    fn take(&mut self, from: usize, deposit: Deposit, _out: &mut VecDeque<Outgoing>) -> Result<(), Misfit> {
+    fn take(
+        &mut self,
+        from: usize,
+        deposit: Deposit,
+        _out: &mut VecDeque<Outgoing>,
+    ) -> Result<(), Misfit> {
         self.take(from, deposit)
     }
 
@@ -105,13 +121,23 @@ impl Collective {
         transport: Box<dyn Transport>,
         deadlines: Deadlines,
     ) -> Self {
-        Self { group, mailbox, transport, deadlines, buffers: 1, pool: Pool::default() }
+        Self {
+            group,
+            mailbox,
+            transport,
+            deadlines,
+            buffers: 1,
+            pool: Pool::default(),
+        }
     }
 
     /// Returns the same member, in a group whose members add up to `buffers` buffers each to a sum, 1 if nothing is said.
     /// All members must say the same: it decides how they sum.
     pub fn with_buffers(self, buffers: usize) -> Self {
-        Self { buffers: buffers.max(1), ..self }
+        Self {
+            buffers: buffers.max(1),
+            ..self
+        }
     }
 
     /// Returns this member's place.
@@ -137,13 +163,17 @@ impl Collective {
         more: &[Vec<f32>],
     ) -> Result<(), Error> {
         if let Some(wrong) = more.iter().find(|more| more.len() != values.len()) {
-            let (expected, given) = (values.len(), wrong.len());
-            let message = format!("every buffer of a sum must hold {expected} values, given {given}");
+            let expected = values.len();
+            let given = wrong.len();
+            let message =
+                format!("every buffer of a sum must hold {expected} values, given {given}");
             return Err(self.error(Cause::Misuse(message)));
         }
         if more.len() >= self.buffers {
-            let (most, given) = (self.buffers, more.len() + 1);
-            let message = format!("a member must add at most {most} buffers to a sum, given {given}");
+            let most = self.buffers;
+            let given = more.len() + 1;
+            let message =
+                format!("a member must add at most {most} buffers to a sum, given {given}");
             return Err(self.error(Cause::Misuse(message)));
         }
         let Group { rank, size, .. } = self.group;
@@ -153,31 +183,61 @@ impl Collective {
             own.add_more(&(0..own.values.len()));
             return self.alone();
         }
-        let mut summing = Summing { reduction, own, pool: &self.pool };
-        self.operate(Key { step, bucket, gathers: false }, &mut summing).await
+        let mut summing = Summing {
+            reduction,
+            own,
+            pool: &self.pool,
+        };
+        self.operate(
+            Key {
+                step,
+                bucket,
+                gathers: false,
+            },
+            &mut summing,
+        )
+        .await
     }
 
     /// Returns the bytes of every member, by rank. Lengths may differ; at most 256 MiB each.
     ///
     /// # Errors
     /// The generation has ended, by this call or before; or there are too many bytes.
-    pub async fn all_gather(&self, step: u64, bucket: u32, bytes: Bytes) -> Result<Vec<Bytes>, Error> {
+    pub async fn all_gather(
+        &self,
+        step: u64,
+        bucket: u32,
+        bytes: Bytes,
+    ) -> Result<Vec<Bytes>, Error> {
         if bytes.len() > GATHER_BYTES_MAX {
-            let message =
-                format!("a member must give at most {GATHER_BYTES_MAX} bytes at once, given {}", bytes.len());
+            let message = format!(
+                "a member must give at most {GATHER_BYTES_MAX} bytes at once, given {}",
+                bytes.len()
+            );
             return Err(self.error(Cause::Misuse(message)));
         }
         if self.group.size == 1 {
             return self.alone().map(|()| vec![bytes]);
         }
         let mut gather = Gather::new(self.group.rank, self.group.size, bytes);
-        self.operate(Key { step, bucket, gathers: true }, &mut gather).await?;
+        self.operate(
+            Key {
+                step,
+                bucket,
+                gathers: true,
+            },
+            &mut gather,
+        )
+        .await?;
         Ok(gather.into_gifts())
     }
 
     /// Ends the generation for all members, for example because the chief told of a new membership.
     pub fn abort(&self, reason: impl Into<String>) {
-        self.end(Cause::Aborted { by: THIS_MEMBER.to_owned(), reason: reason.into() });
+        self.end(Cause::Aborted {
+            by: THIS_MEMBER.to_owned(),
+            reason: reason.into(),
+        });
     }
 
     /// Returns why the generation has ended, if it has.
@@ -217,15 +277,28 @@ impl Collective {
         let begun = Instant::now();
         let visit = self.mailbox.enter(key).map_err(|cause| self.error(cause))?;
         // Given up: the others are told, too.
-        let guard = Guard { collective: self, key, armed: true };
+        let guard = Guard {
+            collective: self,
+            key,
+            armed: true,
+        };
         let outcome = self.drive(visit, key, machine).await;
         guard.disarm();
         outcome.map_err(|(cause, what)| {
             self.end(cause);
             // The first cause counts, whichever this one was.
-            let cause = self.mailbox.cause().unwrap_or(Cause::Misuse("no cause".to_owned()));
-            let wait = Wait { subject: format!("{what} of {key}"), waited: begun.elapsed() };
-            Error { wait: Some(wait), ..self.error(cause) }
+            let cause = self
+                .mailbox
+                .cause()
+                .unwrap_or(Cause::Misuse("no cause".to_owned()));
+            let wait = Wait {
+                subject: format!("{what} of {key}"),
+                waited: begun.elapsed(),
+            };
+            Error {
+                wait: Some(wait),
+                ..self.error(cause)
+            }
         })
     }
 
@@ -262,26 +335,44 @@ impl Collective {
             let (from, deposit) = arrived;
             if let Err(Misfit(message)) = machine.take(from, deposit, &mut out) {
                 let message = format!("{message} (in {key})");
-                break Err((Cause::Misfit { peer: self.mailbox.name(from), message }, awaited_now(machine)));
+                break Err((
+                    Cause::Misfit {
+                        peer: self.mailbox.name(from),
+                        message,
+                    },
+                    awaited_now(machine),
+                ));
             }
         }
     }
 
     /// Waits for the next deposit, as long as the peer may be silent.
-    async fn next(&self, visit: &mut Visit<'_>, machine: &impl Machine) -> Result<(usize, Deposit), Cause> {
+    async fn next(
+        &self,
+        visit: &mut Visit<'_>,
+        machine: &impl Machine,
+    ) -> Result<(usize, Deposit), Cause> {
         let Some(awaited) = machine.awaited() else {
             return Err(Cause::Misuse("an operation waits for nobody".to_owned()));
         };
         // Whoever waits for others itself is blamed later than they are.
         let patience = self.deadlines.silence + self.deadlines.silence / 4 * awaited.behind;
-        let silent = |_| Cause::Silent { peer: self.mailbox.name(awaited.from), silence: patience };
-        tokio::time::timeout(patience, visit.take(awaited.from)).await.map_err(silent)?
+        let silent = |_| Cause::Silent {
+            peer: self.mailbox.name(awaited.from),
+            silence: patience,
+        };
+        tokio::time::timeout(patience, visit.take(awaited.from))
+            .await
+            .map_err(silent)?
     }
 
     /// Sends a deposit, as long as the peer may take nothing.
     async fn send(&self, key: Key, next: Outgoing) -> Result<(), Cause> {
         let patience: Duration = self.deadlines.silence;
-        let silent = |_| Cause::Silent { peer: self.mailbox.name(next.to), silence: patience };
+        let silent = |_| Cause::Silent {
+            peer: self.mailbox.name(next.to),
+            silence: patience,
+        };
         let sent = async {
             tokio::select! {
                 biased;
@@ -294,7 +385,9 @@ impl Collective {
 }
 
 fn awaited_now(machine: &impl Machine) -> String {
-    machine.awaited().map_or_else(|| "the end".to_owned(), |awaited| awaited.what)
+    machine
+        .awaited()
+        .map_or_else(|| "the end".to_owned(), |awaited| awaited.what)
 }
 
 /// Ends the generation when an operation is dropped before its end.

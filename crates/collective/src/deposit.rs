@@ -24,7 +24,11 @@ pub(crate) struct Key {
 impl fmt::Display for Key {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.gathers { "gathering" } else { "sum" };
-        write!(formatter, "the {what} of bucket {} in step {}", self.bucket, self.step)
+        write!(
+            formatter,
+            "the {what} of bucket {} in step {}",
+            self.bucket, self.step
+        )
     }
 }
 
@@ -75,5 +79,7 @@ pub(crate) fn check_bytes(deposit: &Deposit, expected: usize) -> Result<(), Misf
         return Ok(());
     }
     let Deposit { part, round, .. } = deposit;
-    Err(Misfit(format!("round {round} of part {part} must be {expected} bytes, given {given}")))
+    Err(Misfit(format!(
+        "round {round} of part {part} must be {expected} bytes, given {given}"
+    )))
 }

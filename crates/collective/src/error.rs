@@ -87,7 +87,10 @@ impl Cause {
     /// Returns what a peer's refusal means.
     pub(crate) fn refused(peer: String, refusal: Refusal) -> Self {
         match refusal.reason {
-            Reason::GroupEnded => Self::Aborted { by: peer, reason: refusal.message },
+            Reason::GroupEnded => Self::Aborted {
+                by: peer,
+                reason: refusal.message,
+            },
             _ => Self::Refused { peer, refusal },
         }
     }
@@ -108,20 +111,31 @@ impl Cause {
 
 impl Error {
     pub(crate) fn new(generation: u64, cause: Cause) -> Self {
-        Self { generation, cause, wait: None }
+        Self {
+            generation,
+            cause,
+            wait: None,
+        }
     }
 
     /// Returns the message for people.
     pub fn diagnostic(&self) -> Diagnostic {
         let (code, help) = match &self.cause {
-            Cause::Lost { .. } | Cause::Silent { .. } | Cause::Left { .. } | Cause::Aborted { .. } => {
-                (Code::E2003, "the group is formed anew without the member that is missing; see its own log")
-            }
+            Cause::Lost { .. }
+            | Cause::Silent { .. }
+            | Cause::Left { .. }
+            | Cause::Aborted { .. } => (
+                Code::E2003,
+                "the group is formed anew without the member that is missing; see its own log",
+            ),
             Cause::Refused { .. } => (
                 Code::E2007,
                 "the group has been formed anew meanwhile; this member must ask the chief for its place",
             ),
-            Cause::Misfit { .. } => (Code::E2007, "all members must run the same job file and release"),
+            Cause::Misfit { .. } => (
+                Code::E2007,
+                "all members must run the same job file and release",
+            ),
             Cause::Misuse(_) => (Code::E9001, "report it, with the job file"),
         };
         Diagnostic::error(code, self.to_string()).help(help)
@@ -130,9 +144,17 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} (generation {} of the group", self.cause, self.generation)?;
+        write!(
+            formatter,
+            "{} (generation {} of the group",
+            self.cause, self.generation
+        )?;
         if let Some(Wait { subject, waited }) = &self.wait {
-            write!(formatter, "; waited {:.3} s for {subject}", waited.as_secs_f64())?;
+            write!(
+                formatter,
+                "; waited {:.3} s for {subject}",
+                waited.as_secs_f64()
+            )?;
         }
         formatter.write_str(")")
     }

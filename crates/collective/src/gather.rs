@@ -38,7 +38,12 @@ fn parts(total: usize) -> usize {
 impl Gather {
     pub(crate) fn new(rank: usize, size: usize, given: Bytes) -> Self {
         let members = (0..size).map(|_| Gift::default()).collect();
-        Self { rank, given, sent: 0, members }
+        Self {
+            rank,
+            given,
+            sent: 0,
+            members,
+        }
     }
 
     /// Returns the next deposit, if there is one.
@@ -48,38 +53,70 @@ impl Gather {
         if self.sent >= parts(self.given.len()) * others {
             return None;
         }
-        let (part, to) = (self.sent / others, (self.rank + 1 + self.sent % others) % size);
+        let part = self.sent / others;
+        let to = (self.rank + 1 + self.sent % others) % size;
         self.sent += 1;
         let end = self.given.len().min((part + 1) * PART_BYTES);
         let payload = vec![self.given.slice(part * PART_BYTES..end)];
-        let (part, total) = (part as u32, self.given.len() as u64);
+        let part = part as u32;
+        let total = self.given.len() as u64;
         Some(Outgoing {
             to,
-            deposit: Deposit { operation: Operation::Gather, part, round: 0, total, payload },
+            deposit: Deposit {
+                operation: Operation::Gather,
+                part,
+                round: 0,
+                total,
+                payload,
+            },
         })
     }
 
     /// Takes a deposit of another member.
     pub(crate) fn take(&mut self, from: usize, deposit: Deposit) -> Result<(), Misfit> {
-        let (part, rank) = (deposit.part as usize, self.rank);
+        let part = deposit.part as usize;
+        let rank = self.rank;
         let total = usize::try_from(deposit.total).unwrap_or(usize::MAX);
         if total > GATHER_BYTES_MAX {
-            return Err(Misfit(format!("a gift must be at most {GATHER_BYTES_MAX} bytes, given {total}")));
+            return Err(Misfit(format!(
+                "a gift must be at most {GATHER_BYTES_MAX} bytes, given {total}"
+            )));
         }
-        let unexpected = || Misfit(format!("part {part} of a gathering is not to come, or not again"));
-        let gift = self.members.get_mut(from).filter(|_| from != rank).ok_or_else(unexpected)?;
+        let unexpected = || {
+            Misfit(format!(
+                "part {part} of a gathering is not to come, or not again"
+            ))
+        };
+        let gift = self
+            .members
+            .get_mut(from)
+            .filter(|_| from != rank)
+            .ok_or_else(unexpected)?;
         if deposit.operation != Operation::Gather || deposit.round != 0 || part >= parts(total) {
             return Err(unexpected());
         }
-        check_bytes(&deposit, (total - (part * PART_BYTES).min(total)).min(PART_BYTES))?;
+        check_bytes(
+            &deposit,
+            (total - (part * PART_BYTES).min(total)).min(PART_BYTES),
+        )?;
         if gift.parts.is_none() {
-            *gift = Gift { parts: Some(vec![None; parts(total)]), total, missing: parts(total) };
+            *gift = Gift {
+                parts: Some(vec![None; parts(total)]),
+                total,
+                missing: parts(total),
+            };
         }
         if gift.total != total {
             let known = gift.total;
-            return Err(Misfit(format!("all parts must be of {known} bytes together, given {total}")));
+            return Err(Misfit(format!(
+                "all parts must be of {known} bytes together, given {total}"
+            )));
         }
-        let place = gift.parts.as_mut().and_then(|parts| parts.get_mut(part)).ok_or_else(unexpected)?;
+        let place = gift
+            .parts
+            .as_mut()
+            .and_then(|parts| parts.get_mut(part))
+            .ok_or_else(unexpected)?;
         if place.replace(deposit.payload).is_some() {
             return Err(unexpected());
         }
@@ -98,13 +135,25 @@ impl Gather {
     /// Returns whom it waits for first.
     pub(crate) fn awaited(&self) -> Option<Awaited> {
         let from = (0..self.members.len()).find(|rank| self.is_missing(*rank))?;
-        Some(Awaited { from, what: format!("the bytes of rank {from}"), behind: 0 })
+        Some(Awaited {
+            from,
+            what: format!("the bytes of rank {from}"),
+            behind: 0,
+        })
     }
 
     /// Returns everybody's bytes, by rank.
     pub(crate) fn into_gifts(self) -> Vec<Bytes> {
-        let Self { rank, given, members, .. } = self;
-        let mut gifts: Vec<Bytes> = members.into_iter().map(|gift| whole(gift.parts, gift.total)).collect();
+        let Self {
+            rank,
+            given,
+            members,
+            ..
+        } = self;
+        let mut gifts: Vec<Bytes> = members
+            .into_iter()
+            .map(|gift| whole(gift.parts, gift.total))
+            .collect();
         gifts[rank] = given;
         gifts
     }
@@ -128,8 +177,15 @@ mod tests {
     #[test]
     fn gifts_of_any_length_arrive_by_rank_in_any_order() {
         let gift = |rank: usize, bytes: usize| Bytes::from(vec![rank as u8; bytes]);
-        let given = [gift(0, 0), gift(1, 5), gift(2, PART_BYTES), gift(3, 2 * PART_BYTES + 7)];
-        let mut members: Vec<Gather> = (0..4).map(|rank| Gather::new(rank, 4, given[rank].clone())).collect();
+        let given = [
+            gift(0, 0),
+            gift(1, 5),
+            gift(2, PART_BYTES),
+            gift(3, 2 * PART_BYTES + 7),
+        ];
+        let mut members: Vec<Gather> = (0..4)
+            .map(|rank| Gather::new(rank, 4, given[rank].clone()))
+            .collect();
         let mut under_way = Vec::new();
         for (rank, member) in members.iter_mut().enumerate() {
             while let Some(sent) = member.begin() {
@@ -163,8 +219,20 @@ mod tests {
             (1, deposit(1, 4, 4)),
             (1, deposit(0, 4, 5)),
             (1, deposit(0, u64::MAX, 5)),
-            (1, Deposit { round: 1, ..deposit(0, 4, 4) }),
-            (1, Deposit { operation: Operation::Tree, ..deposit(0, 4, 4) }),
+            (
+                1,
+                Deposit {
+                    round: 1,
+                    ..deposit(0, 4, 4)
+                },
+            ),
+            (
+                1,
+                Deposit {
+                    operation: Operation::Tree,
+                    ..deposit(0, 4, 4)
+                },
+            ),
         ] {
             assert!(member.take(from, deposit).is_err());
         }

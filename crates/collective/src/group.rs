@@ -20,9 +20,12 @@ impl Group {
     pub(crate) fn problem(&self) -> Option<String> {
         let Self { rank, size, .. } = *self;
         if size == 0 || size > GROUP_SIZE_MAX {
-            return Some(format!("a group must have 1 to {GROUP_SIZE_MAX} members, given {size}"));
+            return Some(format!(
+                "a group must have 1 to {GROUP_SIZE_MAX} members, given {size}"
+            ));
         }
-        (rank >= size).then(|| format!("a rank must be below the group's size of {size}, given {rank}"))
+        (rank >= size)
+            .then(|| format!("a rank must be below the group's size of {size}, given {rank}"))
     }
 }
 

@@ -20,18 +20,36 @@ struct Local {
 /// operation ends when all have begun it. Farewells and forming take no time here; only `deadlines.silence` counts.
 pub fn local(generation: u64, size: usize, deadlines: Deadlines) -> Vec<Collective> {
     let names: Vec<String> = (0..size).map(|rank| format!("replica {rank}")).collect();
-    let mailboxes: Arc<[Arc<Mailbox>]> = (0..size).map(|_| Arc::new(Mailbox::new(names.clone()))).collect();
+    let mailboxes: Arc<[Arc<Mailbox>]> = (0..size)
+        .map(|_| Arc::new(Mailbox::new(names.clone())))
+        .collect();
     let member = |rank: usize| {
-        let transport = Local { rank, mailboxes: Arc::clone(&mailboxes) };
+        let transport = Local {
+            rank,
+            mailboxes: Arc::clone(&mailboxes),
+        };
         let mailbox = Arc::clone(&mailboxes[rank]);
-        Collective::new(Group { generation, rank, size }, mailbox, Box::new(transport), deadlines)
+        Collective::new(
+            Group {
+                generation,
+                rank,
+                size,
+            },
+            mailbox,
+            Box::new(transport),
+            deadlines,
+        )
     };
     (0..size).map(member).collect()
 }
 
 impl Local {
     fn others(&self) -> impl Iterator<Item = &Arc<Mailbox>> {
-        self.mailboxes.iter().enumerate().filter(|(rank, _)| *rank != self.rank).map(|(_, mailbox)| mailbox)
+        self.mailboxes
+            .iter()
+            .enumerate()
+            .filter(|(rank, _)| *rank != self.rank)
+            .map(|(_, mailbox)| mailbox)
     }
 }
 
@@ -41,9 +59,13 @@ impl Transport for Local {
     }
 
     fn tell(&self, cause: &Cause) {
-        let (by, reason) = (self.mailboxes[self.rank].name(self.rank), cause.reason());
+        let by = self.mailboxes[self.rank].name(self.rank);
+        let reason = cause.reason();
         for mailbox in self.others() {
-            mailbox.end(Cause::Aborted { by: by.clone(), reason: reason.clone() });
+            mailbox.end(Cause::Aborted {
+                by: by.clone(),
+                reason: reason.clone(),
+            });
         }
     }
 

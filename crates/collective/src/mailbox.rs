@@ -58,9 +58,18 @@ impl Mailbox {
     /// Returns the mailbox of a member of a group whose members have these names.
     pub(crate) fn new(names: Vec<String>) -> Self {
         let size = names.len();
-        let state = State { slots: HashMap::new(), peers: vec![Inbound::default(); size], end: None };
+        let state = State {
+            slots: HashMap::new(),
+            peers: vec![Inbound::default(); size],
+            end: None,
+        };
         let room = (0..size).map(|_| Notify::new()).collect();
-        Self { names, state: Mutex::new(state), room, ended: CancellationToken::new() }
+        Self {
+            names,
+            state: Mutex::new(state),
+            room,
+            ended: CancellationToken::new(),
+        }
     }
 
     /// Returns the name of a member, for people.
@@ -76,7 +85,11 @@ impl Mailbox {
                 return false;
             }
             state.end = Some(cause);
-            state.slots.values_mut().filter_map(|slot| slot.waker.take()).collect()
+            state
+                .slots
+                .values_mut()
+                .filter_map(|slot| slot.waker.take())
+                .collect()
         };
         self.ended.cancel();
         wakers.into_iter().for_each(Waker::wake);
@@ -91,14 +104,19 @@ impl Mailbox {
     /// Waits until the generation ends.
     pub(crate) async fn ended(&self) -> Cause {
         self.ended.cancelled().await;
-        self.cause().unwrap_or_else(|| Cause::Misuse("a generation ended without a cause".to_owned()))
+        self.cause()
+            .unwrap_or_else(|| Cause::Misuse("a generation ended without a cause".to_owned()))
     }
 
     /// Notes that a peer sends nothing more.
     pub(crate) fn leave(&self, rank: usize) {
         let mut state = self.state.lock();
         state.peers[rank].left = true;
-        let wakers: Vec<Waker> = state.slots.values_mut().filter_map(|slot| slot.waker.take()).collect();
+        let wakers: Vec<Waker> = state
+            .slots
+            .values_mut()
+            .filter_map(|slot| slot.waker.take())
+            .collect();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -144,12 +162,16 @@ impl Mailbox {
         let slot = slots.entry(key).or_default();
         if slot.arrived.len() >= MAILBOX_MESSAGES_MAX * self.names.len() {
             let message = format!("more than {MAILBOX_MESSAGES_MAX} messages wait for {key}");
-            return Err(Cause::Misfit { peer: self.name(from), message });
+            return Err(Cause::Misfit {
+                peer: self.name(from),
+                message,
+            });
         }
         if !under_way {
             *waiting += bytes;
         }
-        slot.arrived.extend(deposit.take().map(|deposit| (from, deposit)));
+        slot.arrived
+            .extend(deposit.take().map(|deposit| (from, deposit)));
         let waker = slot.waker.take();
         drop(state);
         waker.into_iter().for_each(Waker::wake);
@@ -195,7 +217,10 @@ impl Visit<'_> {
         if let Some(cause) = &state.end {
             return Err(cause.clone());
         }
-        Ok(state.slots.get_mut(&self.key).and_then(|slot| slot.arrived.pop_front()))
+        Ok(state
+            .slots
+            .get_mut(&self.key)
+            .and_then(|slot| slot.arrived.pop_front()))
     }
 
     /// Waits for the next deposit. Fails when nothing has arrived and the peer that is waited for has left.
@@ -211,7 +236,9 @@ impl Visit<'_> {
                 return Poll::Ready(Ok(next));
             }
             if left {
-                return Poll::Ready(Err(Cause::Left { peer: self.mailbox.name(awaited) }));
+                return Poll::Ready(Err(Cause::Left {
+                    peer: self.mailbox.name(awaited),
+                }));
             }
             slot.waker = Some(context.waker().clone());
             Poll::Pending
@@ -236,31 +263,57 @@ mod tests {
 
     fn deposit(bytes: usize) -> Deposit {
         let payload = vec![Bytes::from(vec![0; bytes])];
-        Deposit { operation: Operation::Ring, part: 0, round: 0, total: 0, payload }
+        Deposit {
+            operation: Operation::Ring,
+            part: 0,
+            round: 0,
+            total: 0,
+            payload,
+        }
     }
 
     fn key(step: u64) -> Key {
-        Key { step, bucket: 0, gathers: false }
+        Key {
+            step,
+            bucket: 0,
+            gathers: false,
+        }
     }
 
     fn mailbox() -> Mailbox {
-        Mailbox::new(vec!["worker:0".to_owned(), "worker:1".to_owned(), "worker:2".to_owned()])
+        Mailbox::new(vec![
+            "worker:0".to_owned(),
+            "worker:1".to_owned(),
+            "worker:2".to_owned(),
+        ])
     }
 
     #[test]
     fn a_peer_that_is_too_far_ahead_waits_until_its_operation_begins_and_others_do_not() {
         let mailbox = mailbox();
         let most = MAILBOX_BYTES_MAX - DEPOSIT_OVERHEAD_BYTES;
-        mailbox.put(1, key(1), deposit(most)).now_or_never().unwrap().unwrap();
+        mailbox
+            .put(1, key(1), deposit(most))
+            .now_or_never()
+            .unwrap()
+            .unwrap();
         let mut second = Box::pin(mailbox.put(1, key(2), deposit(1)));
         assert!(second.as_mut().now_or_never().is_none(), "there is no room");
-        mailbox.put(2, key(2), deposit(1)).now_or_never().unwrap().unwrap();
+        mailbox
+            .put(2, key(2), deposit(1))
+            .now_or_never()
+            .unwrap()
+            .unwrap();
         let mut visit = mailbox.enter(key(1)).unwrap();
         assert_eq!(visit.try_take().unwrap().unwrap().1.bytes(), most);
         assert_eq!(second.now_or_never(), Some(Ok(())));
         // What is under way does not count.
         for _ in 0..3 {
-            mailbox.put(1, key(1), deposit(most)).now_or_never().unwrap().unwrap();
+            mailbox
+                .put(1, key(1), deposit(most))
+                .now_or_never()
+                .unwrap()
+                .unwrap();
         }
     }
 
@@ -279,7 +332,11 @@ mod tests {
             assert!(taken <= MAILBOX_MESSAGES_MAX * 3);
         }
         let mut steps = 0;
-        while mailbox.put(2, key(2 + steps), deposit(0)).now_or_never().is_some() {
+        while mailbox
+            .put(2, key(2 + steps), deposit(0))
+            .now_or_never()
+            .is_some()
+        {
             steps += 1;
         }
         assert!(steps as usize <= MAILBOX_BYTES_MAX / DEPOSIT_OVERHEAD_BYTES);
@@ -291,24 +348,41 @@ mod tests {
         let mut visit = mailbox.enter(key(1)).unwrap();
         let mut waiting = Box::pin(visit.take(1));
         assert!(waiting.as_mut().now_or_never().is_none());
-        let first = Cause::Left { peer: "worker:1".to_owned() };
+        let first = Cause::Left {
+            peer: "worker:1".to_owned(),
+        };
         assert!(mailbox.end(first.clone()));
         assert!(!mailbox.end(Cause::Misuse("later".to_owned())));
         assert_eq!(waiting.now_or_never().unwrap().unwrap_err(), first);
         assert_eq!(mailbox.enter(key(2)).unwrap_err(), first);
-        assert_eq!(mailbox.put(1, key(3), deposit(1)).now_or_never(), Some(Err(first)));
+        assert_eq!(
+            mailbox.put(1, key(3), deposit(1)).now_or_never(),
+            Some(Err(first))
+        );
     }
 
     #[test]
     fn what_a_peer_sent_before_it_left_is_taken() {
         let mailbox = mailbox();
-        mailbox.put(1, key(1), deposit(4)).now_or_never().unwrap().unwrap();
+        mailbox
+            .put(1, key(1), deposit(4))
+            .now_or_never()
+            .unwrap()
+            .unwrap();
         mailbox.leave(1);
         let mut visit = mailbox.enter(key(1)).unwrap();
         assert!(visit.take(1).now_or_never().unwrap().is_ok());
         let cause = visit.take(1).now_or_never().unwrap().unwrap_err();
-        assert_eq!(cause, Cause::Left { peer: "worker:1".to_owned() });
-        assert!(visit.take(2).now_or_never().is_none(), "the other one may still send");
+        assert_eq!(
+            cause,
+            Cause::Left {
+                peer: "worker:1".to_owned()
+            }
+        );
+        assert!(
+            visit.take(2).now_or_never().is_none(),
+            "the other one may still send"
+        );
     }
 
     #[test]

@@ -44,10 +44,13 @@ impl Plan {
             }
         }
         if let Some(missing) = named.iter().position(|named| !named) {
-            return Err(format!("an order must name every variable, {missing} is missing"));
+            return Err(format!(
+                "an order must name every variable, {missing} is missing"
+            ));
         }
         let most = (bytes_max / size_of::<f32>()).max(1);
-        let (mut buckets, mut pieces) = (Vec::<usize>::new(), vec![Vec::new(); lengths.len()]);
+        let mut buckets = Vec::<usize>::new();
+        let mut pieces = vec![Vec::new(); lengths.len()];
         for &variable in order {
             let mut begin = 0;
             while begin < lengths[variable] {
@@ -58,7 +61,11 @@ impl Plan {
                 let at = buckets[bucket];
                 let count = (lengths[variable] - begin).min(most - at);
                 buckets[bucket] += count;
-                pieces[variable].push(Piece { bucket, place: at..at + count, values: begin..begin + count });
+                pieces[variable].push(Piece {
+                    bucket,
+                    place: at..at + count,
+                    values: begin..begin + count,
+                });
                 begin += count;
             }
         }

@@ -32,7 +32,10 @@ impl Reduction {
         if buffers == 1 && size <= SHARES_SIZE_MAX {
             return Self::Shares(Shares::new(rank, size, length, PART_VALUES));
         }
-        let cut = Cut { part_values: PART_VALUES, at_once: RING_PARTS_AT_ONCE };
+        let cut = Cut {
+            part_values: PART_VALUES,
+            at_once: RING_PARTS_AT_ONCE,
+        };
         Self::Ring(Ring::new(rank, size, length, cut))
     }
 
@@ -55,8 +58,11 @@ impl Reduction {
         out: &mut VecDeque<Outgoing>,
     ) -> Result<(), Misfit> {
         if deposit.total != own.values.len() as u64 {
-            let (given, expected) = (deposit.total, own.values.len());
-            return Err(Misfit(format!("the sum must be of {expected} values, given {given}")));
+            let given = deposit.total;
+            let expected = own.values.len();
+            return Err(Misfit(format!(
+                "the sum must be of {expected} values, given {given}"
+            )));
         }
         match self {
             Self::Shares(shares) => shares.take(from, deposit, own, pool, out),
@@ -99,11 +105,27 @@ mod tests {
     }
 
     fn ring(rank: usize, size: usize, length: usize) -> Reduction {
-        Reduction::Ring(Ring::new(rank, size, length, Cut { part_values: 1000, at_once: 1 }))
+        Reduction::Ring(Ring::new(
+            rank,
+            size,
+            length,
+            Cut {
+                part_values: 1000,
+                at_once: 1,
+            },
+        ))
     }
 
     fn ring_of_parts(rank: usize, size: usize, length: usize) -> Reduction {
-        Reduction::Ring(Ring::new(rank, size, length, Cut { part_values: 7, at_once: 2 }))
+        Reduction::Ring(Ring::new(
+            rank,
+            size,
+            length,
+            Cut {
+                part_values: 7,
+                at_once: 2,
+            },
+        ))
     }
 
     fn shares(rank: usize, size: usize, length: usize) -> Reduction {
@@ -112,13 +134,19 @@ mod tests {
 
     fn inputs(size: usize, length: usize, seed: u64) -> Vec<Vec<f32>> {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let values = |_| (0..length).map(|_| random.random_range(-1e3_f32..1e3)).collect();
+        let values = |_| {
+            (0..length)
+                .map(|_| random.random_range(-1e3_f32..1e3))
+                .collect()
+        };
         (0..size).map(values).collect()
     }
 
     /// Runs all members, each of which adds several buffers; which message is delivered next is chance.
     fn run(make: Make, inputs: &[Vec<Vec<f32>>], order: u64) -> Vec<Vec<f32>> {
-        let (size, length, pool) = (inputs.len(), inputs[0][0].len(), Pool::default());
+        let size = inputs.len();
+        let length = inputs[0][0].len();
+        let pool = Pool::default();
         let mut random = ChaCha8Rng::seed_from_u64(order);
         let mut values: Vec<Vec<f32>> = inputs.iter().map(|buffers| buffers[0].clone()).collect();
         let mut members: Vec<Reduction> = (0..size).map(|rank| make(rank, size, length)).collect();
@@ -127,8 +155,13 @@ mod tests {
             // Each member is either ahead of the others, or late.
             for (rank, member) in members.iter_mut().enumerate() {
                 while random.random_range(0..3) > 0 {
-                    let own = Own { values: &mut values[rank], more: &inputs[rank][1..] };
-                    let Some(sent) = member.begin(&own, &pool) else { break };
+                    let own = Own {
+                        values: &mut values[rank],
+                        more: &inputs[rank][1..],
+                    };
+                    let Some(sent) = member.begin(&own, &pool) else {
+                        break;
+                    };
                     under_way.push((rank, sent));
                 }
             }
@@ -140,8 +173,13 @@ mod tests {
             }
             let (from, sent) = under_way.swap_remove(random.random_range(0..under_way.len()));
             let mut out = VecDeque::new();
-            let mut own = Own { values: &mut values[sent.to], more: &inputs[sent.to][1..] };
-            members[sent.to].take(from, sent.deposit, &mut own, &pool, &mut out).expect("it fits");
+            let mut own = Own {
+                values: &mut values[sent.to],
+                more: &inputs[sent.to][1..],
+            };
+            members[sent.to]
+                .take(from, sent.deposit, &mut own, &pool, &mut out)
+                .expect("it fits");
             under_way.extend(out.into_iter().map(|next| (sent.to, next)));
         }
         assert!(members.iter().all(|member| member.awaited().is_none()));
@@ -191,7 +229,8 @@ mod tests {
                 let bytes = if twice { bytes / 4 * 4 } else { bytes };
                 let operation = [Operation::Ring, Operation::Tree, Operation::Gather, Operation::Shares][operation];
                 let deposit = Deposit { operation, part, round, total, payload: vec![vec![0; bytes].into()] };
-                let (mut out, pool) = (VecDeque::new(), Pool::default());
+                let mut out = VecDeque::new();
+                let pool = Pool::default();
                 let mut own = Own { values: &mut values, more: &[] };
                 let first = member.take(from, deposit.clone(), &mut own, &pool, &mut out);
                 let second = member.take(from, deposit, &mut own, &pool, &mut out);
@@ -202,18 +241,28 @@ mod tests {
 
     #[test]
     fn a_member_of_a_ring_sends_no_buffer_more_than_twice() {
-        let (size, length, pool) = (4, 1000, Pool::default());
+        let size = 4;
+        let length = 1000;
+        let pool = Pool::default();
         let mut values = inputs(size, length, 1);
         let mut members: Vec<Reduction> = (0..size).map(|rank| ring(rank, size, length)).collect();
         let mut sent_bytes = vec![0; size];
         let mut under_way: VecDeque<(usize, Outgoing)> = VecDeque::new();
-        let own = Own { values: &mut values[0], more: &[] };
+        let own = Own {
+            values: &mut values[0],
+            more: &[],
+        };
         under_way.extend(members[0].begin(&own, &pool).map(|sent| (0, sent)));
         while let Some((from, sent)) = under_way.pop_front() {
             sent_bytes[from] += sent.deposit.bytes();
             let mut out = VecDeque::new();
-            let mut own = Own { values: &mut values[sent.to], more: &[] };
-            members[sent.to].take(from, sent.deposit, &mut own, &pool, &mut out).unwrap();
+            let mut own = Own {
+                values: &mut values[sent.to],
+                more: &[],
+            };
+            members[sent.to]
+                .take(from, sent.deposit, &mut own, &pool, &mut out)
+                .unwrap();
             under_way.extend(out.into_iter().map(|next| (sent.to, next)));
         }
         assert_eq!(sent_bytes, [8000, 8000, 4000, 4000]);
@@ -221,12 +270,30 @@ mod tests {
 
     #[test]
     fn the_one_that_has_not_begun_is_blamed_first() {
-        let awaited = |rank| ring(rank, 3, 999).awaited().map(|awaited| (awaited.from, awaited.behind));
-        assert_eq!([awaited(0), awaited(1), awaited(2)], [Some((2, 2)), Some((0, 0)), Some((1, 1))]);
+        let awaited = |rank| {
+            ring(rank, 3, 999)
+                .awaited()
+                .map(|awaited| (awaited.from, awaited.behind))
+        };
+        assert_eq!(
+            [awaited(0), awaited(1), awaited(2)],
+            [Some((2, 2)), Some((0, 0)), Some((1, 1))]
+        );
         let leader = tree(0, 5, 10);
-        assert_eq!(leader.awaited().map(|awaited| (awaited.from, awaited.behind)), Some((1, 0)));
+        assert_eq!(
+            leader
+                .awaited()
+                .map(|awaited| (awaited.from, awaited.behind)),
+            Some((1, 0))
+        );
         let mut leaf = tree(3, 5, 10);
-        leaf.begin(&Own { values: &mut [0.0; 10], more: &[] }, &Pool::default());
+        leaf.begin(
+            &Own {
+                values: &mut [0.0; 10],
+                more: &[],
+            },
+            &Pool::default(),
+        );
         let leaf = leaf.awaited().unwrap();
         assert!(leaf.from == 2 && leaf.behind > 3, "{leaf:?}");
     }

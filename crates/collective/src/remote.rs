@@ -69,7 +69,13 @@ impl Hub {
     pub fn new(form: Duration) -> Self {
         let current = watch::Sender::new(None);
         let greetings = Semaphore::new(GREETINGS_WAITING_MAX);
-        Self { shared: Arc::new(Shared { current, greetings, form }) }
+        Self {
+            shared: Arc::new(Shared {
+                current,
+                greetings,
+                form,
+            }),
+        }
     }
 
     /// Returns the service, to be added to the routes of this process's server: `Routes::new(hub.service())`.
@@ -93,12 +99,24 @@ impl Hub {
         let failed = |cause| Error::new(generation, cause);
         let names = names(&membership, &peers).map_err(|problem| failed(Cause::Misuse(problem)))?;
         let mailbox = Arc::new(Mailbox::new(names));
-        self.seat(&membership, &mailbox).map_err(|problem| failed(Cause::Misuse(problem)))?;
+        self.seat(&membership, &mailbox)
+            .map_err(|problem| failed(Cause::Misuse(problem)))?;
         // Given up or failed: peers that wait for the group hear of it.
-        let unformed = Unformed { mailbox: Some(Arc::clone(&mailbox)) };
-        let herald = spawn_herald(membership.clone(), &peers, Arc::clone(&mailbox), deadlines.farewell);
+        let unformed = Unformed {
+            mailbox: Some(Arc::clone(&mailbox)),
+        };
+        let herald = spawn_herald(
+            membership.clone(),
+            &peers,
+            Arc::clone(&mailbox),
+            deadlines.farewell,
+        );
         let until = Instant::now() + deadlines.form;
-        let greeted = try_join_all(peers.iter().map(|peer| greet(peer, &membership, deadlines.form, until)));
+        let greeted = try_join_all(
+            peers
+                .iter()
+                .map(|peer| greet(peer, &membership, deadlines.form, until)),
+        );
         let greeted = tokio::select! {
             greeted = greeted => greeted.map(drop),
             cause = mailbox.ended() => Err(cause),
@@ -115,7 +133,12 @@ impl Hub {
             size = membership.group.size,
             "group formed"
         );
-        Ok(Collective::new(membership.group, mailbox, Box::new(transport), deadlines))
+        Ok(Collective::new(
+            membership.group,
+            mailbox,
+            Box::new(transport),
+            deadlines,
+        ))
     }
 
     /// Makes a group the current one.
@@ -124,7 +147,8 @@ impl Hub {
         self.shared.current.send_if_modified(|current| {
             let newest = current.as_ref().filter(|seat| seat.membership.cluster_id == membership.cluster_id);
             if let Some(seat) = newest.filter(|seat| seat.membership.age() >= membership.age()) {
-                let ((known_epoch, known), (epoch, given)) = (seat.membership.age(), membership.age());
+                let (known_epoch, known) = seat.membership.age();
+                let (epoch, given) = membership.age();
                 problem = Some(format!(
                     "a group must be newer than generation {known} of epoch {known_epoch}, given {given} of {epoch}"
                 ));
@@ -160,7 +184,10 @@ impl Drop for Unformed {
     fn drop(&mut self) {
         if let Some(mailbox) = &self.mailbox {
             let reason = "forming the group was given up".to_owned();
-            mailbox.end(Cause::Aborted { by: THIS_MEMBER.to_owned(), reason });
+            mailbox.end(Cause::Aborted {
+                by: THIS_MEMBER.to_owned(),
+                reason,
+            });
         }
     }
 }
@@ -177,15 +204,22 @@ fn names(membership: &Membership, peers: &[Peer]) -> Result<Vec<String>, String>
         match names.get_mut(peer.rank) {
             Some(name @ None) => *name = Some(peer.name.clone()),
             _ => {
-                let (size, rank, name) = (group.size, peer.rank, &peer.name);
-                return Err(format!("peers must have other ranks below {size}, given {rank} for {name}"));
+                let size = group.size;
+                let rank = peer.rank;
+                let name = &peer.name;
+                return Err(format!(
+                    "peers must have other ranks below {size}, given {rank} for {name}"
+                ));
             }
         }
     }
     let given = peers.len() + 1;
     let names: Option<Vec<String>> = names.into_iter().collect();
     names.ok_or_else(|| {
-        format!("a group of {} must be given all other members, given {given} with this one", group.size)
+        format!(
+            "a group of {} must be given all other members, given {given} with this one",
+            group.size
+        )
     })
 }
 
@@ -198,7 +232,9 @@ async fn greet(
 ) -> Result<(), Cause> {
     let mut last = "no answer".to_owned();
     loop {
-        let Ok(answer) = timeout_at(until, service::greet(&peer.channel, membership)).await else { break };
+        let Ok(answer) = timeout_at(until, service::greet(&peer.channel, membership)).await else {
+            break;
+        };
         let status = match answer {
             Ok(()) => return Ok(()),
             Err(status) => status,
@@ -214,6 +250,12 @@ async fn greet(
         }
         sleep(GREET_AGAIN).await;
     }
-    let message = format!("not in the group within {:.1} s (last: {last})", deadline.as_secs_f32());
-    Err(Cause::Lost { peer: peer.name.clone(), message })
+    let message = format!(
+        "not in the group within {:.1} s (last: {last})",
+        deadline.as_secs_f32()
+    );
+    Err(Cause::Lost {
+        peer: peer.name.clone(),
+        message,
+    })
 }

@@ -60,9 +60,24 @@ impl Missing {
 
 impl Ring {
     pub(crate) fn new(rank: usize, size: usize, length: usize, cut: Cut) -> Self {
-        let parts = if size > 1 { length.div_ceil(cut.part_values) } else { 0 };
-        let missing = Missing { partial: rank > 0, sum: rank + 1 < size };
-        Self { rank, size, length, at_once: cut.at_once, begun: 0, ended: 0, missing: vec![missing; parts] }
+        let parts = if size > 1 {
+            length.div_ceil(cut.part_values)
+        } else {
+            0
+        };
+        let missing = Missing {
+            partial: rank > 0,
+            sum: rank + 1 < size,
+        };
+        Self {
+            rank,
+            size,
+            length,
+            at_once: cut.at_once,
+            begun: 0,
+            ended: 0,
+            missing: vec![missing; parts],
+        }
     }
 
     fn place(&self, part: usize) -> Range<usize> {
@@ -80,8 +95,18 @@ impl Ring {
     }
 
     fn outgoing(&self, part: u32, round: u32, payload: Vec<Bytes>) -> Outgoing {
-        let (to, total) = ((self.rank + 1) % self.size, self.length as u64);
-        Outgoing { to, deposit: Deposit { operation: Operation::Ring, part, round, total, payload } }
+        let to = (self.rank + 1) % self.size;
+        let total = self.length as u64;
+        Outgoing {
+            to,
+            deposit: Deposit {
+                operation: Operation::Ring,
+                part,
+                round,
+                total,
+                payload,
+            },
+        }
     }
 
     /// Returns the first deposit of the next part, if this member is the one that begins it, and it may begin.
@@ -112,21 +137,31 @@ impl Ring {
             )));
         }
         let missing = self.missing.get(part as usize).copied();
-        let missing = missing.unwrap_or(Missing { partial: false, sum: false });
+        let missing = missing.unwrap_or(Missing {
+            partial: false,
+            sum: false,
+        });
         let partial = missing.partial && Some(round) == self.partial_round();
         // Nobody has the sum before this member has added to it.
-        let added = if self.rank == 0 { (part as usize) < self.begun } else { !missing.partial };
+        let added = if self.rank == 0 {
+            (part as usize) < self.begun
+        } else {
+            !missing.partial
+        };
         let sum = missing.sum && added && round == self.sum_round();
         if !partial && !sum {
-            return Err(Misfit(format!("round {round} of part {part} is none that is missing")));
+            return Err(Misfit(format!(
+                "round {round} of part {part} is none that is missing"
+            )));
         }
         let place = self.place(part as usize);
         check_bytes(&deposit, place.len() * size_of::<f32>())?;
         let last = self.rank + 1 == self.size;
         if partial {
-            let onward = match last {
-                true => own.add_and_copy(&deposit.payload, place, pool),
-                false => own.add_apart(&deposit.payload, place, pool),
+            let onward = if last {
+                own.add_and_copy(&deposit.payload, place, pool)
+            } else {
+                own.add_apart(&deposit.payload, place, pool)
             };
             out.push_back(self.outgoing(part, round + 1, vec![onward]));
         } else {
@@ -136,7 +171,10 @@ impl Ring {
             }
         }
         let missing = &mut self.missing[part as usize];
-        *missing = Missing { partial: false, sum: missing.sum && partial };
+        *missing = Missing {
+            partial: false,
+            sum: missing.sum && partial,
+        };
         self.ended += usize::from(!missing.anything());
         Ok(())
     }

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 /// Returns share `index` of `count` of a range. Shares follow each other, cover the range, and differ by one at most.
 pub(crate) fn share(range: Range<usize>, count: usize, index: usize) -> Range<usize> {
-    let (length, count) = (range.len() as u128, count as u128);
+    let length = range.len() as u128;
+    let count = count as u128;
     let place = |index: usize| range.start + (length * index as u128 / count) as usize;
     place(index)..place(index + 1)
 }

@@ -49,7 +49,11 @@ impl Shares {
     /// Cuts a buffer of `length` values into parts of at most `part_values`.
     pub(crate) fn new(rank: usize, size: usize, length: usize, part_values: usize) -> Self {
         let parts = length.div_ceil(size).div_ceil(part_values);
-        let fold = |_| Fold { next: 0, sum: None, held: (0..size).map(|_| None).collect() };
+        let fold = |_| Fold {
+            next: 0,
+            sum: None,
+            held: (0..size).map(|_| None).collect(),
+        };
         let mut shares = Self {
             rank,
             size,
@@ -61,7 +65,9 @@ impl Shares {
             missing: 0,
         };
         // Parts without values are not sent.
-        shares.summed = (0..size * parts).map(|part| shares.place(part).is_empty()).collect();
+        shares.summed = (0..size * parts)
+            .map(|part| shares.place(part).is_empty())
+            .collect();
         shares.missing = shares.summed.iter().filter(|summed| !**summed).count();
         shares
     }
@@ -76,7 +82,13 @@ impl Shares {
         let total = self.length as u64;
         Outgoing {
             to,
-            deposit: Deposit { operation: Operation::Shares, part: part as u32, round, total, payload },
+            deposit: Deposit {
+                operation: Operation::Shares,
+                part: part as u32,
+                round,
+                total,
+                payload,
+            },
         }
     }
 
@@ -84,7 +96,8 @@ impl Shares {
     pub(crate) fn begin(&mut self, own: &Own<'_>, pool: &Pool) -> Option<Outgoing> {
         let others = self.size - 1;
         while self.begun < others * self.parts {
-            let (place, turn) = (self.begun / others, self.begun % others);
+            let place = self.begun / others;
+            let turn = self.begun % others;
             let to = (self.rank + 1 + turn) % self.size;
             let part = to * self.parts + place;
             self.begun += 1;
@@ -104,14 +117,19 @@ impl Shares {
         pool: &Pool,
         out: &mut VecDeque<Outgoing>,
     ) -> Result<(), Misfit> {
-        let (part, round) = (deposit.part as usize, deposit.round);
-        let unexpected =
-            || Misfit(format!("round {round} of part {part} is not to come, or not again, from rank {from}"));
+        let part = deposit.part as usize;
+        let round = deposit.round;
+        let unexpected = || {
+            Misfit(format!(
+                "round {round} of part {part} is not to come, or not again, from rank {from}"
+            ))
+        };
         let open = self.summed.get(part) == Some(&false) && from < self.size && from != self.rank;
         if deposit.operation != Operation::Shares || !open {
             return Err(unexpected());
         }
-        let (owner, place) = (part / self.parts, self.place(part));
+        let owner = part / self.parts;
+        let place = self.place(part);
         let bytes = place.len() * size_of::<f32>();
         match round {
             SUM if owner == from => {
@@ -150,19 +168,29 @@ impl Shares {
 
     pub(crate) fn awaited(&self) -> Option<Awaited> {
         let own = self.rank * self.parts;
-        let part = (own..own + self.parts).chain(0..self.summed.len()).find(|part| !self.summed[*part])?;
+        let part = (own..own + self.parts)
+            .chain(0..self.summed.len())
+            .find(|part| !self.summed[*part])?;
         let owner = part / self.parts;
         let missing = |fold: &Fold| {
             let ranks = fold.next..self.size;
-            ranks.into_iter().find(|rank| *rank != self.rank && fold.held[*rank].is_none())
+            ranks
+                .into_iter()
+                .find(|rank| *rank != self.rank && fold.held[*rank].is_none())
         };
-        match owner == self.rank {
-            true => {
-                let from = missing(&self.folds[part % self.parts])?;
-                Some(Awaited { from, what: format!("round {ADD} of part {part}"), behind: 0 })
-            }
-            // It may wait for anybody.
-            false => Some(Awaited { from: owner, what: format!("round {SUM} of part {part}"), behind: 1 }),
+        if owner == self.rank {
+            let from = missing(&self.folds[part % self.parts])?;
+            Some(Awaited {
+                from,
+                what: format!("round {ADD} of part {part}"),
+                behind: 0,
+            })
+        } else {
+            Some(Awaited {
+                from: owner,
+                what: format!("round {SUM} of part {part}"),
+                behind: 1,
+            })
         }
     }
 }
@@ -171,12 +199,13 @@ impl Fold {
     /// Adds what has come, as far as its turn has. Returns whether the sum is there.
     fn fold(&mut self, rank: usize, own: &Own<'_>, place: &Range<usize>, pool: &Pool) -> bool {
         while self.next < self.held.len() {
-            let next = match self.next == rank {
-                true => None,
-                false => match self.held[self.next].take() {
+            let next = if self.next == rank {
+                None
+            } else {
+                match self.held[self.next].take() {
                     None => return false,
                     given => given,
-                },
+                }
             };
             let sum = self.sum.take();
             self.sum = Some(add_in_order(sum, next.as_deref(), own, place, pool));

@@ -33,8 +33,10 @@ impl Own<'_> {
     /// Returns the sum of what is this member's own, to be sent.
     pub(crate) fn copy(&self, place: Range<usize>, pool: &Pool) -> Bytes {
         let mut out = buffer(pool, place.len() * WIDTH);
-        out.bytes.copy_from_slice(float_bytes(&self.values[place.clone()]));
-        self.more(&place).for_each(|values| add_to_bytes(&mut out.bytes, values));
+        out.bytes
+            .copy_from_slice(float_bytes(&self.values[place.clone()]));
+        self.more(&place)
+            .for_each(|values| add_to_bytes(&mut out.bytes, values));
         out.into_bytes()
     }
 
@@ -49,17 +51,26 @@ impl Own<'_> {
                 out.copy_from_slice(&(float(bytes) + value).to_le_bytes());
             }
         });
-        self.more(&place).for_each(|values| add_to_bytes(&mut out.bytes, values));
+        self.more(&place)
+            .for_each(|values| add_to_bytes(&mut out.bytes, values));
         out.into_bytes()
     }
 
     /// Replaces the values by the sum of what has arrived and what is this member's own, and returns a copy to be sent.
-    pub(crate) fn add_and_copy(&mut self, pieces: &[Bytes], place: Range<usize>, pool: &Pool) -> Bytes {
+    pub(crate) fn add_and_copy(
+        &mut self,
+        pieces: &[Bytes],
+        place: Range<usize>,
+        pool: &Pool,
+    ) -> Bytes {
         let values = &mut self.values[place.clone()];
         each_run(pieces, |at, bytes| {
             let values = &mut values[at..at + bytes.len() / WIDTH];
             let bytes = bytes.chunks_exact(WIDTH);
-            values.iter_mut().zip(bytes).for_each(|(value, bytes)| *value += float(bytes));
+            values
+                .iter_mut()
+                .zip(bytes)
+                .for_each(|(value, bytes)| *value += float(bytes));
         });
         self.add_more(&place);
         let mut out = buffer(pool, place.len() * WIDTH);
@@ -70,7 +81,8 @@ impl Own<'_> {
     /// Returns everything that is this member's own, end to end.
     pub(crate) fn buffers(&self) -> Vec<Bytes> {
         let all = std::iter::once(&*self.values).chain(self.more.iter().map(Vec::as_slice));
-        all.map(|values| Bytes::copy_from_slice(float_bytes(values))).collect()
+        all.map(|values| Bytes::copy_from_slice(float_bytes(values)))
+            .collect()
     }
 
     /// Returns a copy of the values, to be sent.
@@ -83,7 +95,10 @@ impl Own<'_> {
     /// Adds everything else that is this member's own to its values.
     pub(crate) fn add_more(&mut self, place: &Range<usize>) {
         for more in self.more {
-            add(&mut self.values[place.clone()], more[place.clone()].iter().copied());
+            add(
+                &mut self.values[place.clone()],
+                more[place.clone()].iter().copied(),
+            );
         }
     }
 
@@ -92,7 +107,10 @@ impl Own<'_> {
         let values = &mut self.values[place];
         each_run(pieces, |at, bytes| {
             let values = &mut values[at..at + bytes.len() / WIDTH];
-            values.iter_mut().zip(bytes.chunks_exact(WIDTH)).for_each(|(value, bytes)| *value = float(bytes));
+            values
+                .iter_mut()
+                .zip(bytes.chunks_exact(WIDTH))
+                .for_each(|(value, bytes)| *value = float(bytes));
         });
     }
 
@@ -115,18 +133,21 @@ pub(crate) fn add_in_order(
     let first = sum.is_none();
     let mut sum = sum.unwrap_or_else(|| buffer(pool, place.len() * WIDTH));
     match given {
-        None if first => sum.bytes.copy_from_slice(float_bytes(&own.values[place.clone()])),
+        None if first => sum
+            .bytes
+            .copy_from_slice(float_bytes(&own.values[place.clone()])),
         None => add_to_bytes(&mut sum.bytes, &own.values[place.clone()]),
         Some(pieces) => each_run(pieces, |at, bytes| {
             let sum = &mut sum.bytes[at * WIDTH..][..bytes.len()];
-            match first {
-                true => sum.copy_from_slice(bytes),
-                false => {
-                    sum.chunks_exact_mut(WIDTH).zip(bytes.chunks_exact(WIDTH)).for_each(|(sum, value)| {
+            if first {
+                sum.copy_from_slice(bytes)
+            } else {
+                sum.chunks_exact_mut(WIDTH)
+                    .zip(bytes.chunks_exact(WIDTH))
+                    .for_each(|(sum, value)| {
                         let added = float(sum) + float(value);
                         sum.copy_from_slice(&added.to_le_bytes());
                     })
-                }
             }
         }),
     }
@@ -134,7 +155,9 @@ pub(crate) fn add_in_order(
 }
 
 fn add(sum: &mut [f32], values: impl Iterator<Item = f32>) {
-    sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+    sum.iter_mut()
+        .zip(values)
+        .for_each(|(sum, value)| *sum += value);
 }
 
 fn add_to_bytes(sum: &mut [u8], values: &[f32]) {
@@ -151,7 +174,9 @@ fn float(bytes: &[u8]) -> f32 {
 /// Calls `take` with runs of whole values, each with the number of its first one. A value that lies in two pieces is
 /// put together first.
 fn each_run(pieces: &[Bytes], mut take: impl FnMut(usize, &[u8])) {
-    let (mut at, mut bridge, mut held) = (0, [0_u8; WIDTH], 0);
+    let mut at = 0;
+    let mut bridge = [0_u8; WIDTH];
+    let mut held = 0;
     for piece in pieces {
         let mut rest = &piece[..];
         if held > 0 {
@@ -185,7 +210,8 @@ mod tests {
         fn values_are_added_from_any_pieces(
             values in prop::collection::vec(-1e3_f32..1e3, 0..300), sizes in prop::collection::vec(1_usize..90, 1..6),
         ) {
-            let (mut rest, mut pieces) = (Bytes::copy_from_slice(float_bytes(&values)), Vec::new());
+            let mut rest = Bytes::copy_from_slice(float_bytes(&values));
+            let mut pieces = Vec::new();
             for size in sizes.iter().cycle() {
                 if rest.is_empty() {
                     break;
@@ -198,7 +224,8 @@ mod tests {
             let places = || mine.iter().enumerate();
             let alone: Vec<f32> = places().map(|(place, own)| with(*own, place)).collect();
             let expected: Vec<f32> = places().map(|(place, own)| with(values[place] + own, place)).collect();
-            let (pool, whole) = (Pool::default(), 0..values.len());
+            let pool = Pool::default();
+            let whole = 0..values.len();
             let mut held = mine.clone();
             let mut own = Own { values: &mut held, more: &more };
             for _ in 0..2 {

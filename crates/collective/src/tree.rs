@@ -38,22 +38,48 @@ struct Child {
 
 impl Tree {
     pub(crate) fn new(rank: usize, size: usize, length: usize) -> Self {
-        let lowest = if rank == 0 { usize::MAX } else { rank & rank.wrapping_neg() };
+        let lowest = if rank == 0 {
+            usize::MAX
+        } else {
+            rank & rank.wrapping_neg()
+        };
         let bits = (0..usize::BITS - 1).map(|bit| 1_usize << bit);
         let children = bits.take_while(|bit| *bit < lowest && rank + bit < size);
-        let children = children.map(|bit| Child { rank: rank + bit, given: None }).collect();
+        let children = children
+            .map(|bit| Child {
+                rank: rank + bit,
+                given: None,
+            })
+            .collect();
         let parent = (rank > 0).then(|| rank - lowest);
-        Self { parent, children, length, sent_up: false, complete: size == 1 }
+        Self {
+            parent,
+            children,
+            length,
+            sent_up: false,
+            complete: size == 1,
+        }
     }
 
     fn outgoing(&self, to: usize, round: u32, payload: Vec<Bytes>) -> Outgoing {
         let total = self.length as u64;
-        Outgoing { to, deposit: Deposit { operation: Operation::Tree, part: 0, round, total, payload } }
+        Outgoing {
+            to,
+            deposit: Deposit {
+                operation: Operation::Tree,
+                part: 0,
+                round,
+                total,
+                payload,
+            },
+        }
     }
 
     /// Returns the deposit of a member without children.
     pub(crate) fn begin(&mut self, own: &Own<'_>) -> Option<Outgoing> {
-        let parent = self.parent.filter(|_| self.children.is_empty() && !self.sent_up)?;
+        let parent = self
+            .parent
+            .filter(|_| self.children.is_empty() && !self.sent_up)?;
         self.sent_up = true;
         Some(self.outgoing(parent, UP, own.buffers()))
     }
@@ -68,8 +94,11 @@ impl Tree {
         out: &mut VecDeque<Outgoing>,
     ) -> Result<(), Misfit> {
         let round = deposit.round;
-        let unexpected =
-            || Misfit(format!("round {round} of a tree is not to come, or not again, from rank {from}"));
+        let unexpected = || {
+            Misfit(format!(
+                "round {round} of a tree is not to come, or not again, from rank {from}"
+            ))
+        };
         if deposit.operation != Operation::Tree || deposit.part != 0 || self.complete {
             return Err(unexpected());
         }
@@ -80,14 +109,22 @@ impl Tree {
             self.spread(deposit.payload, out);
             return Ok(());
         }
-        let child = self.children.iter_mut().find(|child| child.rank == from && round == UP);
-        let child = child.filter(|child| child.given.is_none()).ok_or_else(unexpected)?;
+        let child = self
+            .children
+            .iter_mut()
+            .find(|child| child.rank == from && round == UP);
+        let child = child
+            .filter(|child| child.given.is_none())
+            .ok_or_else(unexpected)?;
         check_buffers(&deposit, buffer)?;
         child.given = Some(deposit.payload);
         if self.children.iter().any(|child| child.given.is_none()) {
             return Ok(());
         }
-        let given = self.children.iter_mut().filter_map(|child| child.given.take());
+        let given = self
+            .children
+            .iter_mut()
+            .filter_map(|child| child.given.take());
         match self.parent {
             Some(parent) => {
                 let all = own.buffers().into_iter().chain(given.flatten()).collect();
@@ -121,17 +158,27 @@ impl Tree {
         if self.complete {
             return None;
         }
-        let next = self.children.iter().enumerate().find(|(_, child)| child.given.is_none());
+        let next = self
+            .children
+            .iter()
+            .enumerate()
+            .find(|(_, child)| child.given.is_none());
         match (next, self.parent.filter(|_| self.sent_up)) {
             // Child `2^n` has a tree of height `n` below it.
             (Some((height, child)), _) if !self.sent_up => {
                 let what = format!("what rank {} and those below it add", child.rank);
-                Some(Awaited { from: child.rank, what, behind: height as u32 })
+                Some(Awaited {
+                    from: child.rank,
+                    what,
+                    behind: height as u32,
+                })
             }
             // It may wait for anybody.
-            (_, Some(parent)) => {
-                Some(Awaited { from: parent, what: "the sum".to_owned(), behind: usize::BITS / 4 })
-            }
+            (_, Some(parent)) => Some(Awaited {
+                from: parent,
+                what: "the sum".to_owned(),
+                behind: usize::BITS / 4,
+            }),
             _ => None,
         }
     }
@@ -140,7 +187,9 @@ impl Tree {
 /// Returns whether a deposit holds whole buffers of so many bytes, and not too many.
 fn check_buffers(deposit: &Deposit, buffer: usize) -> Result<(), Misfit> {
     let given = deposit.bytes();
-    let whole = given.checked_rem(buffer).map_or(given == 0, |rest| rest == 0 && given > 0);
+    let whole = given
+        .checked_rem(buffer)
+        .map_or(given == 0, |rest| rest == 0 && given > 0);
     if whole && given <= DEPOSIT_BYTES_MAX {
         return Ok(());
     }

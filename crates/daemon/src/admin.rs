@@ -39,13 +39,26 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(telemetry: Telemetry, readiness: Readiness, page: Page, task: Task) -> Self {
-        describe_gauge!("trainyard_ready", "1 where the task does its work, 0 where it waits or starts.");
-        Self { telemetry, readiness, page, task }
+        describe_gauge!(
+            "trainyard_ready",
+            "1 where the task does its work, 0 where it waits or starts."
+        );
+        Self {
+            telemetry,
+            readiness,
+            page,
+            task,
+        }
     }
 }
 
 /// Serves the admin port until told to stop, to those who call it by a name of its own.
-pub(crate) async fn serve(listener: TcpListener, shared: Shared, hosts: Hosts, stop: CancellationToken) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    shared: Shared,
+    hosts: Hosts,
+    stop: CancellationToken,
+) {
     let routes = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
@@ -67,7 +80,9 @@ pub(crate) async fn serve(listener: TcpListener, shared: Shared, hosts: Hosts, s
         let service = TowerToHyperService::new(routes.clone());
         newcomers.spawn(async move {
             let mut server = http1::Builder::new();
-            server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+            server
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT);
             // A peer that breaks off, or says what is no HTTP, has its answer already.
             drop(server.serve_connection(TokioIo::new(stream), service).await);
         });
@@ -75,21 +90,30 @@ pub(crate) async fn serve(listener: TcpListener, shared: Shared, hosts: Hosts, s
 }
 
 /// Answers only those who name the port as it is named, see [`Hosts`].
-async fn refuse_strange_names(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
-    let named = request.headers().get(header::HOST).map(|name| name.as_bytes());
-    match named.is_none_or(|name| hosts.are(name)) {
-        true => next.run(request).await,
-        false => {
-            let text = "this name is not one of this task's: ask by its address, by localhost, or by a name that the cluster file or \
-                        --admin-listen gives it\n";
-            (StatusCode::MISDIRECTED_REQUEST, text).into_response()
-        }
+async fn refuse_strange_names(
+    State(hosts): State<Arc<Hosts>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let named = request
+        .headers()
+        .get(header::HOST)
+        .map(|name| name.as_bytes());
+    if named.is_none_or(|name| hosts.are(name)) {
+        next.run(request).await
+    } else {
+        let text = "this name is not one of this task's: ask by its address, by localhost, or by a name that the cluster file or \
+                    --admin-listen gives it\n";
+        (StatusCode::MISDIRECTED_REQUEST, text).into_response()
     }
 }
 
 async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
     gauge!("trainyard_ready").set(f64::from(u8::from(shared.readiness.get().ready)));
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], shared.telemetry.render())
+    (
+        [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
+        shared.telemetry.render(),
+    )
 }
 
 async fn page(State(shared): State<Shared>, address: Uri) -> Response {
@@ -98,7 +122,11 @@ async fn page(State(shared): State<Shared>, address: Uri) -> Response {
 
 async fn ready(State(shared): State<Shared>) -> impl IntoResponse {
     let standing = shared.readiness.get();
-    let status = if standing.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if standing.ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     let body = serde_json::json!({
         "role": shared.task.role, "task": shared.task.to_string(), "state": standing.state,
         "ready": standing.ready, "waiting_for": standing.waiting_for,

@@ -47,7 +47,12 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t)]
     pub log_format: LogFormat,
     /// Least severity of log lines: error, warn, info, debug, or a filter such as trainyard_trainer=debug.
-    #[arg(long, value_name = "LEVEL", env = "TRAINYARD_LOG", default_value = "info")]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "TRAINYARD_LOG",
+        default_value = "info"
+    )]
     pub log_level: String,
     /// Folder of this task's certificate: ca.crt, tls.crt, tls.key. Other tasks are reached by TLS then, and must prove which
     /// task they are. By default the cluster file's security.tls_dir.

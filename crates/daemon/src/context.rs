@@ -64,7 +64,10 @@ impl Context {
     ///
     /// # Errors
     /// Every mistake of the files, or a task that is not in the cluster. Nothing is bound or created before.
-    pub fn from_arguments(role: Option<Role>, arguments: &Arguments) -> Result<Self, Vec<Diagnostic>> {
+    pub fn from_arguments(
+        role: Option<Role>,
+        arguments: &Arguments,
+    ) -> Result<Self, Vec<Diagnostic>> {
         let tf_config = std::env::var(TF_CONFIG).ok();
         Self::resolve(role, arguments, tf_config.as_deref())
     }
@@ -80,28 +83,36 @@ impl Context {
     ) -> Result<Self, Vec<Diagnostic>> {
         let mut problems = Vec::new();
         let mut keep = |found: Vec<Diagnostic>| problems.extend(found);
-        let job = Job::load(&arguments.job, &arguments.set).map_err(&mut keep).ok();
+        let job = Job::load(&arguments.job, &arguments.set)
+            .map_err(&mut keep)
+            .ok();
         let place = match (&arguments.cluster, tf_config) {
             (Some(path), _) => ClusterSpec::load(path)
                 .and_then(|cluster| {
                     let role = role.ok_or_else(|| vec![no_role()])?;
                     let index = arguments.index.unwrap_or(0);
                     let task = cluster.task(role, index);
-                    let task =
-                        task.map_err(|problem| vec![problem.at(Place::Named("flag --index".to_owned()))])?;
+                    let task = task.map_err(|problem| {
+                        vec![problem.at(Place::Named("flag --index".to_owned()))]
+                    })?;
                     Ok((Arc::new(cluster), task, None))
                 })
                 .map_err(&mut keep)
                 .ok(),
-            (None, Some(text)) => from_tf_config(role, text).map_err(|problem| keep(vec![problem])).ok(),
+            (None, Some(text)) => from_tf_config(role, text)
+                .map_err(|problem| keep(vec![problem]))
+                .ok(),
             (None, None) => {
-                let message = "no cluster: neither --cluster nor the environment variable TF_CONFIG is set";
+                let message =
+                    "no cluster: neither --cluster nor the environment variable TF_CONFIG is set";
                 let help = "give --cluster CLUSTER.toml --index N, or set TF_CONFIG; `trainyard train` needs no cluster";
                 keep(vec![Diagnostic::error(Code::E1004, message).help(help)]);
                 None
             }
         };
-        let (Some(mut job), Some((cluster, task, model_dir))) = (job, place) else { return Err(problems) };
+        let (Some(mut job), Some((cluster, task, model_dir))) = (job, place) else {
+            return Err(problems);
+        };
         if let Some(folder) = &arguments.model_dir {
             job.model_dir.clone_from(folder);
         }
@@ -116,11 +127,14 @@ impl Context {
             job.model_dir = folder.into();
         }
         let security = security(arguments, &cluster, task).map_err(|problem| vec![problem])?;
-        let network = match security.asks_who() {
-            true => Network::Other(Arc::new(Caller(Arc::clone(&security)))),
-            false => Network::System,
+        let network = if security.asks_who() {
+            Network::Other(Arc::new(Caller(Arc::clone(&security))))
+        } else {
+            Network::System
         };
-        let deadline = arguments.connect_deadline.unwrap_or(job.run.session_creation_timeout_secs);
+        let deadline = arguments
+            .connect_deadline
+            .unwrap_or(job.run.session_creation_timeout_secs);
         Ok(Self {
             cluster,
             task,
@@ -145,7 +159,10 @@ impl Context {
 
     /// Returns the context of a job that runs in this process alone, as `chief:0`, without any socket.
     pub fn alone(job: Job, report: Option<PathBuf>, log_format: LogFormat) -> Self {
-        let task = Task { role: Role::Chief, index: 0 };
+        let task = Task {
+            role: Role::Chief,
+            index: 0,
+        };
         let tasks = [(task, "this process".to_owned())].into_iter().collect();
         Self {
             cluster: Arc::new(ClusterSpec {
@@ -181,16 +198,24 @@ impl Context {
     /// # Errors
     /// The cluster has no address for the task, or the address is taken or not this host's.
     pub async fn listener(&self) -> Result<Listener, Diagnostic> {
-        let address =
-            self.listen.as_deref().or_else(|| self.cluster.address(self.task)).ok_or_else(|| {
-                Diagnostic::error(Code::E1004, format!("the cluster has no address for {}", self.task))
+        let address = self
+            .listen
+            .as_deref()
+            .or_else(|| self.cluster.address(self.task))
+            .ok_or_else(|| {
+                Diagnostic::error(
+                    Code::E1004,
+                    format!("the cluster has no address for {}", self.task),
+                )
             })?;
         match &self.network {
-            Network::Other(transport) if !self.security.asks_who() => {
-                transport.listen(address.to_owned()).await.map(Listener::Other).map_err(|error| {
+            Network::Other(transport) if !self.security.asks_who() => transport
+                .listen(address.to_owned())
+                .await
+                .map(Listener::Other)
+                .map_err(|error| {
                     Diagnostic::error(Code::E2001, format!("cannot listen on {address}: {error}"))
-                })
-            }
+                }),
             _ => {
                 let listener = listen(address).await?;
                 if let Listener::Tcp(port) = &listener
@@ -205,21 +230,36 @@ impl Context {
 
     /// Returns the seconds since 1970 at which the process started.
     pub fn started_unix_secs(&self) -> u64 {
-        self.started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+        self.started
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs())
     }
 }
 
 /// The credentials that flags or the cluster file name.
-fn security(arguments: &Arguments, cluster: &ClusterSpec, task: Task) -> Result<Arc<Security>, Diagnostic> {
+fn security(
+    arguments: &Arguments,
+    cluster: &ClusterSpec,
+    task: Task,
+) -> Result<Arc<Security>, Diagnostic> {
     // It calls nobody and is called by nobody: it reads the model folder.
     if task.role == Role::Evaluator {
         return Ok(Arc::default());
     }
     let named = &cluster.credentials;
     let tls_dir = arguments.tls_dir.clone().or_else(|| named.tls_dir_of(task));
-    let token_file = arguments.token_file.clone().or_else(|| named.token_file_of(task));
+    let token_file = arguments
+        .token_file
+        .clone()
+        .or_else(|| named.token_file_of(task));
     let waived = arguments.insecure_no_auth || named.insecure_no_auth;
-    let security = Security::load(cluster, task, tls_dir.as_deref(), token_file.as_deref(), waived)?;
+    let security = Security::load(
+        cluster,
+        task,
+        tls_dir.as_deref(),
+        token_file.as_deref(),
+        waived,
+    )?;
     if security.protection() == Protection::Waived {
         warn!(
             "insecure: nothing proves who the other tasks are; whoever reaches this one may change the parameters"
@@ -248,7 +288,10 @@ fn from_tf_config(role: Option<Role>, text: &str) -> Result<Place3, Diagnostic> 
     if let Some(role) = role
         && role != config.task.role
     {
-        let message = format!("this program is the {role}, TF_CONFIG says it is {}", config.task);
+        let message = format!(
+            "this program is the {role}, TF_CONFIG says it is {}",
+            config.task
+        );
         let help = format!(
             "start trainyard-{} here, or `trainyard run`, which takes its role from TF_CONFIG",
             config.task.role
@@ -259,7 +302,8 @@ fn from_tf_config(role: Option<Role>, text: &str) -> Result<Place3, Diagnostic> 
 }
 
 fn no_role() -> Diagnostic {
-    let message = "the role comes from the environment variable TF_CONFIG, which --cluster replaces";
+    let message =
+        "the role comes from the environment variable TF_CONFIG, which --cluster replaces";
     Diagnostic::error(Code::E1004, message)
         .help("leave --cluster out, or start the daemon of the role: trainyard-ps, ...")
 }
@@ -305,6 +349,9 @@ kind = "baseline_classifier"
         assert_eq!(resolve("/models/job"), Ok(PathBuf::from("/models/job")));
         let refused = resolve("/models/other").expect_err("another folder than the job's");
         let expected = "the same in the job and in TF_CONFIG, given /models/job and /models/other";
-        assert!(refused.contains("E1006") && refused.contains(expected), "{refused}");
+        assert!(
+            refused.contains("E1006") && refused.contains(expected),
+            "{refused}"
+        );
     }
 }

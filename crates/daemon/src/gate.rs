@@ -59,7 +59,8 @@ impl Caller {
     pub fn speaks_as(self, task: Task) -> Result<(), Status> {
         match self.0 {
             Some(identity)
-                if !identity.is(task) && (identity.role, task.role) != (Role::Chief, Role::Chief) =>
+                if !identity.is(task)
+                    && (identity.role, task.role) != (Role::Chief, Role::Chief) =>
             {
                 counter!("trainyard_calls_refused_total").increment(1);
                 let message = format!("{identity} may not speak as {task}");
@@ -87,7 +88,10 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(security: Arc<Security>) -> Self {
-        Self { security, refusals: Arc::default() }
+        Self {
+            security,
+            refusals: Arc::default(),
+        }
     }
 
     /// Who makes a request.
@@ -95,12 +99,22 @@ impl Gate {
     /// # Errors
     /// Why it is refused.
     fn caller<B>(&self, request: &Request<B>) -> Result<Caller, Status> {
-        let peer = request.extensions().get::<Met>().map_or(Peer::Unknown, |met| met.peer);
+        let peer = request
+            .extensions()
+            .get::<Met>()
+            .map_or(Peer::Unknown, |met| met.peer);
         if !self.security.asks_who() || matches!(peer, Peer::SameHost) {
             return Ok(Caller::default());
         }
-        let certified = if let Peer::Known(identity) = peer { Some(identity) } else { None };
-        let authorization = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
+        let certified = if let Peer::Known(identity) = peer {
+            Some(identity)
+        } else {
+            None
+        };
+        let authorization = request
+            .headers()
+            .get(header::AUTHORIZATION)
+            .map(|value| value.as_bytes());
         let path = request.uri().path();
         let Some(identity) = self.security.who(certified, authorization) else {
             let message = format!(
@@ -109,7 +123,9 @@ impl Gate {
             return Err(refusal(Code::Unauthenticated, UNPROVED, message));
         };
         match roles_of(path) {
-            None => Err(Status::unimplemented(format!("{path}: there is no such method"))),
+            None => Err(Status::unimplemented(format!(
+                "{path}: there is no such method"
+            ))),
             Some(roles) if roles.contains(&identity.role) => Ok(Caller(Some(identity))),
             Some(_) => Err(refusal(
                 Code::PermissionDenied,
@@ -131,7 +147,10 @@ impl<S> tower::Layer<S> for Gate {
     type Service = Guarded<S>;
 
     fn layer(&self, service: S) -> Guarded<S> {
-        Guarded { gate: self.clone(), service }
+        Guarded {
+            gate: self.clone(),
+            service,
+        }
     }
 }
 
@@ -157,7 +176,10 @@ where
                 counter!("trainyard_calls_refused_total").increment(1);
                 if let Some(unsaid) = self.gate.refusals.may() {
                     let told = trainyard_diagnostic::escape(status.message());
-                    let from = request.extensions().get::<Met>().map_or("unknown", |met| &met.address);
+                    let from = request
+                        .extensions()
+                        .get::<Met>()
+                        .map_or("unknown", |met| &met.address);
                     warn!(
                         peer = from,
                         unsaid,

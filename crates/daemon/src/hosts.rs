@@ -26,11 +26,20 @@ impl Hosts {
         bound: IpAddr,
     ) -> Self {
         let addresses = cluster.tasks.values().chain(cluster.standbys.values());
-        let addresses = addresses.chain(cluster.admin.values()).chain(&cluster.evaluator_addresses);
-        let names =
-            addresses.map(String::as_str).chain(listen).filter_map(|address| name(address.as_bytes()));
-        let names = names.chain(host.map(|host| host.to_ascii_lowercase())).chain(["localhost".to_owned()]);
-        Self { names: names.collect(), any: !bound.to_canonical().is_loopback() }
+        let addresses = addresses
+            .chain(cluster.admin.values())
+            .chain(&cluster.evaluator_addresses);
+        let names = addresses
+            .map(String::as_str)
+            .chain(listen)
+            .filter_map(|address| name(address.as_bytes()));
+        let names = names
+            .chain(host.map(|host| host.to_ascii_lowercase()))
+            .chain(["localhost".to_owned()]);
+        Self {
+            names: names.collect(),
+            any: !bound.to_canonical().is_loopback(),
+        }
     }
 
     /// Whether a header `Host` names this task: its name, with or without a port.
@@ -49,7 +58,9 @@ impl Hosts {
 fn name(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?;
     let host = match text.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') && port.bytes().all(|digit| digit.is_ascii_digit()) => {
+        Some((host, port))
+            if !port.ends_with(']') && port.bytes().all(|digit| digit.is_ascii_digit()) =>
+        {
             host
         }
         _ => text,
@@ -66,9 +77,15 @@ mod tests {
     fn a_port_of_this_machine_answers_to_its_own_names_and_no_other() {
         let text = "[cluster]\nchief = [\"chief.ads.example:2222\"]\nps = [\"10.0.0.5:2222\"]\n\
                     [admin]\nchief = [\"metrics.ads.example:9000\"]\n";
-        let cluster = ClusterSpec::from_toml(std::path::Path::new("cluster.toml"), text).expect("a cluster");
+        let cluster =
+            ClusterSpec::from_toml(std::path::Path::new("cluster.toml"), text).expect("a cluster");
         let loopback = "127.0.0.1".parse().expect("an address");
-        let hosts = Hosts::new(&cluster, Some("Here:9000"), Some("Node7".to_owned()), loopback);
+        let hosts = Hosts::new(
+            &cluster,
+            Some("Here:9000"),
+            Some("Node7".to_owned()),
+            loopback,
+        );
         for own in [
             "127.0.0.1:9000",
             "127.0.0.1",

@@ -22,7 +22,7 @@ use crate::{Arguments, Context, LogFormat, Telemetry, admin, service_manager, st
 const USAGE: u8 = 64;
 
 #[derive(Debug, Parser)]
-#[command(version, about = "One task of a training job. Its role is its name.")]
+#[command(version = crate::VERSION, about = "One task of a training job. Its role is its name.")]
 struct Command {
     #[command(flatten)]
     arguments: Arguments,
@@ -59,7 +59,10 @@ fn parse(role: Role) -> Result<Command, clap::Error> {
         Role::Ps => "trainyard-ps",
         Role::Evaluator => "trainyard-evaluator",
     };
-    Command::command().name(name).try_get_matches().and_then(|found| Command::from_arg_matches(&found))
+    Command::command()
+        .name(name)
+        .try_get_matches()
+        .and_then(|found| Command::from_arg_matches(&found))
 }
 
 /// Prints what went wrong, and returns the exit code.
@@ -77,7 +80,10 @@ pub fn finish(outcome: Result<(), Vec<Diagnostic>>, format: LogFormat) -> ExitCo
 pub fn report(problems: &[Diagnostic], format: LogFormat) {
     let text = match format {
         LogFormat::Text => render_all(problems),
-        LogFormat::Json => problems.iter().map(|problem| format!("{}\n", problem.to_json())).collect(),
+        LogFormat::Json => problems
+            .iter()
+            .map(|problem| format!("{}\n", problem.to_json()))
+            .collect(),
     };
     drop(std::io::stderr().write_all(text.as_bytes()));
 }
@@ -92,10 +98,14 @@ where
     Outcome: Future<Output = Result<(), Diagnostic>>,
 {
     // Boxed, so that what is around it is compiled here and not once more in each program.
-    supervise_boxed(context, Box::new(|context, stop| Box::pin(run(context, stop))))
+    supervise_boxed(
+        context,
+        Box::new(|context, stop| Box::pin(run(context, stop))),
+    )
 }
 
-type Run<'a> = Box<dyn FnOnce(Context, CancellationToken) -> LocalBoxFuture<'a, Result<(), Diagnostic>> + 'a>;
+type Run<'a> =
+    Box<dyn FnOnce(Context, CancellationToken) -> LocalBoxFuture<'a, Result<(), Diagnostic>> + 'a>;
 
 fn supervise_boxed(context: Context, run: Run<'_>) -> Result<(), Diagnostic> {
     install_panic_hook();
@@ -106,7 +116,9 @@ fn supervise_boxed(context: Context, run: Run<'_>) -> Result<(), Diagnostic> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}")))?;
+        .map_err(|error| {
+            Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}"))
+        })?;
     let outcome = runtime.block_on(around(context, signals, run));
     // What still runs are connections of peers that have gone: they are not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -120,29 +132,55 @@ async fn around(
 ) -> Result<(), Diagnostic> {
     let stop = CancellationToken::new();
     let ended = CancellationToken::new();
-    let (drain, task) = (context.drain_deadline, context.task);
+    let drain = context.drain_deadline;
+    let task = context.task;
     let telemetry = Telemetry::install();
     let mut served = None;
     if context.serves_admin {
-        let address = context.admin_listen.clone().or_else(|| context.cluster.admin.get(&task).cloned());
+        let address = context
+            .admin_listen
+            .clone()
+            .or_else(|| context.cluster.admin.get(&task).cloned());
         let listener = bind(address.as_deref().unwrap_or("127.0.0.1:0")).await?;
         let bound = listener.local_addr().map_err(|error| {
-            Diagnostic::error(Code::E9002, format!("the address of the admin port is not known: {error}"))
+            Diagnostic::error(
+                Code::E9002,
+                format!("the address of the admin port is not known: {error}"),
+            )
         })?;
-        let host = rustix::system::uname().nodename().to_str().ok().map(str::to_owned);
+        let host = rustix::system::uname()
+            .nodename()
+            .to_str()
+            .ok()
+            .map(str::to_owned);
         let hosts = Hosts::new(&context.cluster, address.as_deref(), host, bound.ip());
         let address = bound.to_string();
-        info!(%task, %address, pid = std::process::id(), version = env!("CARGO_PKG_VERSION"), "started; the admin port listens");
-        let shown =
-            admin::Shared::new(telemetry.clone(), context.readiness.clone(), context.page.clone(), task);
-        served = Some(tokio::spawn(admin::serve(listener, shown, hosts, ended.clone())));
+        info!(%task, %address, pid = std::process::id(), version = crate::VERSION, "started; the admin port listens");
+        let shown = admin::Shared::new(
+            telemetry.clone(),
+            context.readiness.clone(),
+            context.page.clone(),
+            task,
+        );
+        served = Some(tokio::spawn(admin::serve(
+            listener,
+            shown,
+            hosts,
+            ended.clone(),
+        )));
     }
     let upkeep = tokio::spawn(telemetry.upkeep(Arc::clone(&context.security)));
     let signals = tokio::spawn(forward_signals(signals, stop.clone()));
     let readiness = context.readiness.clone();
     let (pulse, question) = service_manager::watchdog();
     context.pulse = pulse.clone();
-    let told = service_manager::follow(task.role, readiness.clone(), pulse.clone(), question, stop.clone());
+    let told = service_manager::follow(
+        task.role,
+        readiness.clone(),
+        pulse.clone(),
+        question,
+        stop.clone(),
+    );
     let told = tokio::spawn(told);
     let outcome = tokio::select! {
         outcome = pulse.within(run(context, stop.clone())) => outcome,
@@ -169,9 +207,14 @@ type Signals = (Signal, Signal);
 /// Catches the signals from now on. A signal that is caught before somebody listens for it is lost, unless nobody looks whether
 /// one has come: this runtime does not run.
 fn catch_signals() -> std::io::Result<Signals> {
-    let quiet = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let quiet = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let _inside = quiet.enter();
-    Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    Ok((
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    ))
 }
 
 /// The first SIGTERM or SIGINT asks to stop, the second ends at once.

@@ -22,6 +22,7 @@ mod seldom;
 mod server;
 mod service_manager;
 mod telemetry;
+mod version;
 
 pub use arguments::{Arguments, LogFormat};
 pub use context::Context;
@@ -37,6 +38,7 @@ pub use server::{ServerLimits, serve};
 pub use telemetry::Telemetry;
 /// Cancelled when the program is to stop.
 pub use tokio_util::sync::CancellationToken;
+pub use version::{COMMIT, VERSION};
 
 /// The daemons' allocator: it keeps large blocks, where the system's returns them and faults them in again.
 pub type Allocator = mimalloc::MiMalloc;

@@ -57,7 +57,8 @@ pub(crate) fn accept(
     let (sender, receiver) = mpsc::channel(BACKLOG);
     let permits = Arc::new(Semaphore::new(most));
     tokio::spawn(async move {
-        let (mut newcomers, refusals) = (Newcomers::new(agreeing_max), Arc::<Seldom>::default());
+        let mut newcomers = Newcomers::new(agreeing_max);
+        let refusals = Arc::<Seldom>::default();
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -68,7 +69,9 @@ pub(crate) fn accept(
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
-            let (sender, security, permits) = (sender.clone(), Arc::clone(&security), Arc::clone(&permits));
+            let sender = sender.clone();
+            let security = Arc::clone(&security);
+            let permits = Arc::clone(&permits);
             let refusals = Arc::clone(&refusals);
             newcomers.spawn(async move {
                 let refuse = |error: io::Error| {
@@ -84,11 +87,21 @@ pub(crate) fn accept(
                 };
                 match permits.try_acquire_owned() {
                     Ok(permit) => {
-                        let met = Met { peer, address: address.to_string().into() };
-                        let connection = Limited { stream, preface: PREFACE, met, _permit: permit };
+                        let met = Met {
+                            peer,
+                            address: address.to_string().into(),
+                        };
+                        let connection = Limited {
+                            stream,
+                            preface: PREFACE,
+                            met,
+                            _permit: permit,
+                        };
                         drop(sender.send(Ok(connection)).await);
                     }
-                    Err(_) => refuse(io::Error::other(format!("{most} are open, which is the most"))),
+                    Err(_) => refuse(io::Error::other(format!(
+                        "{most} are open, which is the most"
+                    ))),
                 }
             });
         }
@@ -131,15 +144,19 @@ async fn begin(stream: &mut Agreed) -> io::Result<()> {
     let mut length = 0;
     while length < said.len() {
         match stream.read(&mut said[length..]).await? {
-            0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it has ended before it began")),
+            0 => {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "it has ended before it began",
+                ));
+            }
             more => length += more,
         }
         if said[..length] != PREFACE[..length] {
-            let what = match said.starts_with(&TLS) {
-                true => {
-                    "it speaks TLS, and this task does not: start this one with --tls-dir, or that one without"
-                }
-                false => "it does not speak HTTP/2",
+            let what = if said.starts_with(&TLS) {
+                "it speaks TLS, and this task does not: start this one with --tls-dir, or that one without"
+            } else {
+                "it does not speak HTTP/2"
             };
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
@@ -156,7 +173,10 @@ async fn agree(security: &Security, stream: Stream) -> io::Result<(Agreed, Peer)
         return Ok((Either::Left(stream), Peer::Unknown));
     }
     let (stream, identity) = security.accept(stream).await?;
-    Ok((Either::Right(stream), identity.map_or(Peer::Unknown, Peer::Known)))
+    Ok((
+        Either::Right(stream),
+        identity.map_or(Peer::Unknown, Peer::Known),
+    ))
 }
 
 impl Connected for Limited {
@@ -174,7 +194,9 @@ impl AsyncRead for Limited {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.preface.is_empty() {
-            let (now, later) = self.preface.split_at(self.preface.len().min(buffer.remaining()));
+            let (now, later) = self
+                .preface
+                .split_at(self.preface.len().min(buffer.remaining()));
             buffer.put_slice(now);
             self.preface = later;
             return Poll::Ready(Ok(()));

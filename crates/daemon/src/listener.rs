@@ -45,7 +45,9 @@ impl Drop for SocketFile {
 /// # Errors
 /// The address is not this host's, or taken; the message names who has it, where this user may know.
 pub async fn listen(address: &str) -> Result<Listener, Diagnostic> {
-    let Some(path) = address.strip_prefix("unix:") else { return bind(address).await.map(Listener::Tcp) };
+    let Some(path) = address.strip_prefix("unix:") else {
+        return bind(address).await.map(Listener::Tcp);
+    };
     let path = Path::new(path);
     let bound = match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && left_behind(path).await => {
@@ -92,8 +94,12 @@ impl Listener {
             Self::Unix(_, listener) => {
                 let (stream, _) = listener.accept().await?;
                 // What the system gives a socket is room for a fraction of a message; it may give no more.
-                let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
-                Ok((Either::Left(Either::Right(stream)), "a process of this host".to_owned()))
+                let _ =
+                    rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
+                Ok((
+                    Either::Left(Either::Right(stream)),
+                    "a process of this host".to_owned(),
+                ))
             }
             Self::Other(arrivals) => {
                 let (connection, peer) = arrivals.accept().await?;
@@ -111,7 +117,9 @@ pub(crate) fn is_local(stream: &Stream) -> bool {
 /// Waits until a connection says something, and returns whether it does.
 pub(crate) async fn speaks(stream: &Stream) -> bool {
     match stream {
-        Either::Left(Either::Left(stream)) => stream.peek(&mut [0]).await.is_ok_and(|count| count > 0),
+        Either::Left(Either::Left(stream)) => {
+            stream.peek(&mut [0]).await.is_ok_and(|count| count > 0)
+        }
         Either::Left(Either::Right(stream)) => stream.readable().await.is_ok(),
         // Another network lets nobody look: keepalive finds out.
         Either::Right(_) => true,
@@ -138,13 +146,25 @@ mod tests {
         assert!(accepted.is_ok() && connected.is_ok());
         let precious = folder.path().join("job.toml");
         std::fs::write(&precious, "mine").expect("a file");
-        let text = listen(&format!("unix:{}", precious.display())).await.expect_err("no socket").render();
-        assert!(text.contains("a file that is no socket") && precious.exists(), "{text}");
+        let text = listen(&format!("unix:{}", precious.display()))
+            .await
+            .expect_err("no socket")
+            .render();
+        assert!(
+            text.contains("a file that is no socket") && precious.exists(),
+            "{text}"
+        );
     }
 
     #[tokio::test]
     async fn a_folder_that_is_not_there_is_told() {
-        let text = listen("unix:/nowhere/ps.sock").await.expect_err("there is no such folder").render();
-        assert!(text.contains("cannot listen on unix:/nowhere/ps.sock: No such file"), "{text}");
+        let text = listen("unix:/nowhere/ps.sock")
+            .await
+            .expect_err("there is no such folder")
+            .render();
+        assert!(
+            text.contains("cannot listen on unix:/nowhere/ps.sock: No such file"),
+            "{text}"
+        );
     }
 }

@@ -20,7 +20,8 @@ struct Lines<W>(W);
 
 impl<W: Write> Write for Lines<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        self.0.write_all(one_line(&String::from_utf8_lossy(event)).as_bytes())?;
+        self.0
+            .write_all(one_line(&String::from_utf8_lossy(event)).as_bytes())?;
         Ok(event.len())
     }
 
@@ -56,16 +57,21 @@ fn one_line(event: &str) -> String {
 /// The level is neither one nor a filter.
 pub fn start_logging(format: LogFormat, level: &str) -> Result<(), Diagnostic> {
     let filter = EnvFilter::try_new(format!("{QUIET},{level}")).map_err(|error| {
-        let message =
-            format!("log level `{level}` is not error, warn, info, debug, trace or a filter: {error}");
+        let message = format!(
+            "log level `{level}` is not error, warn, info, debug, trace or a filter: {error}"
+        );
         Diagnostic::error(Code::E1000, message).at(Place::Named("flag --log-level".to_owned()))
     })?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Lines(io::stderr()));
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| Lines(io::stderr()));
     let outcome = match format {
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
-        LogFormat::Text => {
-            lines.compact().with_target(false).with_ansi(io::stderr().is_terminal()).try_init()
-        }
+        LogFormat::Text => lines
+            .compact()
+            .with_target(false)
+            .with_ansi(io::stderr().is_terminal())
+            .try_init(),
     };
     drop(outcome);
     Ok(())
@@ -79,8 +85,15 @@ mod tests {
     fn an_event_is_one_line_of_bounded_length_whatever_it_holds() {
         let event = "INFO joined task=x\r\nERROR all is lost\u{202e}\u{7}\u{85} \u{1b}[31mred\n";
         let line = one_line(event);
-        assert_eq!(line, "INFO joined task=x\\r\\nERROR all is lost\\u{202e}\\u{7}\\u{85} \u{1b}[31mred\n");
+        assert_eq!(
+            line,
+            "INFO joined task=x\\r\\nERROR all is lost\\u{202e}\\u{7}\\u{85} \u{1b}[31mred\n"
+        );
         let long = one_line(&"ä".repeat(1 << 20));
-        assert!(long.len() < LINE_BYTES_MAX + 64 && long.ends_with("bytes more)\n"), "{} bytes", long.len());
+        assert!(
+            long.len() < LINE_BYTES_MAX + 64 && long.ends_with("bytes more)\n"),
+            "{} bytes",
+            long.len()
+        );
     }
 }

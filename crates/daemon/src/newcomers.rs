@@ -16,7 +16,10 @@ pub(crate) struct Newcomers {
 impl Newcomers {
     /// Bounds the tasks to `most`, at least 1.
     pub(crate) fn new(most: usize) -> Self {
-        Self { tasks: VecDeque::new(), most }
+        Self {
+            tasks: VecDeque::new(),
+            most,
+        }
     }
 
     /// Starts the task of a new connection, which is dropped with the task's.

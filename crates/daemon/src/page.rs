@@ -33,13 +33,18 @@ pub struct Page {
 
 impl Default for Page {
     fn default() -> Self {
-        Self { cell: watch::Sender::new(None) }
+        Self {
+            cell: watch::Sender::new(None),
+        }
     }
 }
 
 impl fmt::Debug for Page {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Page").field("shown", &self.cell.borrow().is_some()).finish()
+        formatter
+            .debug_struct("Page")
+            .field("shown", &self.cell.borrow().is_some())
+            .finish()
     }
 }
 
@@ -60,7 +65,11 @@ impl Page {
             Ok(None) => (StatusCode::NOT_FOUND, "no such page\n").into_response(),
             Err(error) => {
                 tracing::warn!(%error, "a page of the admin port has failed");
-                (StatusCode::INTERNAL_SERVER_ERROR, "the page has failed: see the log\n").into_response()
+                (
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "the page has failed: see the log\n",
+                )
+                    .into_response()
             }
         }
     }
@@ -87,20 +96,41 @@ mod tests {
     #[tokio::test]
     async fn a_page_obeys_nothing_but_its_own_files_and_is_never_kept() {
         let page = Page::default();
-        assert_eq!(page.respond("/".to_owned()).await.status(), StatusCode::NOT_FOUND);
+        assert_eq!(
+            page.respond("/".to_owned()).await.status(),
+            StatusCode::NOT_FOUND
+        );
         page.show(|path| {
-            let content = Content { media_type: "text/html; charset=utf-8", body: Cow::Borrowed(b"here") };
+            let content = Content {
+                media_type: "text/html; charset=utf-8",
+                body: Cow::Borrowed(b"here"),
+            };
             (path == "/").then_some(content)
         });
         let shown = page.respond("/".to_owned()).await;
         assert_eq!(shown.status(), StatusCode::OK);
-        let said = |name| shown.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let said = |name| {
+            shown
+                .headers()
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+                .unwrap_or_default()
+        };
         let policy = said(header::CONTENT_SECURITY_POLICY);
-        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert!(
+            policy.starts_with("default-src 'none'") && !policy.contains("unsafe"),
+            "{policy}"
+        );
         assert_eq!(
-            (said(header::CACHE_CONTROL), said(header::X_CONTENT_TYPE_OPTIONS)),
+            (
+                said(header::CACHE_CONTROL),
+                said(header::X_CONTENT_TYPE_OPTIONS)
+            ),
             ("no-store", "nosniff")
         );
-        assert_eq!(page.respond("/else".to_owned()).await.status(), StatusCode::NOT_FOUND);
+        assert_eq!(
+            page.respond("/else".to_owned()).await.status(),
+            StatusCode::NOT_FOUND
+        );
     }
 }

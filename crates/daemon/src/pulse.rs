@@ -32,7 +32,12 @@ pub struct Heart {
 impl Pulse {
     /// Returns one whose loops give a sign every `interval` while they wait.
     pub fn every(interval: Duration) -> Self {
-        Self { loops: Some(Arc::new(Loops { interval, signs: Mutex::default() })) }
+        Self {
+            loops: Some(Arc::new(Loops {
+                interval,
+                signs: Mutex::default(),
+            })),
+        }
     }
 
     /// Adds a loop, which has just given its first sign.
@@ -48,7 +53,9 @@ impl Pulse {
     /// Does some work as a loop of its own: it gives a sign whenever the work hands its thread back. Work that is caught in
     /// a calculation or behind a lock gives none.
     pub async fn within<F: Future>(&self, work: F) -> F::Output {
-        let Some(loops) = &self.loops else { return work.await };
+        let Some(loops) = &self.loops else {
+            return work.await;
+        };
         let heart = self.heart();
         let mut ticks = tokio::time::interval(loops.interval);
         let mut work = pin!(work);
@@ -64,12 +71,16 @@ impl Pulse {
 
     /// Returns whether every loop has given a sign since the last question.
     pub fn is_steady(&self) -> bool {
-        let Some(loops) = &self.loops else { return true };
+        let Some(loops) = &self.loops else {
+            return true;
+        };
         let mut signs = loops.signs.lock();
         signs.retain(|sign| sign.strong_count() > 0);
         // Every one is asked anew, also behind one that is silent.
-        let silent =
-            signs.iter().filter_map(Weak::upgrade).filter(|sign| !sign.swap(false, Ordering::Relaxed));
+        let silent = signs
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(|sign| !sign.swap(false, Ordering::Relaxed));
         silent.count() == 0
     }
 }
@@ -96,7 +107,8 @@ mod tests {
     #[test]
     fn a_loop_that_gives_no_sign_is_noticed_behind_others_that_do() {
         let pulse = Pulse::every(INTERVAL);
-        let (stuck, lively) = (pulse.heart(), pulse.heart());
+        let stuck = pulse.heart();
+        let lively = pulse.heart();
         assert!(pulse.is_steady(), "each begins with a sign");
         lively.beat();
         assert!(!pulse.is_steady());

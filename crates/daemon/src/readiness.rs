@@ -21,8 +21,14 @@ pub struct Readiness {
 
 impl Default for Readiness {
     fn default() -> Self {
-        let starting = Standing { state: Self::STARTING.to_owned(), ready: false, waiting_for: Vec::new() };
-        Self { cell: watch::Sender::new(starting) }
+        let starting = Standing {
+            state: Self::STARTING.to_owned(),
+            ready: false,
+            waiting_for: Vec::new(),
+        };
+        Self {
+            cell: watch::Sender::new(starting),
+        }
     }
 }
 
@@ -32,7 +38,11 @@ impl Readiness {
 
     /// Sets how the daemon stands.
     pub fn set(&self, state: &str, ready: bool, waiting_for: Vec<String>) {
-        self.cell.send_replace(Standing { state: state.to_owned(), ready, waiting_for });
+        self.cell.send_replace(Standing {
+            state: state.to_owned(),
+            ready,
+            waiting_for,
+        });
     }
 
     /// Returns how the daemon stands.

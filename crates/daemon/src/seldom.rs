@@ -27,7 +27,10 @@ impl Seldom {
 
     fn may_at(&self, now: Instant) -> Option<u64> {
         let mut counted = self.0.lock();
-        if counted.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= PERIOD) {
+        if counted
+            .begun
+            .is_none_or(|begun| now.saturating_duration_since(begun) >= PERIOD)
+        {
             (counted.begun, counted.lines) = (Some(now), 0);
         }
         if counted.lines >= LINES {
@@ -45,7 +48,8 @@ mod tests {
 
     #[test]
     fn of_many_lines_some_are_written_and_the_others_are_counted() {
-        let (seldom, begun) = (Seldom::default(), Instant::now());
+        let seldom = Seldom::default();
+        let begun = Instant::now();
         let written = (0..1000).filter(|_| seldom.may_at(begun).is_some()).count();
         assert_eq!(written, LINES as usize);
         assert_eq!(seldom.may_at(begun + PERIOD), Some(1000 - u64::from(LINES)));

@@ -71,7 +71,9 @@ impl Default for ServerLimits {
 /// The address is not this host's, or taken; the message names who has it, where this user may know. Or its name cannot be looked
 /// up, which passes: at boot, a host's own name is often not known yet.
 pub(crate) async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
-    let found = tokio::net::lookup_host(address).await.map(Iterator::collect::<Vec<SocketAddr>>);
+    let found = tokio::net::lookup_host(address)
+        .await
+        .map(Iterator::collect::<Vec<SocketAddr>>);
     let listener = match found {
         Ok(found) => TcpListener::bind(&found[..]).await,
         // It is not `host:port` at all.
@@ -95,6 +97,8 @@ pub(crate) async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
             Some(owner) => Diagnostic::error(Code::E2001, message)
                 .note(format!("held by: {}", owner.name))
                 .help("stop the other program, or choose another port in the cluster file"),
+            None if error.kind() == std::io::ErrorKind::AddrNotAvailable => Diagnostic::error(Code::E2001, message)
+                .help("see that this task runs on the host that the cluster file names for it; --listen gives an address to listen on where hosts are known by another one"),
             None => Diagnostic::error(Code::E2001, message)
                 .help("stop the other program, or choose another port in the cluster file"),
         }
@@ -122,7 +126,14 @@ pub fn serve<'a>(
 ) -> BoxFuture<'a, Result<(), Diagnostic>> {
     let door = (&context.readiness, &context.security);
     // Boxed, so that HTTP/2 is compiled here and not once more in each program that serves.
-    Box::pin(serve_guarded(listener, routes, descriptors, door, limits, stop))
+    Box::pin(serve_guarded(
+        listener,
+        routes,
+        descriptors,
+        door,
+        limits,
+        stop,
+    ))
 }
 
 async fn serve_guarded(
@@ -152,7 +163,9 @@ async fn serve_guarded(
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(descriptors)
         .build_v1()
-        .map_err(|error| Diagnostic::error(Code::E9001, format!("descriptors of the services: {error}")))?;
+        .map_err(|error| {
+            Diagnostic::error(Code::E9001, format!("descriptors of the services: {error}"))
+        })?;
     let first_bytes = limits.first_bytes_timeout;
     let incoming = limited::accept(
         listener,
@@ -180,7 +193,8 @@ async fn serve_guarded(
         () = async { stop.cancelled().await; tokio::time::sleep(limits.drain).await } => Ok(()),
     };
     watcher.abort();
-    served.map_err(|error| Diagnostic::error(Code::E9002, format!("the server has failed: {error}")))
+    served
+        .map_err(|error| Diagnostic::error(Code::E9002, format!("the server has failed: {error}")))
 }
 
 #[cfg(test)]
@@ -196,8 +210,16 @@ mod tests {
         let refused = bind(&address).await.unwrap_err();
         assert_eq!(refused.code, Code::E2008);
         let text = refused.render();
-        assert!(text.contains(&format!("cannot listen on {address}: address already in use")), "{text}");
-        assert!(text.contains(&format!("already served by: pid {}", std::process::id())), "{text}");
+        assert!(
+            text.contains(&format!(
+                "cannot listen on {address}: address already in use"
+            )),
+            "{text}"
+        );
+        assert!(
+            text.contains(&format!("already served by: pid {}", std::process::id())),
+            "{text}"
+        );
     }
 
     #[tokio::test]
@@ -206,11 +228,19 @@ mod tests {
         let nowhere = format!("{}.invalid:0", "x".repeat(64));
         let refused = bind(&nowhere).await.unwrap_err();
         assert_eq!((refused.code, refused.exit_code()), (Code::E2002, 69));
-        assert!(refused.render().contains("cannot be looked up"), "{}", refused.render());
+        assert!(
+            refused.render().contains("cannot be looked up"),
+            "{}",
+            refused.render()
+        );
         // Of the block for documentation (RFC 5737).
         for lasting in ["192.0.2.1:0", "127.0.0.1"] {
             let refused = bind(lasting).await.unwrap_err();
-            assert_eq!((refused.code, refused.exit_code()), (Code::E2001, 73), "{lasting}");
+            assert_eq!(
+                (refused.code, refused.exit_code()),
+                (Code::E2001, 73),
+                "{lasting}"
+            );
         }
     }
 
@@ -219,27 +249,51 @@ mod tests {
         let listener = bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let limits =
-            ServerLimits { first_bytes_timeout: Duration::from_millis(50), ..ServerLimits::default() };
-        let (readiness, end) = (Readiness::default(), stop.clone());
+        let limits = ServerLimits {
+            first_bytes_timeout: Duration::from_millis(50),
+            ..ServerLimits::default()
+        };
+        let readiness = Readiness::default();
+        let end = stop.clone();
         let server = tokio::spawn(async move {
             let door = (&readiness, &Arc::default());
-            serve_guarded(Listener::Tcp(listener), Routes::default(), &[], door, limits, end).await
+            serve_guarded(
+                Listener::Tcp(listener),
+                Routes::default(),
+                &[],
+                door,
+                limits,
+                end,
+            )
+            .await
         });
-        for said in [&b""[..], b"P", b"PRI * HTTP/2.0\r\n", b"GET / HTTP/1.1\r\n\r\n", &[0x16, 3, 1]] {
+        for said in [
+            &b""[..],
+            b"P",
+            b"PRI * HTTP/2.0\r\n",
+            b"GET / HTTP/1.1\r\n\r\n",
+            &[0x16, 3, 1],
+        ] {
             let mut peer = tokio::net::TcpStream::connect(address).await.unwrap();
             peer.write_all(said).await.unwrap();
             let mut told = Vec::new();
-            let read = tokio::time::timeout(Duration::from_secs(10), peer.read_to_end(&mut told)).await;
+            let read =
+                tokio::time::timeout(Duration::from_secs(10), peer.read_to_end(&mut told)).await;
             assert!(read.is_ok(), "{said:?}: the connection stays open");
             // By that a peer knows that this is no TLS.
             let declined = said.starts_with(b"GET") || said.starts_with(&[0x16]);
             assert_eq!(told.is_empty(), !declined, "{said:?}: {told:?}");
         }
         let mut honest = tokio::net::TcpStream::connect(address).await.unwrap();
-        honest.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        honest
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+            .await
+            .unwrap();
         let read = tokio::time::timeout(Duration::from_secs(10), honest.read(&mut [0; 16])).await;
-        assert!(matches!(read, Ok(Ok(9..))), "whoever says what it must is answered: {read:?}");
+        assert!(
+            matches!(read, Ok(Ok(9..))),
+            "whoever says what it must is answered: {read:?}"
+        );
         stop.cancel();
         server.await.unwrap().unwrap();
     }

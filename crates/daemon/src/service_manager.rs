@@ -22,9 +22,12 @@ const UNWATCHED: Duration = Duration::from_secs(3600);
 /// Returns the pulse that the service manager's watchdog wants, and the time between questions.
 pub(crate) fn watchdog() -> (Pulse, Option<Duration>) {
     // Bounded below so that a watchdog of no time at all does not take a core.
-    let question =
-        sd_notify::watchdog_enabled().map(|limit| (limit / QUESTIONS).max(Duration::from_millis(20)));
-    (question.map_or_else(Pulse::default, |question| Pulse::every(question / SIGNS)), question)
+    let question = sd_notify::watchdog_enabled()
+        .map(|limit| (limit / QUESTIONS).max(Duration::from_millis(20)));
+    (
+        question.map_or_else(Pulse::default, |question| Pulse::every(question / SIGNS)),
+        question,
+    )
 }
 
 /// Tells the service manager how the daemon stands, and that its loops live, until it is dropped. Without a service
@@ -37,7 +40,8 @@ pub(crate) async fn follow(
     stop: CancellationToken,
 ) {
     let mut standing = readiness.watch();
-    let (mut ready, mut stopping) = (false, false);
+    let mut ready = false;
+    let mut stopping = false;
     let mut questions = interval(question.unwrap_or(UNWATCHED));
     questions.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -53,7 +57,16 @@ pub(crate) async fn follow(
             stopping = true;
         }
         tell(&states);
-        if !rest(&mut standing, &mut questions, &pulse, question.is_some(), &stop, stopping).await {
+        if !rest(
+            &mut standing,
+            &mut questions,
+            &pulse,
+            question.is_some(),
+            &stop,
+            stopping,
+        )
+        .await
+        {
             return;
         }
     }
@@ -109,8 +122,11 @@ mod tests {
 
     #[test]
     fn a_server_is_up_when_it_listens_and_the_others_when_they_have_joined() {
-        let standing =
-            |state: &str, ready| Standing { state: state.to_owned(), ready, waiting_for: Vec::new() };
+        let standing = |state: &str, ready| Standing {
+            state: state.to_owned(),
+            ready,
+            waiting_for: Vec::new(),
+        };
         let starting = Readiness::default().get();
         for role in [Role::Ps, Role::Worker, Role::Chief, Role::Evaluator] {
             assert!(!is_up(role, &starting), "{role}");
@@ -125,7 +141,11 @@ mod tests {
     fn the_status_names_who_is_waited_for() {
         let waits = |names: &[&str]| {
             let names = names.iter().map(ToString::to_string).collect();
-            status(&Standing { state: "waiting".to_owned(), ready: false, waiting_for: names })
+            status(&Standing {
+                state: "waiting".to_owned(),
+                ready: false,
+                waiting_for: names,
+            })
         };
         assert_eq!(waits(&["chief:0", "ps:1"]), "waiting for chief:0, ps:1");
         assert_eq!(waits(&[]), "waiting");

@@ -9,8 +9,8 @@ use trainyard_security::Security;
 
 /// Buckets of durations, in seconds: 100 µs to 60 s.
 const SECONDS: [f64; 18] = [
-    1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-    60.0,
+    1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
+    10.0, 30.0, 60.0,
 ];
 /// Buckets of staleness, in steps.
 const STEPS: [f64; 11] = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0, 128.0];
@@ -28,20 +28,39 @@ impl Telemetry {
     pub fn install() -> Self {
         let builder = PrometheusBuilder::new()
             .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
-            .and_then(|builder| builder.set_buckets_for_metric(Matcher::Suffix("_steps".to_owned()), &STEPS));
-        let handle = builder.ok().and_then(|builder| builder.install_recorder().ok());
-        describe_gauge!("process_resident_memory_bytes", "Memory of the process in use, in bytes.");
-        describe_counter!("process_cpu_seconds_total", "Processor time used, in whole seconds.");
+            .and_then(|builder| {
+                builder.set_buckets_for_metric(Matcher::Suffix("_steps".to_owned()), &STEPS)
+            });
+        let handle = builder
+            .ok()
+            .and_then(|builder| builder.install_recorder().ok());
+        describe_gauge!(
+            "process_resident_memory_bytes",
+            "Memory of the process in use, in bytes."
+        );
+        describe_counter!(
+            "process_cpu_seconds_total",
+            "Processor time used, in whole seconds."
+        );
         describe_gauge!("process_open_fds", "Open file descriptors.");
-        describe_gauge!("process_start_time_seconds", "When the process was started, in seconds since 1970.");
-        describe_gauge!("trainyard_build_info", "Always 1; the labels say which program runs.");
+        describe_gauge!(
+            "process_start_time_seconds",
+            "When the process was started, in seconds since 1970."
+        );
+        describe_gauge!(
+            "trainyard_build_info",
+            "Always 1; the labels say which program runs."
+        );
         describe_gauge!(
             "trainyard_certificate_end_seconds",
             "When the certificate of this task ends, in seconds since 1970."
         );
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         gauge!("process_start_time_seconds").set(now.as_secs_f64());
-        gauge!("trainyard_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+        gauge!("trainyard_build_info", "version" => env!("CARGO_PKG_VERSION"), "commit" => crate::COMMIT)
+            .set(1.0);
         describe_counter!(
             "trainyard_calls_refused_total",
             "Calls that the caller's certificate or token does not allow."
@@ -59,7 +78,10 @@ impl Telemetry {
     /// Returns everything recorded, as Prometheus text.
     pub fn render(&self) -> String {
         record_process();
-        self.handle.as_ref().map(PrometheusHandle::render).unwrap_or_default()
+        self.handle
+            .as_ref()
+            .map(PrometheusHandle::render)
+            .unwrap_or_default()
     }
 
     /// Sweeps the recorder for as long as it is polled, and records when this task's certificate ends.
@@ -67,8 +89,9 @@ impl Telemetry {
         let mut ticks = tokio::time::interval(UPKEEP);
         loop {
             ticks.tick().await;
-            if let Some(Ok(end)) =
-                security.certificate_end().map(|end| end.duration_since(SystemTime::UNIX_EPOCH))
+            if let Some(Ok(end)) = security
+                .certificate_end()
+                .map(|end| end.duration_since(SystemTime::UNIX_EPOCH))
             {
                 gauge!("trainyard_certificate_end_seconds").set(end.as_secs_f64());
             }
@@ -82,15 +105,22 @@ impl Telemetry {
 /// Records memory, processor time and descriptors of this process.
 fn record_process() {
     if let Ok(text) = std::fs::read_to_string("/proc/self/statm")
-        && let Some(pages) = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok())
+        && let Some(pages) = text
+            .split_whitespace()
+            .nth(1)
+            .and_then(|pages| pages.parse::<f64>().ok())
     {
         gauge!("process_resident_memory_bytes").set(pages * 4096.0);
     }
     if let Ok(text) = std::fs::read_to_string("/proc/self/stat")
         && let Some((_, rest)) = text.rsplit_once(')')
     {
-        let ticks: u64 =
-            rest.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+        let ticks: u64 = rest
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|ticks| ticks.parse::<u64>().ok())
+            .sum();
         counter!("process_cpu_seconds_total").absolute(ticks / 100);
     }
     if let Ok(entries) = std::fs::read_dir("/proc/self/fd") {

@@ -72,7 +72,10 @@ impl Diagnostic {
 
     /// Returns a warning without place, notes or help.
     pub fn warning(code: Code, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(code, message) }
+        Self {
+            severity: Severity::Warning,
+            ..Self::error(code, message)
+        }
     }
 
     /// Adds where the value came from.

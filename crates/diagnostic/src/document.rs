@@ -61,7 +61,10 @@ pub struct Table {
 impl Table {
     /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&Node> {
-        self.entries.iter().find(|(name, _, _)| name == key).map(|(_, _, node)| node)
+        self.entries
+            .iter()
+            .find(|(name, _, _)| name == key)
+            .map(|(_, _, node)| node)
     }
 }
 
@@ -81,21 +84,26 @@ impl Document {
         let (table, errors) = DeTable::parse_recoverable(text);
         let source = Source { file, text };
         if errors.is_empty() {
-            return Ok(Self { root: source.table(table.get_ref()) });
+            return Ok(Self {
+                root: source.table(table.get_ref()),
+            });
         }
         // What follows an open bracket is read as its contents: only its first complaint is about the mistake.
-        let echoes = errors.iter().any(|error| error.message().contains("unclosed"));
+        let echoes = errors
+            .iter()
+            .any(|error| error.message().contains("unclosed"));
         let shown = if echoes { 1 } else { SYNTAX_ERRORS_MAX };
         let problems = errors.iter().take(shown).map(|error| {
             let place = source.place(error.span().unwrap_or(0..0), "");
             let message = format!("not valid TOML: {}", error.message().replace('\n', ", "));
             let problem = Diagnostic::error(Code::E1003, message).at(place);
             match error.message() {
-                _ if echoes => {
-                    problem.help("close the bracket, brace or quote that was opened before this place")
-                }
+                _ if echoes => problem
+                    .help("close the bracket, brace or quote that was opened before this place"),
                 message if message.contains("duplicate") => problem.help("keep one of the two"),
-                message if message.contains("quoted") => problem.help("put the text in double quotes"),
+                message if message.contains("quoted") => {
+                    problem.help("put the text in double quotes")
+                }
                 _ => problem,
             }
         });
@@ -119,9 +127,8 @@ impl Document {
         let place = Place::Named(format!("flag --set {assignment}"));
         let Some((path, given)) = assignment.split_once('=') else {
             let message = format!("--set must be section.key=value, given `{assignment}`");
-            return Err(
-                Diagnostic::error(Code::E1000, message).help("for example --set train.max_steps=1000")
-            );
+            return Err(Diagnostic::error(Code::E1000, message)
+                .help("for example --set train.max_steps=1000"));
         };
         let value = read_value(given.trim(), &place);
         let keys: Vec<&str> = path.trim().split('.').collect();
@@ -134,7 +141,11 @@ impl Document {
 
 impl Serialize for Table {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.entries.iter().map(|(name, _, node)| (name, &node.value)))
+        serializer.collect_map(
+            self.entries
+                .iter()
+                .map(|(name, _, node)| (name, &node.value)),
+        )
     }
 }
 
@@ -151,32 +162,57 @@ impl Serialize for Value {
     }
 }
 
-fn place_value(table: &mut Table, keys: &[&str], value: Value, place: &Place) -> Result<(), String> {
+fn place_value(
+    table: &mut Table,
+    keys: &[&str],
+    value: Value,
+    place: &Place,
+) -> Result<(), String> {
     let (first, rest) = keys.split_first().ok_or("--set names no key")?;
-    let position = table.entries.iter().position(|(name, _, _)| name == first).unwrap_or_else(|| {
-        let node = Node { value: Value::Table(Table::default()), place: place.clone() };
-        table.entries.push(((*first).to_owned(), place.clone(), node));
-        table.entries.len() - 1
-    });
+    let position = table
+        .entries
+        .iter()
+        .position(|(name, _, _)| name == first)
+        .unwrap_or_else(|| {
+            let node = Node {
+                value: Value::Table(Table::default()),
+                place: place.clone(),
+            };
+            table
+                .entries
+                .push(((*first).to_owned(), place.clone(), node));
+            table.entries.len() - 1
+        });
     let mut node = &mut table.entries[position].2;
     let mut rest = rest;
     loop {
         let Some((key, more)) = rest.split_first() else {
-            *node = Node { value, place: place.clone() };
+            *node = Node {
+                value,
+                place: place.clone(),
+            };
             return Ok(());
         };
         match &mut node.value {
             Value::Table(inner) => return place_value(inner, rest, value, place),
             Value::List(items) => {
                 let count = items.len();
-                let item = key.parse::<usize>().ok().and_then(|index| items.get_mut(index));
+                let item = key
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|index| items.get_mut(index));
                 node = item.ok_or(format!(
                     "`{first}` has elements 0 to {}, given `{key}`",
                     count.saturating_sub(1)
                 ))?;
                 rest = more;
             }
-            other => return Err(format!("`{first}` is {}, it has no key `{key}`", other.type_name())),
+            other => {
+                return Err(format!(
+                    "`{first}` is {}, it has no key `{key}`",
+                    other.type_name()
+                ));
+            }
         }
     }
 }
@@ -184,8 +220,14 @@ fn place_value(table: &mut Table, keys: &[&str], value: Value, place: &Place) ->
 fn read_value(text: &str, place: &Place) -> Value {
     let line = format!("value = {text}");
     let parsed = DeTable::parse(&line).ok().and_then(|table| {
-        let source = Source { file: Path::new(""), text: &line };
-        source.table(table.get_ref()).get("value").map(|node| node.value.clone())
+        let source = Source {
+            file: Path::new(""),
+            text: &line,
+        };
+        source
+            .table(table.get_ref())
+            .get("value")
+            .map(|node| node.value.clone())
     });
     let mut value = parsed.unwrap_or_else(|| Value::Text(text.to_owned()));
     relocate(&mut value, place);
@@ -220,11 +262,21 @@ impl Source<'_> {
     fn table(&self, table: &DeTable<'_>) -> Table {
         let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
             let name: &std::borrow::Cow<'_, str> = key.get_ref();
-            (key.span().start, name.to_string(), self.place(key.span(), ""), self.node(value))
+            (
+                key.span().start,
+                name.to_string(),
+                self.place(key.span(), ""),
+                self.node(value),
+            )
         };
         let mut entries: Vec<_> = table.iter().map(entry).collect();
         entries.sort_by_key(|(start, ..)| *start);
-        Table { entries: entries.into_iter().map(|(_, name, place, node)| (name, place, node)).collect() }
+        Table {
+            entries: entries
+                .into_iter()
+                .map(|(_, name, place, node)| (name, place, node))
+                .collect(),
+        }
     }
 
     fn node(&self, value: &Spanned<DeValue<'_>>) -> Node {
@@ -242,28 +294,43 @@ impl Source<'_> {
             },
             DeValue::Boolean(flag) => Value::Flag(*flag),
             DeValue::Datetime(date) => Value::Text(date.to_string()),
-            DeValue::Array(items) => Value::List(items.iter().map(|item| self.node(item)).collect()),
+            DeValue::Array(items) => {
+                Value::List(items.iter().map(|item| self.node(item)).collect())
+            }
             DeValue::Table(table) => Value::Table(self.table(table)),
         };
-        Node { value: read, place: self.place(value.span(), "") }
+        Node {
+            value: read,
+            place: self.place(value.span(), ""),
+        }
     }
 
     fn place(&self, span: std::ops::Range<usize>, label: &str) -> Place {
         let start = floor(self.text, span.start);
         let end = floor(self.text, span.end.max(start));
         let line_start = self.text[..start].rfind('\n').map_or(0, |at| at + 1);
-        let line_end = self.text[start..].find('\n').map_or(self.text.len(), |at| start + at);
+        let line_end = self.text[start..]
+            .find('\n')
+            .map_or(self.text.len(), |at| start + at);
         Place::Source {
             file: self.file.to_owned(),
             line: self.text[..start].matches('\n').count() + 1,
             column: self.text[line_start..start].chars().count() + 1,
-            text: self.text[line_start..line_end].trim_end_matches('\r').to_owned(),
-            length: self.text[start..end.min(line_end).max(start)].chars().count().max(1),
+            text: self.text[line_start..line_end]
+                .trim_end_matches('\r')
+                .to_owned(),
+            length: self.text[start..end.min(line_end).max(start)]
+                .chars()
+                .count()
+                .max(1),
             label: label.to_owned(),
         }
     }
 }
 
 fn floor(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+    (0..=at.min(text.len()))
+        .rev()
+        .find(|&at| text.is_char_boundary(at))
+        .unwrap_or(0)
 }

@@ -16,18 +16,40 @@ impl Diagnostic {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        let mut out = format!("{severity}[{}]: {}\n", self.code.name, one_line(&self.message));
+        let mut out = format!(
+            "{severity}[{}]: {}\n",
+            self.code.name,
+            one_line(&self.message)
+        );
         let mut gutter = 0;
         match &self.place {
-            Some(Place::Source { file, line, column, text, length, label }) => {
+            Some(Place::Source {
+                file,
+                line,
+                column,
+                text,
+                length,
+                label,
+            }) => {
                 gutter = line.to_string().len();
                 let pad = " ".repeat(gutter);
-                let _ = writeln!(out, "{pad}--> {}:{line}:{column}", one_line(&file.display().to_string()));
+                let _ = writeln!(
+                    out,
+                    "{pad}--> {}:{line}:{column}",
+                    one_line(&file.display().to_string())
+                );
                 let (shown, offset) = cut(text, *column);
-                let carets = "^".repeat((*length).min(shown.chars().count().saturating_sub(offset)).max(1));
+                let carets = "^".repeat(
+                    (*length)
+                        .min(shown.chars().count().saturating_sub(offset))
+                        .max(1),
+                );
                 let _ = writeln!(out, "{pad} |\n{line} | {shown}");
-                let _ =
-                    writeln!(out, "{}", format!("{pad} | {}{carets} {label}", " ".repeat(offset)).trim_end());
+                let _ = writeln!(
+                    out,
+                    "{}",
+                    format!("{pad} | {}{carets} {label}", " ".repeat(offset)).trim_end()
+                );
             }
             Some(Place::Named(name)) => {
                 let _ = writeln!(out, "  from: {}", one_line(name));
@@ -36,7 +58,11 @@ impl Diagnostic {
         }
         let pad = " ".repeat(gutter);
         for note in &self.notes {
-            let _ = writeln!(out, "{pad} = {}", escape(note).replace('\n', &format!("\n{pad}   ")));
+            let _ = writeln!(
+                out,
+                "{pad} = {}",
+                escape(note).replace('\n', &format!("\n{pad}   "))
+            );
         }
         if let Some(help) = &self.help {
             let _ = writeln!(out, "{pad} = help: {}", one_line(help));
@@ -81,7 +107,11 @@ impl Diagnostic {
 
 /// Returns all messages as text, a blank line between two.
 pub fn render_all(diagnostics: &[Diagnostic]) -> String {
-    diagnostics.iter().map(Diagnostic::render).collect::<Vec<_>>().join("\n")
+    diagnostics
+        .iter()
+        .map(Diagnostic::render)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Replaces characters that steer a terminal by their escapes, so that no file or peer can write to a person's
@@ -122,9 +152,17 @@ fn cut(text: &str, column: usize) -> (String, usize) {
     if characters.len() <= LINE_CHARACTERS_MAX {
         return (characters.into_iter().collect(), at);
     }
-    let begin = at.saturating_sub(LINE_CHARACTERS_MAX / 2).min(characters.len() - LINE_CHARACTERS_MAX);
-    let shown: String = characters[begin..begin + LINE_CHARACTERS_MAX].iter().collect();
-    if begin == 0 { (format!("{shown} …"), at) } else { (format!("… {shown}"), at - begin + 2) }
+    let begin = at
+        .saturating_sub(LINE_CHARACTERS_MAX / 2)
+        .min(characters.len() - LINE_CHARACTERS_MAX);
+    let shown: String = characters[begin..begin + LINE_CHARACTERS_MAX]
+        .iter()
+        .collect();
+    if begin == 0 {
+        (format!("{shown} …"), at)
+    } else {
+        (format!("… {shown}"), at - begin + 2)
+    }
 }
 
 #[cfg(test)]
@@ -133,7 +171,9 @@ mod tests {
 
     #[test]
     fn a_message_in_a_log_is_one_line_that_says_everything() {
-        let problem = Diagnostic::error(Code::E3003, "cannot write\nit").note("one").note("two");
+        let problem = Diagnostic::error(Code::E3003, "cannot write\nit")
+            .note("one")
+            .note("two");
         let line = problem.help("free space").log_line();
         assert_eq!(line, "E3003: cannot write\\nit; one; two. Help: free space");
     }
@@ -159,10 +199,13 @@ mod tests {
 
     #[test]
     fn control_characters_never_reach_the_terminal() {
-        let diagnostic =
-            Diagnostic::error(Code::E4004, "value \u{1b}[31mred").at(Place::Named("a\u{7}b".into()));
+        let diagnostic = Diagnostic::error(Code::E4004, "value \u{1b}[31mred")
+            .at(Place::Named("a\u{7}b".into()));
         let text = diagnostic.render();
-        assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text:?}");
+        assert!(
+            !text.contains('\u{1b}') && !text.contains('\u{7}'),
+            "{text:?}"
+        );
     }
 
     #[test]
@@ -176,8 +219,10 @@ mod tests {
             length: 1,
             label: String::new(),
         };
-        let text =
-            Diagnostic::error(Code::E1001, format!("unknown key `{value}`")).at(place).help(value).render();
+        let text = Diagnostic::error(Code::E1001, format!("unknown key `{value}`"))
+            .at(place)
+            .help(value)
+            .render();
         let expected = "error[E1001]: unknown key `a\\nerror[E9999]: forged \\u{202e}`\n --> b\\nc.toml:2:3\n  |\n\
                         2 | \u{fffd} = x\n  |   ^\n  = help: a\\nerror[E9999]: forged \\u{202e}\n";
         assert_eq!(text, expected);
@@ -185,10 +230,13 @@ mod tests {
 
     #[test]
     fn named_places_notes_and_json_hold_every_part() {
-        let diagnostic = Diagnostic::warning(Code::E1004, "task index 3 is out of range for role `ps`")
-            .at(Place::Named("environment variable TF_CONFIG, at task.index".into()))
-            .note("the cluster has 2 ps")
-            .help("use index 0 or 1");
+        let diagnostic =
+            Diagnostic::warning(Code::E1004, "task index 3 is out of range for role `ps`")
+                .at(Place::Named(
+                    "environment variable TF_CONFIG, at task.index".into(),
+                ))
+                .note("the cluster has 2 ps")
+                .help("use index 0 or 1");
         let expected = "warning[E1004]: task index 3 is out of range for role `ps`\n  from: environment variable \
                         TF_CONFIG, at task.index\n = the cluster has 2 ps\n = help: use index 0 or 1\n";
         assert_eq!(diagnostic.render(), expected);
@@ -204,12 +252,24 @@ mod tests {
     #[test]
     fn long_lines_are_cut_around_the_place() {
         let text = format!("{}here{}", "x".repeat(300), "y".repeat(300));
-        let (file, label) = ("a.toml".into(), String::new());
-        let place = Place::Source { file, line: 1, column: 301, text, length: 4, label };
+        let file = "a.toml".into();
+        let label = String::new();
+        let place = Place::Source {
+            file,
+            line: 1,
+            column: 301,
+            text,
+            length: 4,
+            label,
+        };
         let rendered = Diagnostic::error(Code::E1002, "m").at(place).render();
         let lines: Vec<&str> = rendered.lines().collect();
         let caret = lines[4].find('^').unwrap();
-        let shown: String = lines[3].chars().skip(lines[4][..caret].chars().count()).take(4).collect();
+        let shown: String = lines[3]
+            .chars()
+            .skip(lines[4][..caret].chars().count())
+            .take(4)
+            .collect();
         assert_eq!(shown, "here", "{rendered}");
     }
 }

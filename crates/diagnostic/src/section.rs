@@ -18,7 +18,10 @@ pub struct Problems {
 impl Problems {
     /// Starts without mistakes. `hint` is asked about unknown keys and values, before similar names are looked for.
     pub fn with_hint(hint: Hint) -> Self {
-        Self { found: RefCell::default(), hint: Some(hint) }
+        Self {
+            found: RefCell::default(),
+            hint: Some(hint),
+        }
     }
 
     /// Returns what helps somebody who wrote `given`: what it is called here, or the name that is most like it.
@@ -73,7 +76,13 @@ impl<'a> Section<'a> {
         place: Option<Place>,
         problems: &'a Problems,
     ) -> Self {
-        Self { title: title.into(), table, place, problems, asked: RefCell::default() }
+        Self {
+            title: title.into(),
+            table,
+            place,
+            problems,
+            asked: RefCell::default(),
+        }
     }
 
     /// Returns the mistakes, for checks of the caller's own.
@@ -94,7 +103,10 @@ impl<'a> Section<'a> {
 
     /// Returns the place of `key`'s value, or of the section when the key is absent.
     pub fn place(&self, key: &str) -> Option<Place> {
-        self.table.get(key).map(|node| node.place.clone()).or_else(|| self.place.clone())
+        self.table
+            .get(key)
+            .map(|node| node.place.clone())
+            .or_else(|| self.place.clone())
     }
 
     /// Reports that the value of `key` breaks a rule.
@@ -120,7 +132,8 @@ impl<'a> Section<'a> {
             other => other.type_name().to_owned(),
         };
         let message = format!("{key} must be {wanted}, given {given}");
-        self.problems.push(Diagnostic::error(Code::E1002, message).at(node.place.clone()));
+        self.problems
+            .push(Diagnostic::error(Code::E1002, message).at(node.place.clone()));
     }
 
     /// Returns the text of `key`.
@@ -152,9 +165,10 @@ impl<'a> Section<'a> {
     /// Reports that `key` is missing.
     pub fn missing(&self, key: &'static str, example: &str) {
         self.asked.borrow_mut().push(key);
-        let message = match self.title.is_empty() {
-            true => format!("missing key `{key}`"),
-            false => format!("missing key `{key}` in {}", self.title),
+        let message = if self.title.is_empty() {
+            format!("missing key `{key}`")
+        } else {
+            format!("missing key `{key}` in {}", self.title)
         };
         self.lack(message, format!("add it, for example {key} = {example}"));
     }
@@ -207,7 +221,8 @@ impl<'a> Section<'a> {
                     (least, most) => format!("{least} to {most}"),
                 };
                 let message = format!("{key} must be {rule}, given {number}");
-                self.problems.push(Diagnostic::error(Code::E1002, message).at(node.place.clone()));
+                self.problems
+                    .push(Diagnostic::error(Code::E1002, message).at(node.place.clone()));
                 None
             }
         }
@@ -262,15 +277,20 @@ impl<'a> Section<'a> {
     /// Returns the numbers of `key`.
     pub fn numbers(&self, key: &'static str) -> Option<Vec<f64>> {
         let items = self.list(key, "an array of numbers")?;
-        let numbers: Vec<f64> = items.iter().filter_map(|item| self.number_of(key, item)).collect();
+        let numbers: Vec<f64> = items
+            .iter()
+            .filter_map(|item| self.number_of(key, item))
+            .collect();
         (numbers.len() == items.len()).then_some(numbers)
     }
 
     /// Returns the whole numbers of `key`, each within `range`.
     pub fn integers(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<Vec<u64>> {
         let items = self.list(key, "an array of whole numbers")?;
-        let numbers: Vec<u64> =
-            items.iter().filter_map(|item| self.integer_of(key, item, range.clone())).collect();
+        let numbers: Vec<u64> = items
+            .iter()
+            .filter_map(|item| self.integer_of(key, item, range.clone()))
+            .collect();
         (numbers.len() == items.len()).then_some(numbers)
     }
 
@@ -294,9 +314,18 @@ impl<'a> Section<'a> {
     pub fn section(&self, key: &'static str) -> Option<Section<'a>> {
         let node = self.node(key)?;
         let parent = self.title.trim_matches(['[', ']']);
-        let title = if parent.is_empty() { format!("[{key}]") } else { format!("[{parent}.{key}]") };
+        let title = if parent.is_empty() {
+            format!("[{key}]")
+        } else {
+            format!("[{parent}.{key}]")
+        };
         match &node.value {
-            Value::Table(table) => Some(Section::new(title, table, Some(node.place.clone()), self.problems)),
+            Value::Table(table) => Some(Section::new(
+                title,
+                table,
+                Some(node.place.clone()),
+                self.problems,
+            )),
             _ => {
                 self.wrong_type(key, node, "a table");
                 None
@@ -330,7 +359,10 @@ impl<'a> Section<'a> {
 
     /// Returns the keys of the table with what they hold, for tables whose keys are the user's own.
     pub fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Node)> {
-        self.table.entries.iter().map(|(name, _, node)| (name.as_str(), node))
+        self.table
+            .entries
+            .iter()
+            .map(|(name, _, node)| (name.as_str(), node))
     }
 
     /// Marks keys as known without reading them, for kinds that are read elsewhere.
@@ -355,9 +387,10 @@ impl<'a> Section<'a> {
             }
             let mut place = place.clone();
             if let Place::Source { label, .. } = &mut place {
-                *label = match self.title.is_empty() {
-                    true => "not a section or key of this file".to_owned(),
-                    false => format!("not a key of {}", self.title),
+                *label = if self.title.is_empty() {
+                    "not a section or key of this file".to_owned()
+                } else {
+                    format!("not a key of {}", self.title)
                 };
             }
             let problem = Diagnostic::error(Code::E1001, format!("unknown key `{name}`")).at(place);

@@ -9,8 +9,8 @@ pub fn suggest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         if name == given {
             return 0;
         }
-        let prefix =
-            given.len() >= 3 && (name.starts_with(&given) || given.starts_with(&name) && name.len() >= 3);
+        let prefix = given.len() >= 3
+            && (name.starts_with(&given) || given.starts_with(&name) && name.len() >= 3);
         if prefix { 1 } else { edits(&given, &name) + 1 }
     };
     known
@@ -29,7 +29,10 @@ fn edits(a: &str, b: &str) -> usize {
     }
     let mut rows = vec![vec![0_usize; b.len() + 1]; a.len() + 1];
     rows.iter_mut().enumerate().for_each(|(i, row)| row[0] = i);
-    rows[0].iter_mut().enumerate().for_each(|(j, cell)| *cell = j);
+    rows[0]
+        .iter_mut()
+        .enumerate()
+        .for_each(|(j, cell)| *cell = j);
     for i in 1..=a.len() {
         for j in 1..=b.len() {
             let replace = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);

@@ -35,7 +35,13 @@ pub struct Waiting {
 impl Waiting {
     /// Starts a wait of `who` (`worker:1`) for `subject` (`ps:1 at 10.0.0.5:2222`).
     pub fn new(who: impl Into<String>, subject: impl Into<String>, deadline: Duration) -> Self {
-        Self { who: who.into(), subject: subject.into(), deadline, next_notice: FIRST_NOTICE, tries: 0 }
+        Self {
+            who: who.into(),
+            subject: subject.into(),
+            deadline,
+            next_notice: FIRST_NOTICE,
+            tries: 0,
+        }
     }
 
     /// Counts a try that failed with `last`, `waited` after the start, and says what to do.
@@ -47,29 +53,55 @@ impl Waiting {
     /// Says what to do while a try is under way, `waited` after the start; `last` says how it stands.
     pub fn look(&mut self, waited: Duration, last: &str) -> Action {
         let last = one_line(last);
-        let Self { who, subject, deadline, tries, .. } = self;
+        let Self {
+            who,
+            subject,
+            deadline,
+            tries,
+            ..
+        } = self;
         if waited >= *deadline {
-            let message = format!("{subject} was not ready for {} s (last: {last})", deadline.as_secs());
+            let message = format!(
+                "{subject} was not ready for {} s (last: {last})",
+                deadline.as_secs()
+            );
             let help = "start it, or correct its address in the cluster spec; --connect-deadline sets how long to wait";
             return Action::GiveUp(Box::new(
-                Diagnostic::error(Code::E2003, message).note(format!("{who} tried {tries} times")).help(help),
+                Diagnostic::error(Code::E2003, message)
+                    .note(format!("{who} tried {tries} times"))
+                    .help(help),
             ));
         }
         if waited < self.next_notice {
             return Action::Wait;
         }
         self.next_notice = waited + NEXT_NOTICE;
-        let tries = if *tries > 0 { format!("{tries} tries") } else { String::new() };
+        let tries = if *tries > 0 {
+            format!("{tries} tries")
+        } else {
+            String::new()
+        };
         let seconds = format!("{:.1} s", waited.as_secs_f32());
-        let known: Vec<String> = [last, tries, seconds].into_iter().filter(|part| !part.is_empty()).collect();
-        Action::Notice(format!("waiting: {who} for {subject} ({})", known.join(", ")))
+        let known: Vec<String> = [last, tries, seconds]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect();
+        Action::Notice(format!(
+            "waiting: {who} for {subject} ({})",
+            known.join(", ")
+        ))
     }
 
     /// Says that the wait is over, `waited` after the start, where it was told of.
     pub fn over(&self, waited: Duration) -> Option<String> {
         let Self { who, subject, .. } = self;
         let told = self.next_notice > FIRST_NOTICE;
-        told.then(|| format!("{subject} answers {who} again after {:.1} s", waited.as_secs_f32()))
+        told.then(|| {
+            format!(
+                "{subject} answers {who} again after {:.1} s",
+                waited.as_secs_f32()
+            )
+        })
     }
 }
 
@@ -86,7 +118,8 @@ mod tests {
 
     #[test]
     fn a_wait_speaks_at_2_s_then_every_10_s_then_gives_up() {
-        let mut waiting = Waiting::new("worker:1", "ps:1 at 10.0.0.5:2222", Duration::from_secs(60));
+        let mut waiting =
+            Waiting::new("worker:1", "ps:1 at 10.0.0.5:2222", Duration::from_secs(60));
         let mut notices = Vec::new();
         for second in 0..=60_u64 {
             match waiting.tick(Duration::from_secs(second), "connection refused") {
@@ -100,13 +133,23 @@ mod tests {
                 }
                 Action::GiveUp(diagnostic) => {
                     assert_eq!((second, diagnostic.exit_code()), (60, 69));
-                    assert!(diagnostic.message.contains("60 s (last: connection refused)"), "{diagnostic}");
+                    assert!(
+                        diagnostic
+                            .message
+                            .contains("60 s (last: connection refused)"),
+                        "{diagnostic}"
+                    );
                 }
             }
         }
         assert_eq!(notices, [2, 12, 22, 32, 42, 52]);
-        let over = waiting.over(Duration::from_secs(53)).expect("it was told of");
-        assert_eq!(over, "ps:1 at 10.0.0.5:2222 answers worker:1 again after 53.0 s");
+        let over = waiting
+            .over(Duration::from_secs(53))
+            .expect("it was told of");
+        assert_eq!(
+            over,
+            "ps:1 at 10.0.0.5:2222 answers worker:1 again after 53.0 s"
+        );
         let silent = Waiting::new("worker:1", "ps:1", Duration::from_secs(60));
         assert_eq!(silent.over(Duration::from_secs(1)), None);
     }
@@ -119,7 +162,10 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let text = notice(waiting.look(Duration::from_secs(2), "it has not claimed this server"));
-        assert_eq!(text, "waiting: ps:0 for chief:0 (it has not claimed this server, 2.0 s)");
+        assert_eq!(
+            text,
+            "waiting: ps:0 for chief:0 (it has not claimed this server, 2.0 s)"
+        );
         assert_eq!(
             notice(waiting.tick(Duration::from_secs(20), "")),
             "waiting: ps:0 for chief:0 (1 tries, 20.0 s)"
@@ -130,12 +176,18 @@ mod tests {
     fn the_words_of_a_peer_stay_on_one_short_line() {
         let said = format!("{}\nerror[E3001]: \u{1b}[2Jforged", "x".repeat(200));
         let mut waiting = Waiting::new("worker:1", "ps:1", Duration::from_secs(60));
-        let Action::Notice(text) = waiting.tick(Duration::from_secs(3), &said) else { panic!("no notice") };
+        let Action::Notice(text) = waiting.tick(Duration::from_secs(3), &said) else {
+            panic!("no notice")
+        };
         assert!(text.contains("\\nerror[E3001]: \\u{1b}[2Jforged"), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
-        let Action::GiveUp(problem) = waiting.tick(Duration::from_secs(60), &"y".repeat(9000)) else {
+        let Action::GiveUp(problem) = waiting.tick(Duration::from_secs(60), &"y".repeat(9000))
+        else {
             panic!("it waits on")
         };
-        assert!(problem.message.len() < 400 && problem.message.contains("y …"), "{problem}");
+        assert!(
+            problem.message.len() < 400 && problem.message.contains("y …"),
+            "{problem}"
+        );
     }
 }

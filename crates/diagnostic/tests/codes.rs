@@ -10,5 +10,8 @@ fn every_code_has_its_row_in_the_page_of_messages() {
         let row = format!("| {} | {} | {} |", code.name, code.exit, code.title);
         assert!(page.contains(&row), "docs/errors.md lacks the row: {row}");
     }
-    assert!(CODES.windows(2).all(|pair| pair[0].name < pair[1].name), "codes are in order and unique");
+    assert!(
+        CODES.windows(2).all(|pair| pair[0].name < pair[1].name),
+        "codes are in order and unique"
+    );
 }

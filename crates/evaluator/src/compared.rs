@@ -13,18 +13,35 @@ const CONDITIONAL: [&str; 2] = ["auc_exact", "auc_group"];
 /// An exporter compares a metric that the model does not report.
 pub fn check_exporters(job: &Job, model: &AnyModel) -> Result<(), Diagnostic> {
     let scores = model.scores(&model.metrics());
-    let of = |name: &str| scores.keys().map(|metric| format!("{name}/{metric}")).collect::<Vec<String>>();
-    let further: Vec<String> = job.evaluations.iter().flat_map(|evaluation| of(&evaluation.name)).collect();
+    let of = |name: &str| {
+        scores
+            .keys()
+            .map(|metric| format!("{name}/{metric}"))
+            .collect::<Vec<String>>()
+    };
+    let further: Vec<String> = job
+        .evaluations
+        .iter()
+        .flat_map(|evaluation| of(&evaluation.name))
+        .collect();
     let known: Vec<&str> = scores.keys().chain(&further).map(String::as_str).collect();
-    let compared = job.exporters.iter().filter(|exporter| exporter.kind == ExporterKind::Best);
+    let compared = job
+        .exporters
+        .iter()
+        .filter(|exporter| exporter.kind == ExporterKind::Best);
     for exporter in compared {
-        let (name, metric) = (&exporter.name, exporter.metric.as_str());
-        if known.contains(&metric) || CONDITIONAL.contains(&metric.rsplit('/').next().unwrap_or(metric)) {
+        let name = &exporter.name;
+        let metric = exporter.metric.as_str();
+        if known.contains(&metric)
+            || CONDITIONAL.contains(&metric.rsplit('/').next().unwrap_or(metric))
+        {
             continue;
         }
-        let message =
-            format!("exporter `{name}` compares the metric `{metric}`, which the model does not report");
-        let problem = Diagnostic::error(Code::E1101, message).note(format!("metrics: {}", known.join(", ")));
+        let message = format!(
+            "exporter `{name}` compares the metric `{metric}`, which the model does not report"
+        );
+        let problem =
+            Diagnostic::error(Code::E1101, message).note(format!("metrics: {}", known.join(", ")));
         return Err(match suggest(metric, known.iter().copied()) {
             Some(near) => problem.help(format!("did you mean `{near}`?")),
             None => problem.help("set exporter.metric to one of them"),

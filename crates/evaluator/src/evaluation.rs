@@ -21,7 +21,9 @@ pub fn evaluate(
     mut each: impl FnMut(),
 ) -> Result<Scores, Diagnostic> {
     let dataset = Dataset::open(input, model.schema().clone())?;
-    let (mut metrics, mut scratch, mut values) = (model.metrics(), None, Vec::new());
+    let mut metrics = model.metrics();
+    let mut scratch = None;
+    let mut values = Vec::new();
     for batch in dataset.take(steps.map_or(usize::MAX, |steps| steps as usize)) {
         let features = model.features(&batch?)?;
         parameters.gather(&model.reads(&features), &mut values);
@@ -53,8 +55,10 @@ pub fn predict(
     mut sink: impl FnMut(Predicted) -> Result<ControlFlow<()>, Diagnostic>,
 ) -> Result<(), Diagnostic> {
     let mut scan = Scan::open(input, model.serving_schema().clone(), kept)?;
-    let (mut batch, mut records) = (Batch::default(), Vec::new());
-    let (mut scratch, mut values) = (None, Vec::new());
+    let mut batch = Batch::default();
+    let mut records = Vec::new();
+    let mut scratch = None;
+    let mut values = Vec::new();
     while scan.read(&mut batch, &mut records)? {
         let mut predictions = Vec::new();
         if batch.rows > 0 {

@@ -31,9 +31,16 @@ impl Events {
             writers.remove(&folder);
         }
         // Objects do not grow: in a bucket, the file is put anew.
-        if let Some(file) = writers.get(&folder).map(EventWriter::path).filter(|_| is_remote(&job.model_dir))
-            && let Err(error) =
-                send(file, &job.model_dir.join(name).join(file.file_name().unwrap_or_default()))
+        if let Some(file) = writers
+            .get(&folder)
+            .map(EventWriter::path)
+            .filter(|_| is_remote(&job.model_dir))
+            && let Err(error) = send(
+                file,
+                &job.model_dir
+                    .join(name)
+                    .join(file.file_name().unwrap_or_default()),
+            )
         {
             warn!(%error, "TensorBoard will not show this evaluation before the next");
         }
@@ -47,17 +54,27 @@ fn write(
     scores: &Scores,
 ) -> Result<(), Error> {
     let step = checkpoint.manifest().global_step;
-    let now =
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64());
     if !writers.contains_key(folder) {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         writers.insert(folder.to_owned(), EventWriter::create(folder, &host, now)?);
     }
-    let Some(writer) = writers.get_mut(folder) else { return Ok(()) };
+    let Some(writer) = writers.get_mut(folder) else {
+        return Ok(());
+    };
     writer.write(&Event::scalars(
         now,
         step,
-        scores.iter().map(|(name, value)| (name.as_str(), *value as f32)),
+        scores
+            .iter()
+            .map(|(name, value)| (name.as_str(), *value as f32)),
     ))?;
-    writer.write(&Event::text(now, step, "checkpoint_path", checkpoint.path().display().to_string()))
+    writer.write(&Event::text(
+        now,
+        step,
+        "checkpoint_path",
+        checkpoint.path().display().to_string(),
+    ))
 }

@@ -18,8 +18,11 @@ use crate::exported::Exported;
 pub(crate) const DESCRIPTION: &str = "model.json";
 
 fn failed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
-    Diagnostic::error(Code::E9002, format!("the export {} cannot be written: {error}", path.display()))
-        .help("check the disk and the folder")
+    Diagnostic::error(
+        Code::E9002,
+        format!("the export {} cannot be written: {error}", path.display()),
+    )
+    .help("check the disk and the folder")
 }
 
 /// Writes an export into `folder/<unix seconds>`, whole or not at all, and returns its path. Where that second is
@@ -40,9 +43,11 @@ pub fn export(
     }
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     let second = free_second(folder, unix_secs)?;
-    let (temporary, target) = (folder.join(format!("temp-{second}")), folder.join(second.to_string()));
-    let written = write(model, checkpoint, scores, form, &temporary)
-        .and_then(|()| std::fs::rename(&temporary, &target).map_err(|error| failed(&target, error)));
+    let temporary = folder.join(format!("temp-{second}"));
+    let target = folder.join(second.to_string());
+    let written = write(model, checkpoint, scores, form, &temporary).and_then(|()| {
+        std::fs::rename(&temporary, &target).map_err(|error| failed(&target, error))
+    });
     if written.is_err() {
         let _ = std::fs::remove_dir_all(&temporary);
     }
@@ -61,7 +66,9 @@ fn export_remotely(
     let target = folder.join(free_second(folder, unix_secs)?.to_string());
     let here = tempfile::tempdir().map_err(|error| failed(&target, error))?;
     write(model, checkpoint, scores, form, here.path())?;
-    let files = names(here.path())?.into_iter().filter(|name| name != DESCRIPTION);
+    let files = names(here.path())?
+        .into_iter()
+        .filter(|name| name != DESCRIPTION);
     for name in files.chain([DESCRIPTION.to_owned()]) {
         send(&here.path().join(&name), &target.join(&name))?;
     }
@@ -86,23 +93,38 @@ fn write(
     folder: &Path,
 ) -> Result<(), Diagnostic> {
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-    let read = model.variables().iter().map(|spec| Exported::read(checkpoint, spec));
+    let read = model
+        .variables()
+        .iter()
+        .map(|spec| Exported::read(checkpoint, spec));
     let variables = read.collect::<Result<Vec<_>, trainyard_checkpoint::Error>>()?;
     if form.formats.contains(&ExportFormat::Safetensors) {
         safetensors(&variables, &folder.join("model.safetensors"))?;
     }
-    let described: Vec<_> = variables.iter().map(|variable| variable.describe(checkpoint)).collect();
+    let described: Vec<_> = variables
+        .iter()
+        .map(|variable| variable.describe(checkpoint))
+        .collect();
     let mut onnx = serde_json::Value::Null;
     if form.formats.contains(&ExportFormat::Onnx) {
-        let hashed = if form.hashed_as_ids { HashedColumns::AsIds } else { HashedColumns::Refuse };
-        let values: Values = variables.into_iter().map(|variable| variable.values).collect();
+        let hashed = if form.hashed_as_ids {
+            HashedColumns::AsIds
+        } else {
+            HashedColumns::Refuse
+        };
+        let values: Values = variables
+            .into_iter()
+            .map(|variable| variable.values)
+            .collect();
         let graph = model.to_onnx(&values, hashed)?;
         write_graph(&graph.file, folder)?;
         onnx = graph.describe();
     }
     let wanted = |schema: &trainyard_input::Schema| -> Vec<serde_json::Value> {
         let fields = schema.fields.iter();
-        fields.map(|field| json!({"column": field.name, "kind": format!("{:?}", field.kind)})).collect()
+        fields
+            .map(|field| json!({"column": field.name, "kind": format!("{:?}", field.kind)}))
+            .collect()
     };
     let mut description = json!({
         "format": "trainyard-export-1",
@@ -115,7 +137,10 @@ fn write(
     if !onnx.is_null() {
         description["onnx"] = onnx;
     }
-    write_atomically(&folder.join(DESCRIPTION), format!("{description:#}").as_bytes())?;
+    write_atomically(
+        &folder.join(DESCRIPTION),
+        format!("{description:#}").as_bytes(),
+    )?;
     Ok(())
 }
 

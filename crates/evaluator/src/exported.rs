@@ -21,10 +21,18 @@ impl<'a> Exported<'a> {
         spec: &'a VariableSpec,
     ) -> Result<Self, trainyard_checkpoint::Error> {
         if spec.dynamic().is_none() {
-            return Ok(Self { spec, values: checkpoint.read(&spec.name)?, ids: None });
+            return Ok(Self {
+                spec,
+                values: checkpoint.read(&spec.name)?,
+                ids: None,
+            });
         }
         let rows = checkpoint.read_dynamic(&spec.name, &[], ALL_IDS)?;
-        Ok(Self { spec, values: rows.values, ids: Some(rows.ids) })
+        Ok(Self {
+            spec,
+            values: rows.values,
+            ids: Some(rows.ids),
+        })
     }
 
     fn ids_name(&self) -> String {
@@ -40,7 +48,9 @@ impl<'a> Exported<'a> {
     }
 
     /// Returns its tensors by name.
-    pub(crate) fn views(&self) -> Result<Vec<(String, TensorView<'_>)>, safetensors::SafeTensorError> {
+    pub(crate) fn views(
+        &self,
+    ) -> Result<Vec<(String, TensorView<'_>)>, safetensors::SafeTensorError> {
         let values = TensorView::new(Dtype::F32, self.shape(), bytemuck::cast_slice(&self.values))?;
         let mut views = vec![(self.spec.name.clone(), values)];
         if let Some(ids) = &self.ids {
@@ -52,7 +62,8 @@ impl<'a> Exported<'a> {
 
     /// Returns what a stranger must know of it.
     pub(crate) fn describe(&self, checkpoint: &Checkpoint) -> serde_json::Value {
-        let (name, shape) = (&self.spec.name, self.shape());
+        let name = &self.spec.name;
+        let shape = self.shape();
         match self.ids {
             None => json!({"name": name, "shape": shape}),
             // What ids without a row read.

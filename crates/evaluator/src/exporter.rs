@@ -69,7 +69,11 @@ pub(crate) fn run(
             if !better(config, before.as_ref(), value) {
                 return Ok(None);
             }
-            Some(Best { metric: config.metric.clone(), value, global_step })
+            Some(Best {
+                metric: config.metric.clone(),
+                value,
+                global_step,
+            })
         }
     };
     let path = export(model, checkpoint, scores, &config.form, &folder, now)?;
@@ -90,7 +94,9 @@ pub(crate) fn run(
 /// A file cannot be read or written.
 fn best_so_far(config: &ExporterConfig, folder: &Path) -> Result<Option<Best>, Diagnostic> {
     let state = folder.join(STATE);
-    let Some(text) = read(&state)? else { return Ok(None) };
+    let Some(text) = read(&state)? else {
+        return Ok(None);
+    };
     let what = match serde_json::from_slice::<Best>(&text) {
         Ok(best) => return Ok(Some(best)),
         Err(error) => error.to_string(),
@@ -108,13 +114,20 @@ fn best_so_far(config: &ExporterConfig, folder: &Path) -> Result<Option<Best>, D
         }
         None => {
             remove(&state)?;
-            format!("no export tells its {}: the next evaluation counts as the best", config.metric)
+            format!(
+                "no export tells its {}: the next evaluation counts as the best",
+                config.metric
+            )
         }
     };
-    let problem =
-        Diagnostic::warning(Code::E3001, format!("{} is damaged and was set aside", state.display()));
-    let problem =
-        problem.note(what).note(format!("{next}; nothing was deleted: it is now {}", aside.display()));
+    let problem = Diagnostic::warning(
+        Code::E3001,
+        format!("{} is damaged and was set aside", state.display()),
+    );
+    let problem = problem.note(what).note(format!(
+        "{next}; nothing was deleted: it is now {}",
+        aside.display()
+    ));
     warn!("{}", problem.log_line());
     Ok(best)
 }
@@ -125,13 +138,19 @@ fn free_name(taken: &[String]) -> String {
         0 => format!("damaged.{STATE}"),
         attempt => format!("damaged.{STATE}.{attempt}"),
     };
-    (0..).map(name).find(|name| !taken.contains(name)).unwrap_or_else(|| name(u64::MAX))
+    (0..)
+        .map(name)
+        .find(|name| !taken.contains(name))
+        .unwrap_or_else(|| name(u64::MAX))
 }
 
 /// Returns the best of the exports in a folder, by what their descriptions say.
 fn best_export(config: &ExporterConfig, folder: &Path) -> Result<Option<Best>, Diagnostic> {
     let mut best = None;
-    for second in names(folder)?.iter().filter(|name| name.parse::<u64>().is_ok()) {
+    for second in names(folder)?
+        .iter()
+        .filter(|name| name.parse::<u64>().is_ok())
+    {
         let path = folder.join(second).join(DESCRIPTION);
         let Some(text) = read(&path)? else { continue };
         let described: Value = match serde_json::from_slice(&text) {
@@ -141,11 +160,18 @@ fn best_export(config: &ExporterConfig, folder: &Path) -> Result<Option<Best>, D
                 continue;
             }
         };
-        let told = (described["metrics"][&config.metric].as_f64(), described["global_step"].as_u64());
+        let told = (
+            described["metrics"][&config.metric].as_f64(),
+            described["global_step"].as_u64(),
+        );
         if let (Some(value), Some(global_step)) = told
             && better(config, best.as_ref(), value)
         {
-            best = Some(Best { metric: config.metric.clone(), value, global_step });
+            best = Some(Best {
+                metric: config.metric.clone(),
+                value,
+                global_step,
+            });
         }
     }
     Ok(best)
@@ -186,13 +212,20 @@ mod tests {
             exports_to_keep: 5,
             metric: metric.into(),
             higher_is_better: higher,
-            form: ExportForm { formats: vec![ExportFormat::Safetensors], hashed_as_ids: false },
+            form: ExportForm {
+                formats: vec![ExportFormat::Safetensors],
+                hashed_as_ids: false,
+            },
         }
     }
 
     #[test]
     fn only_a_strictly_better_value_is_better() {
-        let best = Best { metric: "loss".into(), value: 0.5, global_step: 1 };
+        let best = Best {
+            metric: "loss".into(),
+            value: 0.5,
+            global_step: 1,
+        };
         let lower = config("loss", false);
         assert!(better(&lower, None, 9.0) && !better(&lower, None, f64::NAN));
         assert!(
@@ -202,14 +235,25 @@ mod tests {
         );
         let higher = config("loss", true);
         assert!(better(&higher, Some(&best), 0.6) && !better(&higher, Some(&best), 0.5));
-        assert!(better(&config("auc", true), Some(&best), 0.1), "another metric starts anew");
+        assert!(
+            better(&config("auc", true), Some(&best), 0.1),
+            "another metric starts anew"
+        );
     }
 
     #[test]
     fn a_value_that_is_not_finite_is_never_the_best() {
-        let best = Best { metric: "loss".into(), value: 0.5, global_step: 1 };
+        let best = Best {
+            metric: "loss".into(),
+            value: 0.5,
+            global_step: 1,
+        };
         assert!(!better(&config("loss", true), Some(&best), f64::INFINITY));
-        assert!(!better(&config("loss", false), Some(&best), f64::NEG_INFINITY));
+        assert!(!better(
+            &config("loss", false),
+            Some(&best),
+            f64::NEG_INFINITY
+        ));
     }
 
     fn exported(folder: &Path, second: u64, text: &str) {
@@ -220,23 +264,47 @@ mod tests {
     #[test]
     fn a_damaged_best_is_set_aside_and_found_again_among_the_exports() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (config, state) = (config("auc", true), folder.path().join(STATE));
+        let config = config("auc", true);
+        let state = folder.path().join(STATE);
         assert_eq!(best_so_far(&config, folder.path()).expect("none yet"), None);
-        exported(folder.path(), 10, "{\"global_step\": 100, \"metrics\": {\"auc\": 0.7}}");
-        exported(folder.path(), 20, "{\"global_step\": 200, \"metrics\": {\"auc\": 0.8}}");
+        exported(
+            folder.path(),
+            10,
+            "{\"global_step\": 100, \"metrics\": {\"auc\": 0.7}}",
+        );
+        exported(
+            folder.path(),
+            20,
+            "{\"global_step\": 200, \"metrics\": {\"auc\": 0.8}}",
+        );
         exported(folder.path(), 30, "{\"global_step\": 300, \"met");
-        let best = Best { metric: "auc".into(), value: 0.8, global_step: 200 };
+        let best = Best {
+            metric: "auc".into(),
+            value: 0.8,
+            global_step: 200,
+        };
         let whole = serde_json::to_vec(&best).expect("a best");
-        for (attempt, damaged) in
-            [&whole[..whole.len() - 1], b"", b"{\"metric\": \"auc\"}"].iter().enumerate()
+        for (attempt, damaged) in [&whole[..whole.len() - 1], b"", b"{\"metric\": \"auc\"}"]
+            .iter()
+            .enumerate()
         {
             std::fs::write(&state, damaged).expect("written");
             let found = best_so_far(&config, folder.path()).expect("it goes on");
             assert_eq!(found.as_ref(), Some(&best), "{attempt}");
-            assert!(!better(&config, found.as_ref(), 0.75), "a worse model must not be exported as the best");
+            assert!(
+                !better(&config, found.as_ref(), 0.75),
+                "a worse model must not be exported as the best"
+            );
             let aside = free_name(&names(folder.path()).expect("names"));
-            assert_eq!(aside, format!("damaged.best.json.{}", attempt + 1), "one more file is aside");
-            assert_eq!(best_so_far(&config, folder.path()).expect("it is mended"), Some(best.clone()));
+            assert_eq!(
+                aside,
+                format!("damaged.best.json.{}", attempt + 1),
+                "one more file is aside"
+            );
+            assert_eq!(
+                best_so_far(&config, folder.path()).expect("it is mended"),
+                Some(best.clone())
+            );
         }
         assert_eq!(
             std::fs::read(folder.path().join("damaged.best.json")).expect("kept"),
@@ -248,8 +316,13 @@ mod tests {
     fn a_damaged_best_without_exports_lets_the_next_evaluation_be_the_best() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join(STATE), "{").expect("written");
-        assert_eq!(best_so_far(&config("auc", true), folder.path()).expect("it goes on"), None);
-        assert!(!folder.path().join(STATE).exists() && folder.path().join("damaged.best.json").exists());
+        assert_eq!(
+            best_so_far(&config("auc", true), folder.path()).expect("it goes on"),
+            None
+        );
+        assert!(
+            !folder.path().join(STATE).exists() && folder.path().join("damaged.best.json").exists()
+        );
     }
 
     #[test]

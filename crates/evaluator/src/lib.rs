@@ -22,7 +22,7 @@ pub use compared::check_exporters;
 pub use evaluation::{Predicted, evaluate, predict};
 pub use export::export;
 pub use parameters::Parameters;
-pub use run::{Config, Report, parts, run};
+pub use run::{Config, Report, parts, run, warn_of_one_class};
 
 /// Is the daemon `trainyard-evaluator`, for the premade estimators. Returns its exit code.
 pub fn main() -> ExitCode {

@@ -41,7 +41,9 @@ impl Parameters {
     pub fn read(origin: &Origin, model: &AnyModel) -> Result<Self, Diagnostic> {
         let variables = model.variables();
         let problem = match origin {
-            Origin::Own(checkpoint) => misfit(checkpoint.manifest(), variables, &model.optimizers()),
+            Origin::Own(checkpoint) => {
+                misfit(checkpoint.manifest(), variables, &model.optimizers())
+            }
             Origin::TensorFlow(_) | Origin::Tensors(_) => differences(origin, variables),
         };
         match problem {
@@ -52,14 +54,20 @@ impl Parameters {
 
     fn read_all(origin: &Origin, variables: &[VariableSpec]) -> Result<Self, Diagnostic> {
         let read = variables.iter().map(|spec| {
-            let (name, width) = (spec.name.as_str(), spec.width());
+            let name = spec.name.as_str();
+            let width = spec.width();
             let first = origin.first_rows(name).map(InitialRows::of);
             let Some(first) = first.filter(|_| spec.access != Access::Whole) else {
                 let mut values = vec![0.0; spec.len()];
                 origin.read_rows(name, 0..spec.rows(), &mut values)?;
-                return Ok(Variable { width, values, held: None });
+                return Ok(Variable {
+                    width,
+                    values,
+                    held: None,
+                });
             };
-            let (mut rows, mut values) = (Vec::new(), Vec::new());
+            let mut rows = Vec::new();
+            let mut values = Vec::new();
             if spec.dynamic().is_some() {
                 let mut lots = origin.lots(name, ALL_IDS)?.collect::<Result<Vec<_>, _>>()?;
                 // Ids ascend in a lot, and no lot has ids between those of another.
@@ -74,9 +82,15 @@ impl Parameters {
                 values = vec![0.0; rows.len() * width];
                 origin.read_held(name, 0..spec.rows(), &mut values)?;
             }
-            Ok(Variable { width, values, held: Some(Held { rows, first }) })
+            Ok(Variable {
+                width,
+                values,
+                held: Some(Held { rows, first }),
+            })
         });
-        Ok(Self { variables: read.collect::<Result<_, Diagnostic>>()? })
+        Ok(Self {
+            variables: read.collect::<Result<_, Diagnostic>>()?,
+        })
     }
 
     /// Copies what a step reads into `values`.
@@ -137,7 +151,10 @@ fn differences(origin: &Origin, variables: &[VariableSpec]) -> Option<Diagnostic
                 }
             }
             Some(shape) if *shape != spec.shape => {
-                found.push(format!("{name}: {:?} in the model, {shape:?} there", spec.shape));
+                found.push(format!(
+                    "{name}: {:?} in the model, {shape:?} there",
+                    spec.shape
+                ));
             }
             Some(_) => {}
         }
@@ -145,9 +162,13 @@ fn differences(origin: &Origin, variables: &[VariableSpec]) -> Option<Diagnostic
     if found.is_empty() {
         return None;
     }
-    let message = format!("these values do not fit the model ({} differences)", found.len());
-    let problem = Diagnostic::error(Code::E3002, message)
-        .help("use the job that they belong to; train.warm_start takes what fits, under other names, too");
+    let message = format!(
+        "these values do not fit the model ({} differences)",
+        found.len()
+    );
+    let problem = Diagnostic::error(Code::E3002, message).help(
+        "use the job that they belong to; train.warm_start takes what fits, under other names, too",
+    );
     Some(found.into_iter().fold(problem, Diagnostic::note))
 }
 
@@ -166,7 +187,10 @@ mod tests {
             name: "user".into(),
             shape: vec![9, 2],
             access: Access::Dynamic(DynamicTable::KEEP_ALL),
-            initializer: Initializer::Uniform { low: 1.0, high: 2.0 },
+            initializer: Initializer::Uniform {
+                low: 1.0,
+                high: 2.0,
+            },
             optimizer_group: "g".into(),
         };
         let rows = DynamicRows {
@@ -177,16 +201,38 @@ mod tests {
         };
         let folder = tempfile::tempdir().expect("a temporary folder");
         let temporary = begin(folder.path(), 1, "test", 0).expect("a checkpoint begins");
-        let state = ShardState { ps: 0, num_ps: 1, version: 1, positions: Vec::new() };
-        let (variable, slot_names) = (spec.name.as_str(), Vec::new());
-        let view = TableView { variable, part: 0, width: 2, slot_names, first: None, source: &rows };
+        let state = ShardState {
+            ps: 0,
+            num_ps: 1,
+            version: 1,
+            positions: Vec::new(),
+        };
+        let variable = spec.name.as_str();
+        let slot_names = Vec::new();
+        let view = TableView {
+            variable,
+            part: 0,
+            width: 2,
+            slot_names,
+            first: None,
+            source: &rows,
+        };
         let shard = write_shard(&temporary, &state, &[], &[view]).expect("a shard");
-        let (seed, shards, variables) = (7, vec![shard], vec![spec.clone()]);
-        let manifest = Manifest { seed, shards, variables, ..Manifest::new("c".into(), 1, 1, 0) };
+        let seed = 7;
+        let shards = vec![shard];
+        let variables = vec![spec.clone()];
+        let manifest = Manifest {
+            seed,
+            shards,
+            variables,
+            ..Manifest::new("c".into(), 1, 1, 0)
+        };
         let checkpoint = commit(folder.path(), &temporary, &manifest).expect("a checkpoint");
-        let parameters =
-            Parameters::read_all(&Origin::Own(Arc::new(checkpoint)), std::slice::from_ref(&spec))
-                .expect("parameters");
+        let parameters = Parameters::read_all(
+            &Origin::Own(Arc::new(checkpoint)),
+            std::slice::from_ref(&spec),
+        )
+        .expect("parameters");
         let mut values = Values::new();
         parameters.gather(&vec![Read::Ids(Arc::from([3, 4, u64::MAX]))], &mut values);
         let mut first = [0.0; 2];

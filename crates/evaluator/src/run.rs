@@ -10,8 +10,8 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    Checkpoint, Evaluated, EvaluatorMark, Found, JobPhase, JobRecord, JobState, Origin, is_committed, list,
-    pin, read, write_atomically,
+    Checkpoint, Evaluated, EvaluatorMark, Found, JobPhase, JobRecord, JobState, Origin,
+    is_committed, list, pin, read, write_atomically,
 };
 use trainyard_daemon::{CancellationToken, Context, Heart, Pulse};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -67,8 +67,12 @@ impl Config {
     /// Returns the configuration of a daemon.
     pub fn of(context: &Context) -> Self {
         let readiness = context.readiness.clone();
-        let standing = Arc::new(move |state: &str, ready, waiting| readiness.set(state, ready, waiting));
-        Self { pulse: context.pulse.clone(), ..Self::new(Arc::clone(&context.job), standing) }
+        let standing =
+            Arc::new(move |state: &str, ready, waiting| readiness.set(state, ready, waiting));
+        Self {
+            pulse: context.pulse.clone(),
+            ..Self::new(Arc::clone(&context.job), standing)
+        }
     }
 
     /// Returns the configuration that a job asks for.
@@ -77,7 +81,11 @@ impl Config {
             start_delay: Duration::from_secs(job.eval.start_delay_secs),
             throttle: Duration::from_secs(job.eval.throttle_secs),
             // Of a bucket, each look is some requests.
-            poll: if is_remote(&job.model_dir) { Duration::from_secs(2) } else { Duration::from_millis(100) },
+            poll: if is_remote(&job.model_dir) {
+                Duration::from_secs(2)
+            } else {
+                Duration::from_millis(100)
+            },
             standing,
             pulse: Pulse::default(),
             job,
@@ -100,7 +108,11 @@ pub fn run(
     Box::pin(watch(config, build, stop))
 }
 
-async fn watch(config: Config, build: Build, stop: CancellationToken) -> Result<Report, Diagnostic> {
+async fn watch(
+    config: Config,
+    build: Build,
+    stop: CancellationToken,
+) -> Result<Report, Diagnostic> {
     let model_dir = config.job.model_dir.clone();
     leave_mark(&model_dir);
     let watched = watch_checkpoints(config, build, stop).await;
@@ -119,7 +131,10 @@ pub fn parts(job: &Job) -> impl Iterator<Item = Part> {
 fn leave_mark(model_dir: &Path) {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let started_unix_secs = since.map_or(0, |since| since.as_secs());
-    let mark = EvaluatorMark { process_id: std::process::id(), started_unix_secs };
+    let mark = EvaluatorMark {
+        process_id: std::process::id(),
+        started_unix_secs,
+    };
     if let Err(error) = mark.write(model_dir) {
         warn!(%error, "the mark of this evaluator cannot be written: the chief will say that there is none");
     }
@@ -138,11 +153,21 @@ async fn watch_checkpoints(
     check_exporters(&config.job, &*model)?;
     let telemetry = Telemetry::new();
     let events = Arc::new(Events::default());
-    let (started, mut last_start, mut told) = (Instant::now(), None::<Instant>, Instant::now());
+    let started = Instant::now();
+    let mut last_start = None::<Instant>;
+    let mut told = Instant::now();
     let mut report = Report::default();
-    let exports_final = config.job.exporters.iter().any(|exporter| exporter.kind == ExporterKind::Final);
+    let exports_final = config
+        .job
+        .exporters
+        .iter()
+        .any(|exporter| exporter.kind == ExporterKind::Final);
     let mut owes_final = false;
-    let grace = if is_remote(&config.job.model_dir) { GRACE_REMOTE } else { GRACE };
+    let grace = if is_remote(&config.job.model_dir) {
+        GRACE_REMOTE
+    } else {
+        GRACE
+    };
     let mut seen = Evaluated::read(&config.job.model_dir)?
         .map(|evaluated| (evaluated.cluster_epoch, evaluated.global_step));
     (config.standing)("waiting", true, vec!["a checkpoint".to_owned()]);
@@ -161,7 +186,9 @@ async fn watch_checkpoints(
         let checkpoints = list(model_dir)?;
         let newest = checkpoints.last().cloned();
         // The oldest that is newer than the last: the chief keeps it until then.
-        let mut newer = checkpoints.into_iter().filter(|found| seen < Some((found.epoch, found.step)));
+        let mut newer = checkpoints
+            .into_iter()
+            .filter(|found| seen < Some((found.epoch, found.step)));
         let early = started.elapsed() < config.start_delay
             || last_start.is_some_and(|start: Instant| start.elapsed() < config.throttle);
         let next = match &over {
@@ -171,8 +198,9 @@ async fn watch_checkpoints(
             Some(_) => newest.clone(),
         };
         // That of the end may have been evaluated before it was known to be.
-        let is_done =
-            |found: &Found| seen == Some((found.epoch, found.step)) && !(over.is_some() && owes_final);
+        let is_done = |found: &Found| {
+            seen == Some((found.epoch, found.step)) && !(over.is_some() && owes_final)
+        };
         if let Some(found) = next.filter(|found| !is_done(found)) {
             if let Some(problem) = other_job(&config.job)? {
                 // The record may be of an earlier run, which its chief is about to replace.
@@ -193,7 +221,10 @@ async fn watch_checkpoints(
                     seen = Some((found.epoch, found.step));
                 }
                 None => {
-                    warn!(step = found.step, "the checkpoint went away while it was read");
+                    warn!(
+                        step = found.step,
+                        "the checkpoint went away while it was read"
+                    );
                     // It is not looked for again, where it was damaged and set aside.
                     tokio::time::sleep(config.poll).await;
                 }
@@ -203,12 +234,13 @@ async fn watch_checkpoints(
             continue;
         }
         // A marker of an earlier run of the job, which its chief is about to replace, ends nothing.
-        if let Some(state) = over
+        if let Some(state) = &over
             && (!report.steps.is_empty() || started.elapsed() >= grace)
         {
             info!(step = state.global_step, phase = ?state.phase, "the job has ended: so does its evaluation");
             if state.phase == JobPhase::Failed {
-                let problem = Diagnostic::error(Code::E2010, format!("the job has failed: {}", state.reason));
+                let problem =
+                    Diagnostic::error(Code::E2010, format!("the job has failed: {}", state.reason));
                 return Err(problem.help("correct what the chief names and start the job again"));
             }
             break;
@@ -219,7 +251,13 @@ async fn watch_checkpoints(
                 || "the first checkpoint".to_owned(),
                 |(_, step)| format!("a checkpoint after step {step}"),
             );
-            info!("waiting for {after} in {}", model_dir.display());
+            match newest.filter(|found| early && is_trained(found) && !is_done(found)) {
+                Some(found) => info!(
+                    "the checkpoint of step {} is there: waiting until eval.start_delay_secs and eval.throttle_secs have passed",
+                    found.step
+                ),
+                None => info!("waiting for {after} in {}", model_dir.display()),
+            }
         }
         tokio::select! {
             () = tokio::time::sleep(config.poll) => {}
@@ -232,8 +270,10 @@ async fn watch_checkpoints(
 /// Says in what the model and labels of the chief differ from these, where they do: the scores would be of something else.
 fn other_job(job: &Job) -> Result<Option<Diagnostic>, Diagnostic> {
     // Runs of earlier releases have left none.
-    let Some(record) = JobRecord::read(&job.model_dir)? else { return Ok(None) };
-    let theirs = Agreement::from_lines(record.keys.iter().map(String::as_str)).of_scores();
+    let Some(record) = JobRecord::read(&job.model_dir)? else {
+        return Ok(None);
+    };
+    let theirs = Agreement::recorded(&record.keys).of_scores();
     let own = Agreement::of(job).of_scores();
     let difference = theirs.differences(&own, "the chief", "the evaluator");
     Ok(difference.map(|difference| {
@@ -250,20 +290,34 @@ async fn evaluate_blocking(
     telemetry: &Telemetry,
     events: &Arc<Events>,
 ) -> Result<Option<Scores>, Diagnostic> {
-    let (job, model, path) = (Arc::clone(&config.job), Arc::clone(model), found.path.clone());
+    let job = Arc::clone(&config.job);
+    let model = Arc::clone(model);
+    let path = found.path.clone();
     let started = Instant::now();
     let heart = config.pulse.heart();
     let events = Arc::clone(events);
     let work = move || evaluate_and_export(&job, &*model, &path, last, &events, &heart);
-    let outcome = tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| Diagnostic::error(Code::E9001, format!("the evaluation has failed: {error}")))??;
+    let outcome = tokio::task::spawn_blocking(work).await.map_err(|error| {
+        Diagnostic::error(Code::E9001, format!("the evaluation has failed: {error}"))
+    })??;
     if let Some((scores, exports)) = &outcome {
         telemetry.seconds.record(started.elapsed());
         telemetry.record(found.step, scores);
         telemetry.exports.increment(*exports as u64);
     }
     Ok(outcome.map(|(scores, _)| scores))
+}
+
+/// Warns of an evaluation whose labels are all the same: its accuracy and AUC say nothing, and look like results.
+pub fn warn_of_one_class(scores: &Scores) {
+    let mean = scores.get("label/mean").copied();
+    if scores.contains_key("auc") && matches!(mean, Some(0.0 | 1.0)) {
+        warn!(
+            "all labels of the evaluation are {}: its AUC and accuracy say nothing. Look at input.label.positive, and how the \
+             evaluation files write the label",
+            mean.unwrap_or_default()
+        );
+    }
 }
 
 /// Whether a checkpoint is of a model that was trained. TensorFlow evaluates the untrained one too; nobody learns from it.
@@ -274,7 +328,11 @@ fn is_trained(found: &Found) -> bool {
 /// The name of this process at the checkpoints that it reads. In a container every process is the first: the keys of the
 /// standard library's hashes tell them apart.
 fn pin_owner() -> String {
-    format!("evaluator-{}-{:08x}", std::process::id(), RandomState::new().build_hasher().finish() as u32)
+    format!(
+        "evaluator-{}-{:08x}",
+        std::process::id(),
+        RandomState::new().build_hasher().finish() as u32
+    )
 }
 
 /// Evaluates one checkpoint, writes the results and exports. Nothing where it went away before it was pinned.
@@ -310,31 +368,55 @@ fn evaluate_and_export(
         evaluate(model, &parameters, input, steps, || heart.beat())
     };
     let shown = |scores: &Scores| {
-        let shown: Vec<String> = scores.iter().map(|(name, value)| format!("{name} = {value:.5}")).collect();
+        let shown: Vec<String> = scores
+            .iter()
+            .map(|(name, value)| format!("{name} = {value:.5}"))
+            .collect();
         shown.join(", ")
     };
     let mut scores = score(Part::Eval, Some("eval.jsonl"), job.eval.steps)?;
     info!("evaluated global step {step}: {}", shown(&scores));
+    warn_of_one_class(&scores);
     if job.eval.on_training_data {
         let training = score(Part::TrainForEvaluation, None, job.eval.steps)?;
-        info!("on the training data, global step {step}: {}", shown(&training));
+        info!(
+            "on the training data, global step {step}: {}",
+            shown(&training)
+        );
         events.tell(job, "eval_train", &checkpoint, &training);
         write_result(&job.model_dir.join("eval_train"), &checkpoint, &training)?;
     }
     for (place, EvaluationConfig { name, steps, .. }) in job.evaluations.iter().enumerate() {
         let folder = format!("eval_{name}");
-        let further = score(Part::Evaluation(place), Some(&format!("{folder}.jsonl")), *steps)?;
+        let further = score(
+            Part::Evaluation(place),
+            Some(&format!("{folder}.jsonl")),
+            *steps,
+        )?;
         info!("{name}: evaluated global step {step}: {}", shown(&further));
         events.tell(job, &folder, &checkpoint, &further);
         write_result(&job.model_dir.join(folder), &checkpoint, &further)?;
         // Exporters and early stopping may go by them.
-        scores.extend(further.into_iter().map(|(metric, value)| (format!("{name}/{metric}"), value)));
+        scores.extend(
+            further
+                .into_iter()
+                .map(|(metric, value)| (format!("{name}/{metric}"), value)),
+        );
     }
     let now = unix_secs();
     let mut exports = 0;
     for config in &job.exporters {
         exports += usize::from(
-            exporter::run(config, model, &checkpoint, &scores, &job.model_dir, now, last)?.is_some(),
+            exporter::run(
+                config,
+                model,
+                &checkpoint,
+                &scores,
+                &job.model_dir,
+                now,
+                last,
+            )?
+            .is_some(),
         );
         heart.beat();
     }
@@ -345,7 +427,9 @@ fn evaluate_and_export(
 }
 
 fn unix_secs() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 /// Appends to `metrics.jsonl` and replaces `result.json`.
@@ -356,10 +440,14 @@ fn write_result(folder: &Path, checkpoint: &Checkpoint, scores: &Scores) -> Resu
         "metrics": scores,
     });
     let failed = |error: std::io::Error| {
-        Diagnostic::error(Code::E9002, format!("{} cannot be written: {error}", folder.display()))
-            .help("check the disk and the folder")
+        Diagnostic::error(
+            Code::E9002,
+            format!("{} cannot be written: {error}", folder.display()),
+        )
+        .help("check the disk and the folder")
     };
-    let (path, line) = (folder.join("metrics.jsonl"), format!("{result}\n"));
+    let path = folder.join("metrics.jsonl");
+    let line = format!("{result}\n");
     if is_remote(folder) {
         // Objects do not grow: nobody else writes this one.
         let mut text = read(&path)?.unwrap_or_default();
@@ -367,8 +455,15 @@ fn write_result(folder: &Path, checkpoint: &Checkpoint, scores: &Scores) -> Resu
         write_atomically(&path, &text)?;
     } else {
         std::fs::create_dir_all(folder).map_err(failed)?;
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
-        file.and_then(|mut file| file.write_all(line.as_bytes())).map_err(failed)?;
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path);
+        file.and_then(|mut file| file.write_all(line.as_bytes()))
+            .map_err(failed)?;
     }
-    Ok(write_atomically(&folder.join("result.json"), line.as_bytes())?)
+    Ok(write_atomically(
+        &folder.join("result.json"),
+        line.as_bytes(),
+    )?)
 }

@@ -1,8 +1,8 @@
 //! Everything the evaluator measures.
 
 use metrics::{
-    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
-    histogram,
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
 };
 use trainyard_model::Scores;
 
@@ -20,7 +20,10 @@ impl Telemetry {
         describe_counter!("trainyard_evaluations_total", "Checkpoints evaluated.");
         describe_counter!("trainyard_exports_total", "Exports written.");
         describe_histogram!("trainyard_evaluation_seconds", "Time of an evaluation.");
-        describe_gauge!("trainyard_evaluated_step", "Global step of the latest evaluation.");
+        describe_gauge!(
+            "trainyard_evaluated_step",
+            "Global step of the latest evaluation."
+        );
         describe_gauge!(
             "trainyard_eval_metric",
             "Value of a metric (label `metric`) at the latest evaluation."

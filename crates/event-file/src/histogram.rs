@@ -31,16 +31,30 @@ impl Default for Histogram {
         }
         positive.push(f64::MAX);
         let negative = positive.iter().rev().map(|limit| -limit);
-        let limits: Vec<f64> = negative.chain([0.0]).chain(positive.iter().copied()).collect();
+        let limits: Vec<f64> = negative
+            .chain([0.0])
+            .chain(positive.iter().copied())
+            .collect();
         let counts = vec![0.0; limits.len()];
-        Self { limits, counts, min: f64::MAX, max: f64::MIN, sum: 0.0, sum_squares: 0.0 }
+        Self {
+            limits,
+            counts,
+            min: f64::MAX,
+            max: f64::MIN,
+            sum: 0.0,
+            sum_squares: 0.0,
+        }
     }
 }
 
 impl Histogram {
     /// Adds values.
     pub fn add(&mut self, values: impl IntoIterator<Item = f32>) {
-        for value in values.into_iter().filter(|value| value.is_finite()).map(f64::from) {
+        for value in values
+            .into_iter()
+            .filter(|value| value.is_finite())
+            .map(f64::from)
+        {
             let place = self.limits.partition_point(|limit| *limit <= value);
             // The last limit is larger than any f32.
             self.counts[place.min(self.limits.len() - 1)] += 1.0;
@@ -54,8 +68,13 @@ impl Histogram {
     /// Returns the message, in which consecutive empty buckets are one.
     pub(crate) fn to_proto(&self) -> HistogramProto {
         let num: f64 = self.counts.iter().sum();
-        let (min, max) = if num > 0.0 { (self.min, self.max) } else { (0.0, 0.0) };
-        let (mut bucket_limit, mut bucket) = (Vec::new(), Vec::<f64>::new());
+        let (min, max) = if num > 0.0 {
+            (self.min, self.max)
+        } else {
+            (0.0, 0.0)
+        };
+        let mut bucket_limit = Vec::new();
+        let mut bucket = Vec::<f64>::new();
         for (&limit, &count) in self.limits.iter().zip(&self.counts) {
             if count == 0.0 && bucket.last() == Some(&0.0) {
                 bucket_limit.pop();
@@ -64,7 +83,15 @@ impl Histogram {
             bucket_limit.push(limit);
             bucket.push(count);
         }
-        HistogramProto { min, max, num, sum: self.sum, sum_squares: self.sum_squares, bucket_limit, bucket }
+        HistogramProto {
+            min,
+            max,
+            num,
+            sum: self.sum,
+            sum_squares: self.sum_squares,
+            bucket_limit,
+            bucket,
+        }
     }
 }
 
@@ -77,16 +104,23 @@ mod tests {
         let mut histogram = Histogram::default();
         histogram.add([0.5, 0.5, -1.0, 0.0, f32::NAN, f32::INFINITY]);
         let proto = histogram.to_proto();
-        assert_eq!((proto.num, proto.min, proto.max, proto.sum), (4.0, -1.0, 0.5, 0.0));
+        assert_eq!(
+            (proto.num, proto.min, proto.max, proto.sum),
+            (4.0, -1.0, 0.5, 0.0)
+        );
         assert_eq!(proto.sum_squares, 1.5);
         // No two empty ones side by side, and each value below the end of its bucket and not below the one before.
         assert!(proto.bucket.windows(2).all(|pair| pair != [0.0, 0.0]));
         for value in [0.5, -1.0, 0.0] {
             let place = proto.bucket_limit.partition_point(|limit| *limit <= value);
             assert!(proto.bucket[place] > 0.0, "{value}");
-            let (low, high) = (proto.bucket_limit[place - 1], proto.bucket_limit[place]);
+            let low = proto.bucket_limit[place - 1];
+            let high = proto.bucket_limit[place];
             assert!(low <= value && value < high, "{low} {value} {high}");
-            assert!(value == 0.0 || (high - low) / value.abs() < 0.11, "{low} {value} {high}");
+            assert!(
+                value == 0.0 || (high - low) / value.abs() < 0.11,
+                "{low} {value} {high}"
+            );
         }
     }
 
@@ -94,6 +128,9 @@ mod tests {
     fn nothing_at_all_is_a_histogram_too() {
         let proto = Histogram::default().to_proto();
         assert_eq!((proto.num, proto.min, proto.max), (0.0, 0.0, 0.0));
-        assert_eq!((proto.bucket, proto.bucket_limit), (vec![0.0], vec![f64::MAX]));
+        assert_eq!(
+            (proto.bucket, proto.bucket_limit),
+            (vec![0.0], vec![f64::MAX])
+        );
     }
 }

@@ -41,10 +41,19 @@ impl EventWriter {
                     return Ok(writer);
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(source) => return Err(Error::Io { action: "create", path, source }),
+                Err(source) => {
+                    return Err(Error::Io {
+                        action: "create",
+                        path,
+                        source,
+                    });
+                }
             }
         }
-        Err(Error::Taken { folder: folder.to_owned(), tried: NAMES_MAX })
+        Err(Error::Taken {
+            folder: folder.to_owned(),
+            tried: NAMES_MAX,
+        })
     }
 
     /// Appends an event.
@@ -55,7 +64,11 @@ impl EventWriter {
         let mut framed = Vec::new();
         write_frame(&mut framed, &event.encode())
             .and_then(|()| self.file.write_all(&framed))
-            .map_err(|source| Error::Io { action: "write", path: self.path.clone(), source })
+            .map_err(|source| Error::Io {
+                action: "write",
+                path: self.path.clone(),
+                source,
+            })
     }
 
     /// Returns where the file lies.
@@ -67,10 +80,18 @@ impl EventWriter {
 /// A host's name as part of a file's.
 fn plain(host: &str) -> String {
     let plain = |letter: char| {
-        if letter.is_ascii_alphanumeric() || "-._".contains(letter) { letter } else { '_' }
+        if letter.is_ascii_alphanumeric() || "-._".contains(letter) {
+            letter
+        } else {
+            '_'
+        }
     };
     let name: String = host.trim().chars().take(200).map(plain).collect();
-    if name.is_empty() { "localhost".to_owned() } else { name }
+    if name.is_empty() {
+        "localhost".to_owned()
+    } else {
+        name
+    }
 }
 
 #[cfg(test)]
@@ -81,8 +102,14 @@ mod tests {
     fn two_files_of_one_second_have_two_names_and_a_hosts_name_stays_in_the_folder() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |host| {
-            let writer = EventWriter::create(&folder.path().join("eval"), host, 17.9).expect("created");
-            writer.path().file_name().expect("a name").to_string_lossy().into_owned()
+            let writer =
+                EventWriter::create(&folder.path().join("eval"), host, 17.9).expect("created");
+            writer
+                .path()
+                .file_name()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned()
         };
         assert_eq!(path("a"), "events.out.tfevents.17.a");
         assert_eq!(path("a"), "events.out.tfevents.18.a");

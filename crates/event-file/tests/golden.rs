@@ -24,7 +24,10 @@ fn until_writer(record: &[u8]) -> (&[u8], Option<&u8>) {
 fn event(described: &Value, record: &[u8]) -> Option<Event> {
     let step = described["step"].as_u64().expect("a step");
     let time = wall_time(record).expect("a record begins with its time");
-    assert!((described["wall_time"].as_f64().expect("a time") - time).abs() < 1e-6, "{described}");
+    assert!(
+        (described["wall_time"].as_f64().expect("a time") - time).abs() < 1e-6,
+        "{described}"
+    );
     match described["what"].as_str().expect("a kind") {
         "file_version" => Some(Event::version(time)),
         "session_log" if described["status"] == 1 => Some(Event::started(time, step)),
@@ -40,8 +43,15 @@ fn event(described: &Value, record: &[u8]) -> Option<Event> {
                 return Some(Event::text(time, step, &tag(&values[0]), text.to_owned()));
             }
             let scalar = |value: &Value| value["value"].as_f64().expect("a number") as f32;
-            let scalars: Vec<_> = values.iter().map(|value| (tag(value), scalar(value))).collect();
-            Some(Event::scalars(time, step, scalars.iter().map(|(tag, value)| (tag.as_str(), *value))))
+            let scalars: Vec<_> = values
+                .iter()
+                .map(|value| (tag(value), scalar(value)))
+                .collect();
+            Some(Event::scalars(
+                time,
+                step,
+                scalars.iter().map(|(tag, value)| (tag.as_str(), *value)),
+            ))
         }
         "graph_def" | "meta_graph_def" => None,
         other => panic!("{other} is no recorded kind"),
@@ -51,17 +61,30 @@ fn event(described: &Value, record: &[u8]) -> Option<Event> {
 #[test]
 fn golden_events_are_byte_for_byte_those_of_tensorflow() {
     let golden = Golden::find();
-    let Some(described) = golden.json("events_expected.json") else { return };
-    let (mut equal, mut first, mut graphs, mut tensors) = (0, 0, 0, 0);
+    let Some(described) = golden.json("events_expected.json") else {
+        return;
+    };
+    let mut equal = 0;
+    let mut first = 0;
+    let mut graphs = 0;
+    let mut tensors = 0;
     for (name, described) in described.as_object().expect("a list for each file") {
-        let Some(bytes) = golden.bytes(name) else { continue };
-        let records: Vec<&[u8]> = Records::new(&bytes).map(|record| record.expect("whole")).collect();
+        let Some(bytes) = golden.bytes(name) else {
+            continue;
+        };
+        let records: Vec<&[u8]> = Records::new(&bytes)
+            .map(|record| record.expect("whole"))
+            .collect();
         assert_eq!(records.len(), list(described).len(), "{name}");
         for (record, described) in records.iter().zip(list(described)) {
             match event(described, record) {
                 Some(event) if described["what"] == "file_version" => {
                     let encoded = event.encode();
-                    assert_eq!(until_writer(&encoded), until_writer(record), "{name}: {described}");
+                    assert_eq!(
+                        until_writer(&encoded),
+                        until_writer(record),
+                        "{name}: {described}"
+                    );
                     first += 1;
                 }
                 Some(event) => {
@@ -78,7 +101,11 @@ fn golden_events_are_byte_for_byte_those_of_tensorflow() {
         "events_expected.json",
         &[
             ("equal", equal, 19),
-            ("equal but for the name of the program that writes", first, 4),
+            (
+                "equal but for the name of the program that writes",
+                first,
+                4,
+            ),
             ("graphs", graphs, 6),
             ("numbers as tensors", tensors, 3),
         ],

@@ -21,7 +21,8 @@ impl Bucketized {
     }
 
     pub(crate) fn ids(&self, batch: &Batch, out: &mut Raw) -> Result<(), Error> {
-        let (values, width) = (self.source.values(batch)?, self.source.width);
+        let values = self.source.values(batch)?;
+        let width = self.source.width;
         for row in values.chunks_exact(width) {
             for (place, value) in row.iter().enumerate() {
                 let bucket = bucket(&self.boundaries, self.source.normalize(*value));

@@ -37,10 +37,23 @@ pub struct Categorical {
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     Bucketized(Bucketized),
-    Hashed { field: usize, integers: bool },
-    Vocabulary { field: usize, integers: bool, vocabulary: Vocabulary },
-    Identity { field: usize, identity: Identity },
-    Dynamic { field: usize, integers: bool },
+    Hashed {
+        field: usize,
+        integers: bool,
+    },
+    Vocabulary {
+        field: usize,
+        integers: bool,
+        vocabulary: Vocabulary,
+    },
+    Identity {
+        field: usize,
+        identity: Identity,
+    },
+    Dynamic {
+        field: usize,
+        integers: bool,
+    },
     Crossed(Crossed),
 }
 
@@ -84,34 +97,51 @@ impl Categorical {
         match &self.source {
             Source::Bucketized(bucketized) => bucketized.ids(batch, out)?,
             Source::Crossed(crossed) => crossed.ids(batch, before, out),
-            Source::Hashed { field, integers } => self.ids_of(batch, *field, out, |value| match value {
-                Value::Text(text) if !integers => Ok(Some(hashed::bucket(text, self.buckets))),
-                Value::Int(number) if *integers => Ok(Some(hashed::bucket_of_int(number, self.buckets))),
-                _ => Err(mismatch(*integers)),
-            })?,
-            Source::Dynamic { field, integers } => self.values(batch, *field, out, |value, out| {
-                out.fingerprints.push(match value {
-                    Value::Text(text) if !integers => fingerprint64(text),
-                    Value::Int(number) if *integers => hashed::fingerprint_of_int(number),
-                    _ => return Err(mismatch(*integers)),
-                });
-                Ok(true)
-            })?,
-            Source::Vocabulary { field, integers, vocabulary } => {
+            Source::Hashed { field, integers } => {
+                self.ids_of(batch, *field, out, |value| match value {
+                    Value::Text(text) if !integers => Ok(Some(hashed::bucket(text, self.buckets))),
+                    Value::Int(number) if *integers => {
+                        Ok(Some(hashed::bucket_of_int(number, self.buckets)))
+                    }
+                    _ => Err(mismatch(*integers)),
+                })?
+            }
+            Source::Dynamic { field, integers } => {
+                self.values(batch, *field, out, |value, out| {
+                    out.fingerprints.push(match value {
+                        Value::Text(text) if !integers => fingerprint64(text),
+                        Value::Int(number) if *integers => hashed::fingerprint_of_int(number),
+                        _ => return Err(mismatch(*integers)),
+                    });
+                    Ok(true)
+                })?
+            }
+            Source::Vocabulary {
+                field,
+                integers,
+                vocabulary,
+            } => {
                 self.ids_of(batch, *field, out, |value| match value {
                     Value::Text(text) if !integers => Ok(vocabulary.id(text)),
                     Value::Int(number) if *integers => Ok(vocabulary.id_of_int(number)),
                     _ => Err(mismatch(*integers)),
                 })?;
             }
-            Source::Identity { field, identity } => self.ids_of(batch, *field, out, |value| match value {
-                Value::Int(number) => identity.id(number),
-                Value::Text(text) => Err(format!("id must be a whole number, given {}", text.escape_ascii())),
-            })?,
+            Source::Identity { field, identity } => {
+                self.ids_of(batch, *field, out, |value| match value {
+                    Value::Int(number) => identity.id(number),
+                    Value::Text(text) => Err(format!(
+                        "id must be a whole number, given {}",
+                        text.escape_ascii()
+                    )),
+                })?
+            }
         }
         match (&self.source, self.weights) {
             // The ids of a cross are counted first, and weighed as they come.
-            (Source::Crossed(_) | Source::Bucketized(_), Some(field)) => self.weigh(batch, field, out),
+            (Source::Crossed(_) | Source::Bucketized(_), Some(field)) => {
+                self.weigh(batch, field, out)
+            }
             _ => Ok(()),
         }
     }
@@ -196,12 +226,19 @@ impl Categorical {
     }
 
     fn error(&self, message: impl Into<String>) -> Error {
-        Error { column: self.name.clone(), message: message.into() }
+        Error {
+            column: self.name.clone(),
+            message: message.into(),
+        }
     }
 }
 
 fn mismatch(integers: bool) -> String {
-    let (wanted, given) = if integers { ("whole numbers", "text") } else { ("text", "whole numbers") };
+    let (wanted, given) = if integers {
+        ("whole numbers", "text")
+    } else {
+        ("text", "whole numbers")
+    };
     format!("must hold {wanted}, given {given}")
 }
 

@@ -55,24 +55,52 @@ impl FeatureColumns {
     pub fn new(features: &[FeatureConfig], schema: &mut Schema) -> Self {
         let mut sorted: Vec<&FeatureConfig> = features.iter().collect();
         sorted.sort_by(|a, b| a.name.cmp(&b.name));
-        let (numbers, ids): (Vec<_>, Vec<_>) =
-            sorted.into_iter().partition(|feature| matches!(feature.kind, FeatureKind::Numeric(_)));
-        let (mut numeric, mut width) = (Vec::new(), 0);
+        let (numbers, ids): (Vec<_>, Vec<_>) = sorted
+            .into_iter()
+            .partition(|feature| matches!(feature.kind, FeatureKind::Numeric(_)));
+        let mut numeric = Vec::new();
+        let mut width = 0;
         for feature in numbers {
-            let FeatureKind::Numeric(numbers) = &feature.kind else { continue };
+            let FeatureKind::Numeric(numbers) = &feature.kind else {
+                continue;
+            };
             let source = numeric::Source::new(numbers, feature.separator, schema);
-            let (name, wide, deep) = (feature.name.clone(), feature.wide, feature.deep.is_some());
-            let (begin, numbers) = (width, numbers.clone());
+            let name = feature.name.clone();
+            let wide = feature.wide;
+            let deep = feature.deep.is_some();
+            let begin = width;
+            let numbers = numbers.clone();
             width += numbers.width;
-            numeric.push(Numeric { name, wide, deep, begin, width: numbers.width, numbers, source });
+            numeric.push(Numeric {
+                name,
+                wide,
+                deep,
+                begin,
+                width: numbers.width,
+                numbers,
+                source,
+            });
         }
-        let categorical: Vec<Categorical> =
-            ids.iter().map(|feature| categorical(feature, &ids, features, schema)).collect();
+        let categorical: Vec<Categorical> = ids
+            .iter()
+            .map(|feature| categorical(feature, &ids, features, schema))
+            .collect();
         let shared = shared_tables(&categorical);
         let crossed = |place: &usize| matches!(categorical[*place].source, Source::Crossed(_));
         let all = 0..categorical.len();
-        let order = all.clone().filter(|place| !crossed(place)).chain(all.filter(crossed)).collect();
-        Self { numeric, categorical, shared, numbers_width: width, order, pool: Pool::default() }
+        let order = all
+            .clone()
+            .filter(|place| !crossed(place))
+            .chain(all.filter(crossed))
+            .collect();
+        Self {
+            numeric,
+            categorical,
+            shared,
+            numbers_width: width,
+            order,
+            pool: Pool::default(),
+        }
     }
 
     /// Returns the place in [`Features::ids`] of the ids that a feature's embedding looks up.
@@ -95,7 +123,11 @@ impl FeatureColumns {
         let mut work = self.pool.take();
         let ids = self.ids(batch, &mut work)?;
         self.pool.give_back(work);
-        Ok(Features { rows: batch.rows, numbers, ids })
+        Ok(Features {
+            rows: batch.rows,
+            numbers,
+            ids,
+        })
     }
 
     fn ids(&self, batch: &Batch, work: &mut Work) -> Result<Vec<Ids>, Error> {
@@ -115,8 +147,11 @@ impl FeatureColumns {
         let mut ids = Vec::with_capacity(raw.len() + members);
         for (place, raw) in raw.iter().enumerate() {
             let column = &self.categorical[place];
-            let alone =
-                column.deep.is_some() && !self.shared.iter().any(|table| table.members.contains(&place));
+            let alone = column.deep.is_some()
+                && !self
+                    .shared
+                    .iter()
+                    .any(|table| table.members.contains(&place));
             ids.extend(match column.wide || alone {
                 true if column.dynamic().is_some() => Ids::of_fingerprints(&[raw]),
                 true => Ids::of(&[raw], unique),
@@ -126,10 +161,14 @@ impl FeatureColumns {
         for table in &self.shared {
             let members: Vec<&Raw> = table.members.iter().map(|member| &raw[*member]).collect();
             // Features of one table are dynamic all, or none.
-            let dynamic = table.members.iter().any(|member| self.categorical[*member].dynamic().is_some());
-            ids.extend(match dynamic {
-                true => Ids::of_fingerprints(&members),
-                false => Ids::of(&members, unique),
+            let dynamic = table
+                .members
+                .iter()
+                .any(|member| self.categorical[*member].dynamic().is_some());
+            ids.extend(if dynamic {
+                Ids::of_fingerprints(&members)
+            } else {
+                Ids::of(&members, unique)
             });
         }
         Ok(ids)
@@ -139,11 +178,19 @@ impl FeatureColumns {
 fn shared_tables(categorical: &[Categorical]) -> Vec<SharedTable> {
     let mut tables: Vec<SharedTable> = Vec::new();
     for (place, column) in categorical.iter().enumerate() {
-        let Some(Deep::Embedding(embedding)) = &column.deep else { continue };
-        let Some(name) = &embedding.table else { continue };
+        let Some(Deep::Embedding(embedding)) = &column.deep else {
+            continue;
+        };
+        let Some(name) = &embedding.table else {
+            continue;
+        };
         match tables.iter_mut().find(|table| table.name == *name) {
             Some(table) => table.members.push(place),
-            None => tables.push(SharedTable { name: name.clone(), members: vec![place], begin: 0 }),
+            None => tables.push(SharedTable {
+                name: name.clone(),
+                members: vec![place],
+                begin: 0,
+            }),
         }
     }
     let mut begin = categorical.len();
@@ -162,40 +209,126 @@ fn categorical(
     schema: &mut Schema,
 ) -> Categorical {
     let separator = feature.separator;
-    let text = |column: &str, schema: &mut Schema| schema.want(column, FieldKind::Bytes { separator });
+    let text =
+        |column: &str, schema: &mut Schema| schema.want(column, FieldKind::Bytes { separator });
     let int = |column: &str, schema: &mut Schema| {
-        schema.want(column, FieldKind::Int { separator, truncate: false })
+        schema.want(
+            column,
+            FieldKind::Int {
+                separator,
+                truncate: false,
+            },
+        )
     };
     let (buckets, source) = match &feature.kind {
         FeatureKind::Numeric(_) => unreachable!("numbers have no ids"),
-        FeatureKind::Bucketized { numbers, boundaries } => {
+        FeatureKind::Bucketized {
+            numbers,
+            boundaries,
+        } => {
             let source = numeric::Source::new(numbers, separator, schema);
-            let bucketized = Bucketized { source, boundaries: boundaries.clone() };
+            let bucketized = Bucketized {
+                source,
+                boundaries: boundaries.clone(),
+            };
             (bucketized.buckets(), Source::Bucketized(bucketized))
         }
-        FeatureKind::Hashed { column, buckets, integers } => {
-            let field = if *integers { int(column, schema) } else { text(column, schema) };
-            (*buckets, Source::Hashed { field, integers: *integers })
+        FeatureKind::Hashed {
+            column,
+            buckets,
+            integers,
+        } => {
+            let field = if *integers {
+                int(column, schema)
+            } else {
+                text(column, schema)
+            };
+            (
+                *buckets,
+                Source::Hashed {
+                    field,
+                    integers: *integers,
+                },
+            )
         }
-        FeatureKind::Vocabulary { column, values, oov_buckets, default, integers } => {
-            let field = if *integers { int(column, schema) } else { text(column, schema) };
+        FeatureKind::Vocabulary {
+            column,
+            values,
+            oov_buckets,
+            default,
+            integers,
+        } => {
+            let field = if *integers {
+                int(column, schema)
+            } else {
+                text(column, schema)
+            };
             let vocabulary = Vocabulary::new(values, *oov_buckets, *default);
-            (values.len() as u32 + oov_buckets, Source::Vocabulary { field, integers: *integers, vocabulary })
+            (
+                values.len() as u32 + oov_buckets,
+                Source::Vocabulary {
+                    field,
+                    integers: *integers,
+                    vocabulary,
+                },
+            )
         }
-        FeatureKind::Identity { column, buckets, default } => {
+        FeatureKind::Identity {
+            column,
+            buckets,
+            default,
+        } => {
             let lenient = !feature.wide && matches!(feature.deep, Some(Deep::Indicator));
-            let identity = Identity { buckets: *buckets, default: *default, lenient };
-            (*buckets, Source::Identity { field: int(column, schema), identity })
+            let identity = Identity {
+                buckets: *buckets,
+                default: *default,
+                lenient,
+            };
+            (
+                *buckets,
+                Source::Identity {
+                    field: int(column, schema),
+                    identity,
+                },
+            )
         }
-        FeatureKind::Dynamic { column, integers, table } => {
-            let field = if *integers { int(column, schema) } else { text(column, schema) };
-            (table.rows_max, Source::Dynamic { field, integers: *integers })
+        FeatureKind::Dynamic {
+            column,
+            integers,
+            table,
+        } => {
+            let field = if *integers {
+                int(column, schema)
+            } else {
+                text(column, schema)
+            };
+            (
+                table.rows_max,
+                Source::Dynamic {
+                    field,
+                    integers: *integers,
+                },
+            )
         }
-        FeatureKind::Crossed { keys, buckets, hash_key } => {
-            let keys = keys.iter().map(|key| cross_key(key, ids, features, schema)).collect();
+        FeatureKind::Crossed {
+            keys,
+            buckets,
+            hash_key,
+        } => {
+            let keys = keys
+                .iter()
+                .map(|key| cross_key(key, ids, features, schema))
+                .collect();
             // TensorFlow takes its default for a key of 0, too.
             let hash_key = hash_key.filter(|key| *key != 0).unwrap_or(CROSS_HASH_KEY);
-            (*buckets, Source::Crossed(Crossed { keys, hash_key, buckets: *buckets }))
+            (
+                *buckets,
+                Source::Crossed(Crossed {
+                    keys,
+                    hash_key,
+                    buckets: *buckets,
+                }),
+            )
         }
     };
     let weights = feature.weights.as_ref().map(|column| match separator {
@@ -203,17 +336,34 @@ fn categorical(
         None => schema.want(column, FieldKind::FLOAT),
     });
     let bucketized = matches!(source, Source::Bucketized(_));
-    let (name, wide, deep) = (feature.name.clone(), feature.wide, feature.deep.clone());
+    let name = feature.name.clone();
+    let wide = feature.wide;
+    let deep = feature.deep.clone();
     let named = CrossKey::Ids(name.clone());
     let crossed = features.iter().any(|other| match &other.kind {
         FeatureKind::Crossed { keys, .. } => keys.contains(&named),
         _ => false,
     });
     let config = feature.clone();
-    Categorical { name, buckets, wide, deep, bucketized, config, crossed, source, weights }
+    Categorical {
+        name,
+        buckets,
+        wide,
+        deep,
+        bucketized,
+        config,
+        crossed,
+        source,
+        weights,
+    }
 }
 
-fn cross_key(key: &CrossKey, ids: &[&FeatureConfig], features: &[FeatureConfig], schema: &mut Schema) -> Key {
+fn cross_key(
+    key: &CrossKey,
+    ids: &[&FeatureConfig],
+    features: &[FeatureConfig],
+    schema: &mut Schema,
+) -> Key {
     // A column that another feature reads as several values is several values here, too.
     let separator = |column: &str| {
         let reads = |feature: &&FeatureConfig| match &feature.kind {
@@ -226,14 +376,23 @@ fn cross_key(key: &CrossKey, ids: &[&FeatureConfig], features: &[FeatureConfig],
             | FeatureKind::Dynamic { column: read, .. } => read == column,
             FeatureKind::Crossed { .. } => false,
         };
-        features.iter().find(reads).and_then(|feature| feature.separator)
+        features
+            .iter()
+            .find(reads)
+            .and_then(|feature| feature.separator)
     };
     match key {
-        CrossKey::Text(column) => {
-            Key::Field(schema.want(column, FieldKind::Bytes { separator: separator(column) }))
-        }
+        CrossKey::Text(column) => Key::Field(schema.want(
+            column,
+            FieldKind::Bytes {
+                separator: separator(column),
+            },
+        )),
         CrossKey::Int(column) => {
-            let kind = FieldKind::Int { separator: separator(column), truncate: true };
+            let kind = FieldKind::Int {
+                separator: separator(column),
+                truncate: true,
+            };
             Key::Field(schema.want(column, kind))
         }
         CrossKey::Ids(name) => match ids.iter().position(|feature| feature.name == *name) {

@@ -45,8 +45,12 @@ impl Crossed {
             Key::Ids(_) => true,
             Key::Field(field) => batch.columns[*field].offsets.is_some(),
         };
-        let keys: Vec<&Key> =
-            self.keys.iter().filter(sparse).chain(self.keys.iter().filter(|key| !sparse(key))).collect();
+        let keys: Vec<&Key> = self
+            .keys
+            .iter()
+            .filter(sparse)
+            .chain(self.keys.iter().filter(|key| !sparse(key)))
+            .collect();
         for row in 0..batch.rows {
             self.combine(batch, features, &keys, row, self.hash_key, out);
             out.end_row();
@@ -54,28 +58,50 @@ impl Crossed {
     }
 
     /// Goes through the combinations of a row, the last key fastest.
-    fn combine(&self, batch: &Batch, features: &[Raw], keys: &[&Key], row: usize, hash: u64, out: &mut Raw) {
+    fn combine(
+        &self,
+        batch: &Batch,
+        features: &[Raw],
+        keys: &[&Key],
+        row: usize,
+        hash: u64,
+        out: &mut Raw,
+    ) {
         let Some((key, keys)) = keys.split_first() else {
             out.push((hash % u64::from(self.buckets)) as u32);
             return;
         };
         let mut go = |value: u64| {
-            self.combine(batch, features, keys, row, fingerprint_concatenate(hash, value), out);
+            self.combine(
+                batch,
+                features,
+                keys,
+                row,
+                fingerprint_concatenate(hash, value),
+                out,
+            );
         };
         match **key {
-            Key::Ids(feature) => features[feature]
-                .row(row)
-                .iter()
-                .for_each(|id| go(if *id == UNKNOWN { u64::MAX } else { u64::from(*id) })),
+            Key::Ids(feature) => features[feature].row(row).iter().for_each(|id| {
+                go(if *id == UNKNOWN {
+                    u64::MAX
+                } else {
+                    u64::from(*id)
+                })
+            }),
             Key::Field(field) => {
                 let column = &batch.columns[field];
                 let places = column.row(row, batch.rows);
                 match &column.cells {
-                    Cells::Bytes(texts) => places.for_each(|place| go(fingerprint64(texts.get(place)))),
-                    Cells::Int(numbers) => numbers[places].iter().for_each(|number| go(*number as u64)),
-                    Cells::Float(numbers) => {
-                        numbers[places].iter().for_each(|number| go(*number as i64 as u64))
+                    Cells::Bytes(texts) => {
+                        places.for_each(|place| go(fingerprint64(texts.get(place))))
                     }
+                    Cells::Int(numbers) => {
+                        numbers[places].iter().for_each(|number| go(*number as u64))
+                    }
+                    Cells::Float(numbers) => numbers[places]
+                        .iter()
+                        .for_each(|number| go(*number as i64 as u64)),
                 }
             }
         }

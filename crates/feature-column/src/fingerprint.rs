@@ -26,14 +26,18 @@ pub fn fingerprint64(text: &[u8]) -> u64 {
 /// The 8 bytes at a place, little endian.
 #[inline(always)]
 fn fetch64(text: &[u8], place: usize) -> u64 {
-    let bytes = text[place..place + 8].first_chunk().expect("the range has 8 bytes");
+    let bytes = text[place..place + 8]
+        .first_chunk()
+        .expect("the range has 8 bytes");
     u64::from_le_bytes(*bytes)
 }
 
 /// The 4 bytes at a place, little endian.
 #[inline(always)]
 fn fetch32(text: &[u8], place: usize) -> u64 {
-    let bytes = text[place..place + 4].first_chunk().expect("the range has 4 bytes");
+    let bytes = text[place..place + 4]
+        .first_chunk()
+        .expect("the range has 4 bytes");
     u64::from(u32::from_le_bytes(*bytes))
 }
 
@@ -73,7 +77,9 @@ fn hash_len_0_to_16(text: &[u8]) -> u64 {
         return hash_len_16(u, fetch32(text, length - 4), mul_of(length));
     }
     if length > 0 {
-        let (a, b, c) = (text[0], text[length / 2], text[length - 1]);
+        let a = text[0];
+        let b = text[length / 2];
+        let c = text[length - 1];
         let y = u64::from(a) + (u64::from(b) << 8);
         let z = length as u64 + (u64::from(c) << 2);
         return shift_mix(y.wrapping_mul(K2) ^ z.wrapping_mul(K0)).wrapping_mul(K2);
@@ -89,8 +95,14 @@ fn hash_len_17_to_32(text: &[u8]) -> u64 {
     let b = fetch64(text, 8);
     let c = fetch64(text, length - 8).wrapping_mul(mul);
     let d = fetch64(text, length - 16).wrapping_mul(K2);
-    let u = a.wrapping_add(b).rotate_right(43).wrapping_add(c.rotate_right(30)).wrapping_add(d);
-    let v = a.wrapping_add(b.wrapping_add(K2).rotate_right(18)).wrapping_add(c);
+    let u = a
+        .wrapping_add(b)
+        .rotate_right(43)
+        .wrapping_add(c.rotate_right(30))
+        .wrapping_add(d);
+    let v = a
+        .wrapping_add(b.wrapping_add(K2).rotate_right(18))
+        .wrapping_add(c);
     hash_len_16(u, v, mul)
 }
 
@@ -101,20 +113,40 @@ fn hash_len_33_to_64(text: &[u8]) -> u64 {
     let b = fetch64(text, 8);
     let c = fetch64(text, length - 8).wrapping_mul(mul);
     let d = fetch64(text, length - 16).wrapping_mul(K2);
-    let y = a.wrapping_add(b).rotate_right(43).wrapping_add(c.rotate_right(30)).wrapping_add(d);
-    let z = hash_len_16(y, a.wrapping_add(b.wrapping_add(K2).rotate_right(18)).wrapping_add(c), mul);
+    let y = a
+        .wrapping_add(b)
+        .rotate_right(43)
+        .wrapping_add(c.rotate_right(30))
+        .wrapping_add(d);
+    let z = hash_len_16(
+        y,
+        a.wrapping_add(b.wrapping_add(K2).rotate_right(18))
+            .wrapping_add(c),
+        mul,
+    );
     let e = fetch64(text, 16).wrapping_mul(mul);
     let f = fetch64(text, 24);
     let g = y.wrapping_add(fetch64(text, length - 32)).wrapping_mul(mul);
     let h = z.wrapping_add(fetch64(text, length - 24)).wrapping_mul(mul);
-    let u = e.wrapping_add(f).rotate_right(43).wrapping_add(g.rotate_right(30)).wrapping_add(h);
-    let v = e.wrapping_add(f.wrapping_add(a).rotate_right(18)).wrapping_add(g);
+    let u = e
+        .wrapping_add(f)
+        .rotate_right(43)
+        .wrapping_add(g.rotate_right(30))
+        .wrapping_add(h);
+    let v = e
+        .wrapping_add(f.wrapping_add(a).rotate_right(18))
+        .wrapping_add(g);
     hash_len_16(u, v, mul)
 }
 
 /// 32 bytes of a block, from a place on, and two seeds to two words.
 #[inline(always)]
-fn weak_hash_len_32_with_seeds(block: &[u8; BLOCK], place: usize, seed_a: u64, seed_b: u64) -> (u64, u64) {
+fn weak_hash_len_32_with_seeds(
+    block: &[u8; BLOCK],
+    place: usize,
+    seed_a: u64,
+    seed_b: u64,
+) -> (u64, u64) {
     let w = fetch64(block, place);
     let x = fetch64(block, place + 8);
     let y = fetch64(block, place + 16);
@@ -140,15 +172,30 @@ impl State {
     #[inline(always)]
     fn with(self, block: &[u8; BLOCK], mul: u64, weight: u64) -> Self {
         let Self { x, y, z, v, w } = self;
-        let x = x.wrapping_add(y).wrapping_add(v.0).wrapping_add(fetch64(block, 8));
+        let x = x
+            .wrapping_add(y)
+            .wrapping_add(v.0)
+            .wrapping_add(fetch64(block, 8));
         let x = x.rotate_right(37).wrapping_mul(mul) ^ w.1.wrapping_mul(weight);
-        let y = y.wrapping_add(v.1).wrapping_add(fetch64(block, 48)).rotate_right(42).wrapping_mul(mul);
-        let y = y.wrapping_add(v.0.wrapping_mul(weight)).wrapping_add(fetch64(block, 40));
+        let y = y
+            .wrapping_add(v.1)
+            .wrapping_add(fetch64(block, 48))
+            .rotate_right(42)
+            .wrapping_mul(mul);
+        let y = y
+            .wrapping_add(v.0.wrapping_mul(weight))
+            .wrapping_add(fetch64(block, 40));
         let z = z.wrapping_add(w.0).rotate_right(33).wrapping_mul(mul);
         let v = weak_hash_len_32_with_seeds(block, 0, v.1.wrapping_mul(mul), x.wrapping_add(w.0));
         let seed_b = y.wrapping_add(fetch64(block, 16));
         let w = weak_hash_len_32_with_seeds(block, 32, z.wrapping_add(w.1), seed_b);
-        Self { x: z, y, z: x, v, w }
+        Self {
+            x: z,
+            y,
+            z: x,
+            v,
+            w,
+        }
     }
 }
 
@@ -173,7 +220,9 @@ fn hash_long(text: &[u8]) -> u64 {
     state.w.0 = state.w.0.wrapping_add(state.v.0);
     let last = text.last_chunk().expect("a text of more than 64 bytes");
     let State { x, y, z, v, w } = state.with(last, mul, 9);
-    let first = hash_len_16(v.0, w.0, mul).wrapping_add(shift_mix(y).wrapping_mul(K0)).wrapping_add(z);
+    let first = hash_len_16(v.0, w.0, mul)
+        .wrapping_add(shift_mix(y).wrapping_mul(K0))
+        .wrapping_add(z);
     let second = hash_len_16(v.1, w.1, mul).wrapping_add(x);
     hash_len_16(first, second, mul)
 }

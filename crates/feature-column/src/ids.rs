@@ -55,7 +55,8 @@ impl Raw {
     #[inline]
     pub(crate) fn end_row(&mut self) {
         // One of the two is empty.
-        self.offsets.push((self.ids.len() + self.fingerprints.len()) as u32);
+        self.offsets
+            .push((self.ids.len() + self.fingerprints.len()) as u32);
     }
 
     /// Leaves out what has no id.
@@ -65,7 +66,11 @@ impl Raw {
         }
         let mut kept = Self::default();
         kept.clear();
-        for row in self.offsets.windows(2).map(|pair| pair[0] as usize..pair[1] as usize) {
+        for row in self
+            .offsets
+            .windows(2)
+            .map(|pair| pair[0] as usize..pair[1] as usize)
+        {
             for place in row.filter(|place| self.ids[*place] != UNKNOWN) {
                 kept.ids.push(self.ids[place]);
                 kept.weights.extend(self.weights.get(place));
@@ -94,7 +99,9 @@ impl Ids {
 
     /// Returns the ids of several features that are looked up in one table: their `unique` is the same.
     pub(crate) fn of(features: &[&Raw], scratch: &mut Unique) -> Vec<Self> {
-        let empty = features.iter().any(|raw| raw.offsets.windows(2).any(|pair| pair[0] == pair[1]));
+        let empty = features
+            .iter()
+            .any(|raw| raw.offsets.windows(2).any(|pair| pair[0] == pair[1]));
         if !scratch.find(features, empty) {
             return Self::sorted(features, empty);
         }
@@ -115,7 +122,10 @@ impl Ids {
     fn sorted(features: &[&Raw], empty: bool) -> Vec<Self> {
         let ids = features.iter().flat_map(|raw| &raw.ids);
         // Sorting (id, place) pairs as one number finds the unique ids and their places in one sweep.
-        let mut pairs: Vec<u64> = ids.zip(0_u64..).map(|(id, place)| u64::from(*id) << 32 | place).collect();
+        let mut pairs: Vec<u64> = ids
+            .zip(0_u64..)
+            .map(|(id, place)| u64::from(*id) << 32 | place)
+            .collect();
         let mut index = vec![0; pairs.len()];
         pairs.sort_unstable();
         let mut unique: Vec<u32> = Vec::with_capacity(pairs.len() + 1);
@@ -183,7 +193,10 @@ impl Ids {
     pub fn one_of_each(&self, rows: Range<usize>) -> Option<&[u32]> {
         let offsets = &self.offsets[rows.start..=rows.end];
         let first = offsets[0];
-        let each = offsets.iter().zip(first..).fold(true, |each, (offset, one)| each & (*offset == one));
+        let each = offsets
+            .iter()
+            .zip(first..)
+            .fold(true, |each, (offset, one)| each & (*offset == one));
         (each && self.weights.is_none()).then(|| &self.index[first as usize..][..rows.len()])
     }
 
@@ -192,7 +205,8 @@ impl Ids {
     /// not above 0 do not count.
     #[inline]
     pub fn shares(&self, row: usize, combiner: Combiner, mut take: impl FnMut(usize, f32)) {
-        let (begin, end) = (self.offsets[row] as usize, self.offsets[row + 1] as usize);
+        let begin = self.offsets[row] as usize;
+        let end = self.offsets[row + 1] as usize;
         let places = &self.index[begin..end];
         let Some(weights) = &self.weights else {
             let share = match combiner {
@@ -208,11 +222,18 @@ impl Ids {
         let divisor = match combiner {
             Combiner::Sum => 1.0,
             Combiner::Mean => weights.iter().filter(counted).sum::<f32>(),
-            Combiner::Sqrtn => {
-                weights.iter().filter(counted).map(|weight| weight * weight).sum::<f32>().sqrt()
-            }
+            Combiner::Sqrtn => weights
+                .iter()
+                .filter(counted)
+                .map(|weight| weight * weight)
+                .sum::<f32>()
+                .sqrt(),
         };
-        for (place, weight) in places.iter().zip(weights).filter(|(_, weight)| counted(weight)) {
+        for (place, weight) in places
+            .iter()
+            .zip(weights)
+            .filter(|(_, weight)| counted(weight))
+        {
             take(*place as usize, weight / divisor);
         }
     }
@@ -237,18 +258,38 @@ mod tests {
     #[test]
     fn repeated_ids_are_looked_up_once() {
         let ids = Ids::of(&[&raw(&[&[9], &[3, 9], &[9]])], &mut Unique::default()).remove(0);
-        assert_eq!((&*ids.unique, ids.index.as_slice()), ([3, 9].as_slice(), [1, 0, 1, 1].as_slice()));
-        assert_eq!((ids.of_row(0), ids.of_row(1)), ([1].as_slice(), [0, 1].as_slice()));
+        assert_eq!(
+            (&*ids.unique, ids.index.as_slice()),
+            ([3, 9].as_slice(), [1, 0, 1, 1].as_slice())
+        );
+        assert_eq!(
+            (ids.of_row(0), ids.of_row(1)),
+            ([1].as_slice(), [0, 1].as_slice())
+        );
     }
 
     #[test]
     fn rows_of_one_id_each_are_known() {
         let ids = |rows: &[&[u32]]| Ids::of(&[&raw(rows)], &mut Unique::default()).remove(0);
-        assert_eq!(ids(&[&[9], &[3], &[9]]).one_of_each(0..3), Some([1, 0, 1].as_slice()));
+        assert_eq!(
+            ids(&[&[9], &[3], &[9]]).one_of_each(0..3),
+            Some([1, 0, 1].as_slice())
+        );
         let uneven = ids(&[&[9], &[], &[9, 3], &[7], &[3]]);
-        assert_eq!((uneven.one_of_each(0..3), uneven.one_of_each(1..4)), (None, None), "as many ids as rows");
+        assert_eq!(
+            (uneven.one_of_each(0..3), uneven.one_of_each(1..4)),
+            (None, None),
+            "as many ids as rows"
+        );
         assert_eq!(uneven.one_of_each(3..5), Some([2, 1].as_slice()));
-        assert_eq!(Ids { weights: Some(vec![2.0]), ..ids(&[&[9]]) }.one_of_each(0..1), None);
+        assert_eq!(
+            Ids {
+                weights: Some(vec![2.0]),
+                ..ids(&[&[9]])
+            }
+            .one_of_each(0..1),
+            None
+        );
     }
 
     #[test]
@@ -271,20 +312,33 @@ mod tests {
             }
             raw
         };
-        let (one, other) = (fingerprints(&[&[u64::MAX], &[]]), fingerprints(&[&[7, u64::MAX], &[7]]));
+        let one = fingerprints(&[&[u64::MAX], &[]]);
+        let other = fingerprints(&[&[7, u64::MAX], &[7]]);
         let ids = Ids::of_fingerprints(&[&one, &other]);
         let [Some(first), Some(second)] = [&ids[0].fingerprints, &ids[1].fingerprints] else {
             panic!("{ids:?}")
         };
         assert!(Arc::ptr_eq(first, second));
-        assert_eq!((&**first, &*ids[0].unique), ([7, u64::MAX].as_slice(), [].as_slice()));
-        assert_eq!((ids[0].of_row(0), ids[0].of_row(1)), ([1].as_slice(), [].as_slice()));
-        assert_eq!((ids[1].of_row(0), ids[1].of_row(1)), ([0, 1].as_slice(), [0].as_slice()));
+        assert_eq!(
+            (&**first, &*ids[0].unique),
+            ([7, u64::MAX].as_slice(), [].as_slice())
+        );
+        assert_eq!(
+            (ids[0].of_row(0), ids[0].of_row(1)),
+            ([1].as_slice(), [].as_slice())
+        );
+        assert_eq!(
+            (ids[1].of_row(0), ids[1].of_row(1)),
+            ([0, 1].as_slice(), [0].as_slice())
+        );
     }
 
     #[test]
     fn features_of_one_table_share_their_ids() {
-        let ids = Ids::of(&[&raw(&[&[4], &[1]]), &raw(&[&[1], &[7]])], &mut Unique::default());
+        let ids = Ids::of(
+            &[&raw(&[&[4], &[1]]), &raw(&[&[1], &[7]])],
+            &mut Unique::default(),
+        );
         assert!(Arc::ptr_eq(&ids[0].unique, &ids[1].unique));
         assert_eq!(
             (&*ids[0].unique, ids[0].of_row(0), ids[1].of_row(1)),
@@ -313,7 +367,11 @@ mod tests {
     #[test]
     fn ids_that_are_too_far_apart_for_marks_are_sorted() {
         let mut scratch = Unique::default();
-        let ids = Ids::of(&[&raw(&[&[u32::MAX - 1], &[], &[7, u32::MAX - 1]])], &mut scratch).remove(0);
+        let ids = Ids::of(
+            &[&raw(&[&[u32::MAX - 1], &[], &[7, u32::MAX - 1]])],
+            &mut scratch,
+        )
+        .remove(0);
         assert_eq!(
             (&*ids.unique, ids.index.as_slice()),
             ([0, 7, u32::MAX - 1].as_slice(), [2, 1, 2].as_slice())

@@ -47,15 +47,24 @@ pub(crate) struct Source {
 impl Source {
     /// Adds the fields that the numbers are made of to a schema.
     pub(crate) fn new(numbers: &Numbers, separator: Option<u8>, schema: &mut Schema) -> Self {
-        let floats =
-            || FieldKind::Float { width: numbers.width, separator, default: numbers.default.clone() };
+        let floats = || FieldKind::Float {
+            width: numbers.width,
+            separator,
+            default: numbers.default.clone(),
+        };
         let kind = match numbers.time {
             // The seconds of today have more digits than a float of 32 bits.
-            Some(_) => FieldKind::Int { separator: None, truncate: true },
+            Some(_) => FieldKind::Int {
+                separator: None,
+                truncate: true,
+            },
             None => floats(),
         };
         let field = schema.want(&numbers.column, kind);
-        let operand_field = numbers.operand.as_ref().map(|operand| schema.want(operand.column(), floats()));
+        let operand_field = numbers
+            .operand
+            .as_ref()
+            .map(|operand| schema.want(operand.column(), floats()));
         let logarithms = match numbers.normalizer {
             Normalizer::Log1p => (0..COUNTS).map(|count| f32::from(count).ln_1p()).collect(),
             Normalizer::None
@@ -63,7 +72,13 @@ impl Source {
             | Normalizer::MinMax { .. }
             | Normalizer::Standardize { .. } => Arc::from([]),
         };
-        Self { field, operand_field, width: numbers.width, numbers: numbers.clone(), logarithms }
+        Self {
+            field,
+            operand_field,
+            width: numbers.width,
+            numbers: numbers.clone(),
+            logarithms,
+        }
     }
 
     /// Returns the numbers of a batch before they are normalised, `rows x width`.
@@ -79,14 +94,23 @@ impl Source {
             (Some(operand), Some(field)) => {
                 let others = self.floats(operand.column(), field, batch)?;
                 let pairs = values.iter().zip(others);
-                Ok(Cow::Owned(pairs.map(|(value, other)| operand.combine(*value, *other)).collect()))
+                Ok(Cow::Owned(
+                    pairs
+                        .map(|(value, other)| operand.combine(*value, *other))
+                        .collect(),
+                ))
             }
             _ => Ok(Cow::Borrowed(values)),
         }
     }
 
     fn parts_of_times(&self, time: Time, batch: &Batch) -> Result<Vec<f32>, Error> {
-        let default = self.numbers.default.as_ref().and_then(|default| default.first()).copied();
+        let default = self
+            .numbers
+            .default
+            .as_ref()
+            .and_then(|default| default.first())
+            .copied();
         let Cells::Int(times) = &batch.columns[self.field].cells else {
             return Err(self.wrong("must hold times, given another type".to_owned()));
         };
@@ -100,22 +124,34 @@ impl Source {
 
     fn floats<'a>(&self, name: &str, field: usize, batch: &'a Batch) -> Result<&'a [f32], Error> {
         let column = &batch.columns[field];
-        let wrong = |message: String| Error { column: name.to_owned(), message };
+        let wrong = |message: String| Error {
+            column: name.to_owned(),
+            message,
+        };
         let Cells::Float(values) = &column.cells else {
             return Err(wrong("must hold numbers, given another type".to_owned()));
         };
         if column.offsets.is_some() {
-            return Err(wrong(format!("must hold {} numbers in every row, given any number", self.width)));
+            return Err(wrong(format!(
+                "must hold {} numbers in every row, given any number",
+                self.width
+            )));
         }
         // Every row holds as many.
         match column.row(0, batch.rows).len() {
             held if held == self.width => Ok(values),
-            held => Err(wrong(format!("each row must hold {} numbers, given {held}", self.width))),
+            held => Err(wrong(format!(
+                "each row must hold {} numbers, given {held}",
+                self.width
+            ))),
         }
     }
 
     fn wrong(&self, message: String) -> Error {
-        Error { column: self.numbers.column.clone(), message }
+        Error {
+            column: self.numbers.column.clone(),
+            message,
+        }
     }
 
     /// Returns the number within its bounds, normalised.
@@ -130,7 +166,9 @@ impl Source {
             Normalizer::Log1p => {
                 let value = value.max(0.0);
                 match self.logarithms.get(value as usize) {
-                    Some(logarithm) if (value as usize as f32).to_bits() == value.to_bits() => *logarithm,
+                    Some(logarithm) if (value as usize as f32).to_bits() == value.to_bits() => {
+                        *logarithm
+                    }
                     _ => value.ln_1p(),
                 }
             }
@@ -155,7 +193,10 @@ impl Numeric {
     /// Writes the numbers of a batch into rows of `total` places.
     pub(crate) fn fill(&self, batch: &Batch, total: usize, out: &mut [f32]) -> Result<(), Error> {
         let values = self.source.values(batch)?;
-        for (row, values) in out.chunks_exact_mut(total).zip(values.chunks_exact(self.width)) {
+        for (row, values) in out
+            .chunks_exact_mut(total)
+            .zip(values.chunks_exact(self.width))
+        {
             for (place, value) in row[self.begin..].iter_mut().zip(values) {
                 *place = self.source.normalize(*value);
             }
@@ -176,8 +217,16 @@ mod tests {
         let mut schema = Schema::default();
         let source = Source::new(&numbers, None, &mut schema);
         let rows = columns[0].cells.len() / numbers.width;
-        let batch = Batch { rows, columns, ..Batch::default() };
-        Ok(source.values(&batch)?.iter().map(|value| source.normalize(*value)).collect())
+        let batch = Batch {
+            rows,
+            columns,
+            ..Batch::default()
+        };
+        Ok(source
+            .values(&batch)?
+            .iter()
+            .map(|value| source.normalize(*value))
+            .collect())
     }
 
     fn floats(values: &[f32]) -> Column {
@@ -190,12 +239,27 @@ mod tests {
 
     #[test]
     fn numbers_are_bounded_and_then_brought_into_range() {
-        let clipped = Numbers { clip: Some([0.0, 10.0]), ..numbers() };
+        let clipped = Numbers {
+            clip: Some([0.0, 10.0]),
+            ..numbers()
+        };
         let values = [floats(&[-5.0, 4.0, 70.0])];
-        assert_eq!(made(clipped.clone(), values.to_vec()).expect("numbers"), [0.0, 4.0, 10.0]);
-        let ranged = Numbers { normalizer: Normalizer::MinMax { min: 0.0, max: 5.0 }, ..clipped };
-        assert_eq!(made(ranged, values.to_vec()).expect("numbers"), [0.0, 0.8, 2.0]);
-        let log = Numbers { normalizer: Normalizer::Log, ..numbers() };
+        assert_eq!(
+            made(clipped.clone(), values.to_vec()).expect("numbers"),
+            [0.0, 4.0, 10.0]
+        );
+        let ranged = Numbers {
+            normalizer: Normalizer::MinMax { min: 0.0, max: 5.0 },
+            ..clipped
+        };
+        assert_eq!(
+            made(ranged, values.to_vec()).expect("numbers"),
+            [0.0, 0.8, 2.0]
+        );
+        let log = Numbers {
+            normalizer: Normalizer::Log,
+            ..numbers()
+        };
         let values = made(log, vec![floats(&[1.0, 0.0, -3.0])]).expect("numbers");
         assert_eq!(values, [0.0, LOG_MIN.ln(), LOG_MIN.ln()]);
     }
@@ -203,9 +267,15 @@ mod tests {
     #[test]
     fn two_columns_are_subtracted_and_divided_and_a_number_by_zero_is_zero() {
         let columns = || vec![floats(&[6.0, 5.0, 4.0]), floats(&[3.0, 0.0, 8.0])];
-        let minus = Numbers { operand: Some(Operand::Minus("y".to_owned())), ..numbers() };
+        let minus = Numbers {
+            operand: Some(Operand::Minus("y".to_owned())),
+            ..numbers()
+        };
         assert_eq!(made(minus, columns()).expect("numbers"), [3.0, 5.0, -4.0]);
-        let ratio = Numbers { operand: Some(Operand::DividedBy("y".to_owned())), ..numbers() };
+        let ratio = Numbers {
+            operand: Some(Operand::DividedBy("y".to_owned())),
+            ..numbers()
+        };
         assert_eq!(made(ratio, columns()).expect("numbers"), [2.0, 0.0, 0.5]);
     }
 
@@ -214,7 +284,14 @@ mod tests {
         let of = |part, unit, times: &[i64], default: Option<f32>| {
             let time = Some(Time { part, unit });
             let default = default.map(|default| vec![default]);
-            made(Numbers { time, default, ..numbers() }, vec![Column::ints(times.to_vec())])
+            made(
+                Numbers {
+                    time,
+                    default,
+                    ..numbers()
+                },
+                vec![Column::ints(times.to_vec())],
+            )
         };
         // 2026-11-23, a Monday, 23:59:59 and a second later; 1969-12-31, a Wednesday, 22:00.
         let times = [1_795_478_399, 1_795_478_400, -7200];
@@ -223,10 +300,20 @@ mod tests {
         let days = of(TimePart::Weekday, TimeUnit::Seconds, &times, None).expect("times");
         assert_eq!(days, [0.0, 1.0, 2.0]);
         let milliseconds = [1_795_478_399_999];
-        let days = of(TimePart::Weekday, TimeUnit::Milliseconds, &milliseconds, None).expect("times");
+        let days = of(
+            TimePart::Weekday,
+            TimeUnit::Milliseconds,
+            &milliseconds,
+            None,
+        )
+        .expect("times");
         assert_eq!(days, [0.0]);
-        assert_eq!(of(TimePart::Hour, TimeUnit::Seconds, &[MISSING], Some(12.0)).expect("a default"), [12.0]);
-        let error = of(TimePart::Hour, TimeUnit::Seconds, &[MISSING], None).expect_err("none is there");
+        assert_eq!(
+            of(TimePart::Hour, TimeUnit::Seconds, &[MISSING], Some(12.0)).expect("a default"),
+            [12.0]
+        );
+        let error =
+            of(TimePart::Hour, TimeUnit::Seconds, &[MISSING], None).expect_err("none is there");
         assert!(error.to_string().contains("a time is missing"), "{error}");
     }
 }

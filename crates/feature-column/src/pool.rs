@@ -21,7 +21,11 @@ impl Pool {
     /// Returns memory of any content.
     pub(crate) fn take(&self) -> Box<Work> {
         // No code panics while it holds the lock.
-        self.0.lock().ok().and_then(|mut work| work.take()).unwrap_or_default()
+        self.0
+            .lock()
+            .ok()
+            .and_then(|mut work| work.take())
+            .unwrap_or_default()
     }
 
     /// Keeps memory for the next batch. After an error it is dropped instead: it may be in disorder.

@@ -22,7 +22,11 @@ impl Unique {
     /// Finds the unique ids of features, and 0 where a row has none. Returns whether it can; [`Unique::clear`] comes
     /// after.
     pub(crate) fn find(&mut self, features: &[&Raw], empty: bool) -> bool {
-        let most = features.iter().filter_map(|raw| raw.ids.iter().max()).max().map_or(0, |most| *most);
+        let most = features
+            .iter()
+            .filter_map(|raw| raw.ids.iter().max())
+            .max()
+            .map_or(0, |most| *most);
         if most > ID_MAX {
             return false;
         }
@@ -42,7 +46,8 @@ impl Unique {
             for word in ones(std::mem::take(marks)) {
                 let word = group * 64 + word as usize;
                 self.ranks[word] = self.ids.len() as u32;
-                self.ids.extend(ones(self.words[word]).map(|bit| word as u32 * 64 + bit));
+                self.ids
+                    .extend(ones(self.words[word]).map(|bit| word as u32 * 64 + bit));
             }
         }
         true
@@ -72,7 +77,9 @@ impl Unique {
 
     /// Forgets what was found.
     pub(crate) fn clear(&mut self) {
-        self.ids.iter().for_each(|id| self.words[*id as usize / 64] = 0);
+        self.ids
+            .iter()
+            .for_each(|id| self.words[*id as usize / 64] = 0);
         self.ids.clear();
     }
 }

@@ -17,9 +17,14 @@ pub(crate) struct Vocabulary {
 
 impl Vocabulary {
     pub(crate) fn new(values: &[String], oov_buckets: u32, default: Option<u32>) -> Self {
-        let texts = values.iter().enumerate().map(|(id, value)| (value.as_bytes().to_vec(), id as u32));
-        let numbers =
-            values.iter().enumerate().filter_map(|(id, value)| Some((value.parse().ok()?, id as u32)));
+        let texts = values
+            .iter()
+            .enumerate()
+            .map(|(id, value)| (value.as_bytes().to_vec(), id as u32));
+        let numbers = values
+            .iter()
+            .enumerate()
+            .filter_map(|(id, value)| Some((value.parse().ok()?, id as u32)));
         Self {
             texts: texts.collect(),
             ints: numbers.collect(),

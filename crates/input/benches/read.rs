@@ -13,7 +13,10 @@ const ROWS: u64 = 200_000;
 fn seconds(start: Instant) -> f64 {
     let ran = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let ran = ran.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-    ran.map_or_else(|| start.elapsed().as_secs_f64(), |nanoseconds| nanoseconds / 1e9)
+    ran.map_or_else(
+        || start.elapsed().as_secs_f64(),
+        |nanoseconds| nanoseconds / 1e9,
+    )
 }
 
 /// A field of protobuf that holds bytes; all are shorter than 128, but for records.
@@ -28,13 +31,24 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 /// The row as a record of a TFRecord file.
 fn record(columns: &[String], row: &str) -> Vec<u8> {
     let entry = |(name, value): (&String, &str)| {
-        let feature = match name.starts_with('c') {
-            true => field(1, &field(1, value.as_bytes())),
-            false => field(2, &field(1, &value.parse::<f32>().unwrap_or_default().to_le_bytes())),
+        let feature = if name.starts_with('c') {
+            field(1, &field(1, value.as_bytes()))
+        } else {
+            field(
+                2,
+                &field(1, &value.parse::<f32>().unwrap_or_default().to_le_bytes()),
+            )
         };
         field(1, &[field(1, name.as_bytes()), field(2, &feature)].concat())
     };
-    let example = field(1, &columns.iter().zip(row.split('\t')).flat_map(entry).collect::<Vec<_>>());
+    let example = field(
+        1,
+        &columns
+            .iter()
+            .zip(row.split('\t'))
+            .flat_map(entry)
+            .collect::<Vec<_>>(),
+    );
     let mut framed = Vec::new();
     write_frame(&mut framed, &example).expect("memory takes it");
     framed
@@ -43,7 +57,8 @@ fn record(columns: &[String], row: &str) -> Vec<u8> {
 /// Runs it three times and returns its rows and the least seconds.
 fn best(mut run: impl FnMut(u64) -> usize) -> (usize, f64) {
     let start = Instant::now();
-    let (mut rows, mut least) = (0, f64::MAX);
+    let mut rows = 0;
+    let mut least = f64::MAX;
     for pass in 0..3 {
         let began = seconds(start);
         rows = run(pass);
@@ -54,7 +69,9 @@ fn best(mut run: impl FnMut(u64) -> usize) -> (usize, f64) {
 
 fn deal(batch_size: usize, shuffle_rows: usize) -> Deal {
     let count = |number: usize| {
-        let number = u32::try_from(number).ok().and_then(std::num::NonZeroU32::new);
+        let number = u32::try_from(number)
+            .ok()
+            .and_then(std::num::NonZeroU32::new);
         number.expect("the bench's counts are not 0")
     };
     Deal {
@@ -68,13 +85,19 @@ fn deal(batch_size: usize, shuffle_rows: usize) -> Deal {
 }
 
 fn indexed(options: &Options, deal: &Deal) -> usize {
-    let mut indexer = Indexer::open(options.clone(), deal.batch_size).expect("the bench's data is there");
-    indexer.advance(u64::MAX).expect("the bench's data is read").rows() as usize
+    let mut indexer =
+        Indexer::open(options.clone(), deal.batch_size).expect("the bench's data is there");
+    indexer
+        .advance(u64::MAX)
+        .expect("the bench's data is read")
+        .rows() as usize
 }
 
 fn dataset(options: &Options, schema: &Schema) -> usize {
-    let mut dataset = Dataset::open(options.clone(), schema.clone()).expect("the bench's data opens");
-    let (mut batch, mut rows) = (Batch::default(), 0);
+    let mut dataset =
+        Dataset::open(options.clone(), schema.clone()).expect("the bench's data opens");
+    let mut batch = Batch::default();
+    let mut rows = 0;
     while dataset.read(&mut batch).expect("the bench's data is good") {
         rows += batch.rows;
     }
@@ -82,9 +105,13 @@ fn dataset(options: &Options, schema: &Schema) -> usize {
 }
 
 fn dealt(reader: &mut ShardReader, deal: &Deal, index: &RecordIndex, pass: u64) -> usize {
-    let (mut batch, mut rows, mut hand) = (Batch::default(), 0, 0);
+    let mut batch = Batch::default();
+    let mut rows = 0;
+    let mut hand = 0;
     while let Answer::Shard(shard) = deal.shard(index, pass, hand, 0) {
-        reader.begin(shard, 0..u32::MAX, Direction::Forward).expect("the data shard is sound");
+        reader
+            .begin(shard, 0..u32::MAX, Direction::Forward)
+            .expect("the data shard is sound");
         while reader.read(&mut batch).expect("the bench's data is good") {
             rows += batch.rows;
         }
@@ -101,7 +128,8 @@ fn main() {
         .chain((1..14).map(|column| format!("i{column}")))
         .chain((1..27).map(|column| format!("c{column}")))
         .collect();
-    let (mut text, mut records) = (String::new(), Vec::new());
+    let mut text = String::new();
+    let mut records = Vec::new();
     for row in 0..ROWS {
         let begin = text.len();
         let _ = write!(text, "{}", row % 2);
@@ -109,19 +137,38 @@ fn main() {
             let _ = write!(text, "\t{}", row * 31 % (column + 97));
         }
         for column in 0..26 {
-            let _ = write!(text, "\t{:08x}", row.wrapping_mul(2_654_435_761 + column) as u32);
+            let _ = write!(
+                text,
+                "\t{:08x}",
+                row.wrapping_mul(2_654_435_761 + column) as u32
+            );
         }
         records.extend(record(&columns, &text[begin..]));
         text.push('\n');
     }
     let mut schema = Schema::default();
     for name in &columns {
-        let float = FieldKind::Float { width: 1, separator: None, default: Some(vec![0.0]) };
-        schema.want(name, if name.starts_with('c') { FieldKind::BYTES } else { float });
+        let float = FieldKind::Float {
+            width: 1,
+            separator: None,
+            default: Some(vec![0.0]),
+        };
+        schema.want(
+            name,
+            if name.starts_with('c') {
+                FieldKind::BYTES
+            } else {
+                float
+            },
+        );
     }
     let formats = [
         (Format::Tsv, "ctr.tsv", text.as_bytes()),
-        (Format::Csv, "ctr.csv", &text.replace('\t', ",").into_bytes()),
+        (
+            Format::Csv,
+            "ctr.csv",
+            &text.replace('\t', ",").into_bytes(),
+        ),
         (Format::TfRecord, "ctr.tfrecord", &records),
     ];
     for (format, name, bytes) in formats {
@@ -138,7 +185,8 @@ fn main() {
                 ..Options::new(vec![path.clone()], format)
             };
             let told = |what: &str, (rows, spent): (usize, f64)| {
-                let (rate, megabytes) = (rows as f64 / spent, bytes.len() as f64 / 1e6 / spent);
+                let rate = rows as f64 / spent;
+                let megabytes = bytes.len() as f64 / 1e6 / spent;
                 println!(
                     "{name}, batch {batch_size}, shuffle {shuffle_rows}, {what}: {rate:.0} rows/s, {megabytes:.0} MB/s"
                 );
@@ -151,7 +199,10 @@ fn main() {
             told("dataset", best(|_| dataset(&options, &schema)));
             let mut reader =
                 ShardReader::open(options.clone(), schema.clone()).expect("the bench's data opens");
-            told("data shards", best(|pass| dealt(&mut reader, &deal, indexer.index(), pass)));
+            told(
+                "data shards",
+                best(|pass| dealt(&mut reader, &deal, indexer.index(), pass)),
+            );
         }
     }
     drop(std::fs::remove_dir_all(&folder));

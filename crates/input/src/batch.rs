@@ -24,7 +24,10 @@ pub struct Bytes {
 
 impl Default for Bytes {
     fn default() -> Self {
-        Self { offsets: vec![0], data: Vec::new() }
+        Self {
+            offsets: vec![0],
+            data: Vec::new(),
+        }
     }
 }
 
@@ -35,7 +38,8 @@ impl Bytes {
     /// All values together are 4 GiB or more.
     pub fn push(&mut self, value: &[u8]) {
         self.data.extend_from_slice(value);
-        self.offsets.push(u32::try_from(self.data.len()).expect("a batch column is under 4 GiB"));
+        self.offsets
+            .push(u32::try_from(self.data.len()).expect("a batch column is under 4 GiB"));
     }
 
     /// Appends the value at `place` of `record`.
@@ -48,7 +52,8 @@ impl Bytes {
                 let end = self.data.len() + length;
                 self.data.extend_from_slice(chunk);
                 self.data.truncate(end);
-                self.offsets.push(u32::try_from(end).expect("a batch column is under 4 GiB"));
+                self.offsets
+                    .push(u32::try_from(end).expect("a batch column is under 4 GiB"));
             }
             _ => self.push(&record[place]),
         }
@@ -129,17 +134,26 @@ pub struct Column {
 impl Column {
     /// Returns a column of floats, as many in every row.
     pub fn floats(values: Vec<f32>) -> Self {
-        Self { cells: Cells::Float(values), offsets: None }
+        Self {
+            cells: Cells::Float(values),
+            offsets: None,
+        }
     }
 
     /// Returns a column of integers, as many in every row.
     pub fn ints(values: Vec<i64>) -> Self {
-        Self { cells: Cells::Int(values), offsets: None }
+        Self {
+            cells: Cells::Int(values),
+            offsets: None,
+        }
     }
 
     /// Returns a column of texts, as many in every row.
     pub fn bytes(values: Bytes) -> Self {
-        Self { cells: Cells::Bytes(values), offsets: None }
+        Self {
+            cells: Cells::Bytes(values),
+            offsets: None,
+        }
     }
 
     /// Returns the places of the values of row `row` of `rows`.

@@ -34,7 +34,15 @@ impl Block {
     /// Opens a file.
     pub(crate) fn open(storage: &Storage, path: &Path, compression: Compression) -> Result<Self> {
         let content = Content::open(storage, path, compression)?;
-        Ok(Self { content, buffer: Vec::new(), begin: 0, end: 0, offset: 0, until: u64::MAX, kept: 0 })
+        Ok(Self {
+            content,
+            buffer: Vec::new(),
+            begin: 0,
+            end: 0,
+            offset: 0,
+            until: u64::MAX,
+            kept: 0,
+        })
     }
 
     /// Returns the bytes that were read and not passed over.
@@ -100,14 +108,18 @@ impl Block {
 
     /// Reads more bytes behind those that are there; `false` at the end of the content.
     pub(crate) fn more(&mut self) -> Result<bool> {
-        let wanted = self.until.saturating_sub(self.offset + (self.end - self.begin) as u64);
+        let wanted = self
+            .until
+            .saturating_sub(self.offset + (self.end - self.begin) as u64);
         if wanted == 0 {
             return Ok(false);
         }
         // With bytes to keep, they are moved only when there is no room: after about as many have gone by.
         let dropped = match self.kept {
             0 => self.begin,
-            kept if self.end == self.buffer.len() && self.begin >= kept + BLOCK_BYTES => self.begin - kept,
+            kept if self.end == self.buffer.len() && self.begin >= kept + BLOCK_BYTES => {
+                self.begin - kept
+            }
             _ => 0,
         };
         if dropped > 0 {
@@ -116,7 +128,14 @@ impl Block {
         }
         let length = self.buffer.len();
         if self.end == length || length < BLOCK_BYTES {
-            self.buffer.resize(if length == 0 { FIRST_BYTES } else { BLOCK_BYTES.max(2 * self.end) }, 0);
+            self.buffer.resize(
+                if length == 0 {
+                    FIRST_BYTES
+                } else {
+                    BLOCK_BYTES.max(2 * self.end)
+                },
+                0,
+            );
         }
         let room = self.buffer.len() - self.end;
         let stop = self.end + usize::try_from(wanted).map_or(room, |wanted| wanted.min(room));
@@ -151,8 +170,11 @@ mod tests {
         let written = match compression {
             Compression::None => file.write_all(&content),
             _ => {
-                let mut encoder = flate2::write::GzEncoder::new(&mut file, flate2::Compression::fast());
-                encoder.write_all(&content).and_then(|()| encoder.finish().map(drop))
+                let mut encoder =
+                    flate2::write::GzEncoder::new(&mut file, flate2::Compression::fast());
+                encoder
+                    .write_all(&content)
+                    .and_then(|()| encoder.finish().map(drop))
             }
         };
         written.expect("the file is written");
@@ -160,15 +182,28 @@ mod tests {
     }
 
     /// Goes to each place in turn and compares what is read there.
-    fn compare(compression: Compression, bytes: usize, places: impl IntoIterator<Item = (usize, usize)>) {
+    fn compare(
+        compression: Compression,
+        bytes: usize,
+        places: impl IntoIterator<Item = (usize, usize)>,
+    ) {
         let (file, content) = file(bytes, compression);
-        let mut block = Block::open(&Storage::default(), file.path(), compression).expect("the file opens");
+        let mut block =
+            Block::open(&Storage::default(), file.path(), compression).expect("the file opens");
         for (offset, count) in places {
             let end = (offset + count).min(content.len());
-            block.seek(offset as u64, end as u64).expect("the file is read");
-            assert_eq!(block.fill(count).expect("the file is read"), offset + count <= content.len());
+            block
+                .seek(offset as u64, end as u64)
+                .expect("the file is read");
+            assert_eq!(
+                block.fill(count).expect("the file is read"),
+                offset + count <= content.len()
+            );
             assert_eq!(block.offset(), offset as u64);
-            assert!(block.bytes().starts_with(&content[offset..end]), "{count} bytes at {offset}");
+            assert!(
+                block.bytes().starts_with(&content[offset..end]),
+                "{count} bytes at {offset}"
+            );
             block.pass(end - offset);
             assert_eq!(block.passed(end - offset), &content[offset..end]);
         }
@@ -190,22 +225,35 @@ mod tests {
     fn what_was_passed_over_of_compressed_content_stays_for_a_while() {
         let bytes = 3 * KEPT_BYTES;
         let (file, _) = file(bytes, Compression::Gzip);
-        let mut block =
-            Block::open(&Storage::default(), file.path(), Compression::Gzip).expect("the file opens");
+        let mut block = Block::open(&Storage::default(), file.path(), Compression::Gzip)
+            .expect("the file opens");
         for step in 0..64 {
             let offset = (step * bytes / 64) as u64;
             block.seek(offset, u64::MAX).expect("the file is read");
             let before = offset.saturating_sub(KEPT_BYTES as u64);
-            assert!(block.place(before), "{before} is not there any more at {offset}");
+            assert!(
+                block.place(before),
+                "{before} is not there any more at {offset}"
+            );
         }
-        assert!(block.buffer.len() <= 2 * KEPT_BYTES, "{} bytes are held", block.buffer.len());
+        assert!(
+            block.buffer.len() <= 2 * KEPT_BYTES,
+            "{} bytes are held",
+            block.buffer.len()
+        );
     }
 
     #[test]
     fn places_are_found_further_back_than_bytes_are_kept() {
         let bytes = 3 * KEPT_BYTES;
-        let near = (0..60).map(|place| (place % 7 * KEPT_BYTES / 8 + place * KEPT_BYTES / 30, 1000));
-        let far = [(bytes - 10, 10), (bytes - KEPT_BYTES, 8), (5, 5), (bytes - 1, 1)];
+        let near =
+            (0..60).map(|place| (place % 7 * KEPT_BYTES / 8 + place * KEPT_BYTES / 30, 1000));
+        let far = [
+            (bytes - 10, 10),
+            (bytes - KEPT_BYTES, 8),
+            (5, 5),
+            (bytes - 1, 1),
+        ];
         compare(Compression::Gzip, bytes, near.chain(far));
     }
 }

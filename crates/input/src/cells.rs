@@ -15,7 +15,9 @@ pub(crate) fn clear(batch: &mut Batch, schema: &Schema, rows: usize, position: P
     for (place, field) in schema.fields.iter().enumerate() {
         let kind = &field.kind;
         match batch.columns.get_mut(place) {
-            Some(column) if column.offsets.is_some() == kind.is_ragged() && fits(&column.cells, kind) => {
+            Some(column)
+                if column.offsets.is_some() == kind.is_ragged() && fits(&column.cells, kind) =>
+            {
                 if let Some(offsets) = &mut column.offsets {
                     offsets.clear();
                     offsets.push(0);
@@ -31,8 +33,10 @@ pub(crate) fn clear(batch: &mut Batch, schema: &Schema, rows: usize, position: P
 fn fits(cells: &Cells, kind: &FieldKind) -> bool {
     matches!(
         (cells, kind),
-        (Cells::Float(_), FieldKind::Float { .. } | FieldKind::Floats { .. })
-            | (Cells::Int(_), FieldKind::Int { .. })
+        (
+            Cells::Float(_),
+            FieldKind::Float { .. } | FieldKind::Floats { .. }
+        ) | (Cells::Int(_), FieldKind::Int { .. })
             | (Cells::Bytes(_), FieldKind::Bytes { .. })
     )
 }
@@ -44,7 +48,10 @@ fn empty(kind: &FieldKind, rows: usize) -> Column {
         FieldKind::Int { .. } => Cells::Int(Vec::with_capacity(rows)),
         FieldKind::Bytes { .. } => Cells::Bytes(Bytes::default()),
     };
-    Column { cells, offsets: kind.is_ragged().then(|| vec![0]) }
+    Column {
+        cells,
+        offsets: kind.is_ragged().then(|| vec![0]),
+    }
 }
 
 /// Appends what a missing field stands for.
@@ -87,5 +94,9 @@ pub(crate) fn truncate(column: &mut Column, kind: &FieldKind, rows: usize) {
 /// A value for a message: quoted, escaped, cut.
 pub(crate) fn shown(value: &[u8]) -> String {
     let cut = &value[..value.len().min(SHOWN_BYTES_MAX)];
-    format!("\"{}\"{}", cut.escape_ascii(), if cut.len() < value.len() { " …" } else { "" })
+    format!(
+        "\"{}\"{}",
+        cut.escape_ascii(),
+        if cut.len() < value.len() { " …" } else { "" }
+    )
 }

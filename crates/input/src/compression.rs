@@ -120,7 +120,11 @@ impl Inflater {
 
     fn read(&mut self, file: &mut File, out: &mut [u8]) -> Result<usize> {
         let broken = |message: String| Error::new(ErrorKind::InvalidData, message);
-        let name = if self.compression == Compression::Gzip { "gzip" } else { "zlib" };
+        let name = if self.compression == Compression::Gzip {
+            "gzip"
+        } else {
+            "zlib"
+        };
         loop {
             if self.begin == self.end {
                 (self.begin, self.end) = (0, file.read(&mut self.input)?);
@@ -130,11 +134,14 @@ impl Inflater {
             }
             if self.complete {
                 if self.compression != Compression::Gzip {
-                    return Err(broken(format!("bytes follow the end of the {name} content")));
+                    return Err(broken(format!(
+                        "bytes follow the end of the {name} content"
+                    )));
                 }
                 (self.state, self.complete) = (Self::state(self.compression), false);
             }
-            let (consumed, produced) = (self.state.total_in(), self.state.total_out());
+            let consumed = self.state.total_in();
+            let produced = self.state.total_out();
             let input = &self.input[self.begin..self.end];
             let status = self
                 .state
@@ -149,10 +156,15 @@ impl Inflater {
                 return Ok(produced);
             }
             if !self.complete && self.end == 0 {
-                return Err(Error::new(ErrorKind::UnexpectedEof, format!("the {name} content is cut short")));
+                return Err(Error::new(
+                    ErrorKind::UnexpectedEof,
+                    format!("the {name} content is cut short"),
+                ));
             }
             if !self.complete && consumed == 0 {
-                return Err(broken(format!("the {name} content is broken: it goes nowhere")));
+                return Err(broken(format!(
+                    "the {name} content is broken: it goes nowhere"
+                )));
             }
         }
     }

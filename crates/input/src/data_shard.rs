@@ -45,7 +45,8 @@ pub struct DataShard {
 impl DataShard {
     /// Returns the number, over all passes, of batch `nth` of the shard.
     pub fn batch(&self, nth: u32) -> u64 {
-        self.first_batch.saturating_add(u64::from(nth).saturating_mul(u64::from(self.lanes)))
+        self.first_batch
+            .saturating_add(u64::from(nth).saturating_mul(u64::from(self.lanes)))
     }
 
     /// Returns the number, over all passes, of the synchronous step of batch `nth` of the shard.
@@ -58,12 +59,15 @@ impl DataShard {
     pub fn slots(&self, nth: u32) -> u32 {
         let before = u64::from(nth) * u64::from(self.lanes);
         // At most the number of lanes.
-        u64::from(self.hand_batches).saturating_sub(before).min(u64::from(self.lanes)) as u32
+        u64::from(self.hand_batches)
+            .saturating_sub(before)
+            .min(u64::from(self.lanes)) as u32
     }
 
     /// Returns which of the shard's rows, in the order in which they are read, form batch `nth`.
     pub fn rows_of(&self, nth: u32) -> std::ops::Range<u64> {
-        let (size, nth) = (u64::from(self.batch_size), u64::from(nth));
+        let size = u64::from(self.batch_size);
+        let nth = u64::from(nth);
         (nth * size).min(self.rows)..((nth + 1) * size).min(self.rows)
     }
 
@@ -73,8 +77,19 @@ impl DataShard {
         // There are no more: see `check`.
         order.extend(0..self.rows as u32);
         if self.shuffle {
-            let number = self.hand.wrapping_mul(u64::from(self.lanes)).wrapping_add(u64::from(self.lane));
-            permute(order, Key { seed: self.seed, kind: ROWS, pass: self.pass, number });
+            let number = self
+                .hand
+                .wrapping_mul(u64::from(self.lanes))
+                .wrapping_add(u64::from(self.lane));
+            permute(
+                order,
+                Key {
+                    seed: self.seed,
+                    kind: ROWS,
+                    pass: self.pass,
+                    number,
+                },
+            );
         }
     }
 
@@ -83,20 +98,37 @@ impl DataShard {
     /// # Errors
     /// [`Error::Shard`] with the value that cannot be.
     pub fn check(&self, files: usize) -> Result<(), Error> {
-        let rows = self.pieces.iter().map(|piece| u64::from(piece.rows)).sum::<u64>();
+        let rows = self
+            .pieces
+            .iter()
+            .map(|piece| u64::from(piece.rows))
+            .sum::<u64>();
         let batches = self.rows.div_ceil(u64::from(self.batch_size.max(1)));
-        let beyond = self.pieces.iter().find(|piece| piece.file as usize >= files);
+        let beyond = self
+            .pieces
+            .iter()
+            .find(|piece| piece.file as usize >= files);
         let reason = if self.batch_size == 0 {
             "its batches have no row".to_owned()
         } else if self.lane >= self.lanes {
             format!("its lane must be below {}, given {}", self.lanes, self.lane)
         } else if rows != self.rows || self.rows == 0 || self.rows > u64::from(u32::MAX) {
-            format!("it has {} rows (from 1 to {} are allowed), its pieces {rows}", self.rows, u32::MAX)
+            format!(
+                "it has {} rows (from 1 to {} are allowed), its pieces {rows}",
+                self.rows,
+                u32::MAX
+            )
         } else if batches != u64::from(self.batches) {
             let size = self.batch_size;
-            format!("{rows} rows are {batches} batches of {size}, it has {}", self.batches)
+            format!(
+                "{rows} rows are {batches} batches of {size}, it has {}",
+                self.batches
+            )
         } else if let Some(piece) = beyond {
-            format!("it names file {} of an input of {files}: have all tasks the same files?", piece.file)
+            format!(
+                "it names file {} of an input of {files}: have all tasks the same files?",
+                piece.file
+            )
         } else {
             return Ok(());
         };
@@ -105,6 +137,11 @@ impl DataShard {
 
     /// Says what is wrong with the shard.
     pub(crate) fn error(&self, reason: String) -> Error {
-        Error::Shard { pass: self.pass, hand: self.hand, lane: self.lane, reason }
+        Error::Shard {
+            pass: self.pass,
+            hand: self.hand,
+            lane: self.lane,
+            reason,
+        }
     }
 }

@@ -89,39 +89,60 @@ impl Dataset {
     }
 
     fn read_batch(&mut self, batch: &mut Batch) -> Result<bool, Error> {
-        let position = Position { pass: 0, shard: self.options.shard_index as u64, batch: self.batch_number };
+        let position = Position {
+            pass: 0,
+            shard: self.options.shard_index as u64,
+            batch: self.batch_number,
+        };
         clear(batch, &self.schema, self.options.batch_size, position);
         let mut bytes = 0;
         while batch.rows < self.options.batch_size && self.append_next(batch, &mut bytes)? {
             if bytes > BATCH_BYTES_MAX {
-                return Err(Error::Batch { rows: batch.rows, bytes, most: BATCH_BYTES_MAX });
+                return Err(Error::Batch {
+                    rows: batch.rows,
+                    bytes,
+                    most: BATCH_BYTES_MAX,
+                });
             }
         }
         self.batch_number += 1;
-        Ok(batch.rows >= if self.options.drop_remainder { self.options.batch_size } else { 1 })
+        Ok(batch.rows
+            >= if self.options.drop_remainder {
+                self.options.batch_size
+            } else {
+                1
+            })
     }
 
     /// Appends the next record of the endless or bounded stream of passes, if it is good; `false` at the end.
     fn append_next(&mut self, batch: &mut Batch, bytes: &mut u64) -> Result<bool, Error> {
         loop {
             let (record, parsers) = if self.shuffle.is_off() {
-                match self.source.next(&self.options, &self.schema)? {
-                    true => self.source.record(),
-                    false => (None, [].as_mut_slice()),
+                if self.source.next(&self.options, &self.schema)? {
+                    self.source.record()
+                } else {
+                    (None, [].as_mut_slice())
                 }
             } else {
                 while !self.shuffle.is_full() && self.source.next(&self.options, &self.schema)? {
-                    self.source.record().0.into_iter().for_each(|record| self.shuffle.put(record));
+                    self.source
+                        .record()
+                        .0
+                        .into_iter()
+                        .for_each(|record| self.shuffle.put(record));
                 }
                 (self.shuffle.draw(), self.source.parsers.as_mut_slice())
             };
             if let Some(record) = record {
-                let Some(parser) = parsers.get_mut(record.place.file).and_then(Option::as_mut) else {
+                let Some(parser) = parsers.get_mut(record.place.file).and_then(Option::as_mut)
+                else {
                     continue;
                 };
                 let length = record.bytes.len() as u64;
                 *bytes += length;
-                self.statistics.bytes_read.fetch_add(length, Ordering::Relaxed);
+                self.statistics
+                    .bytes_read
+                    .fetch_add(length, Ordering::Relaxed);
                 let read = self.statistics.rows_read.fetch_add(1, Ordering::Relaxed) + 1;
                 match parser.append(record, &self.schema, batch) {
                     Ok(()) if batch.rows == 1 => batch.position.pass = record.place.pass,
@@ -151,7 +172,9 @@ impl Dataset {
                 return match self.options.sharding {
                     // Another shard may hold them all.
                     Sharding::File | Sharding::Row if self.options.shard_count > 1 => Ok(false),
-                    _ => Err(Error::Empty { files: self.options.files.clone() }),
+                    _ => Err(Error::Empty {
+                        files: self.options.files.clone(),
+                    }),
                 };
             }
             if self.source.pass == 0 {
@@ -163,13 +186,23 @@ impl Dataset {
                 }
             }
             self.source.pass += 1;
-            self.statistics.passes.store(self.source.pass, Ordering::Relaxed);
+            self.statistics
+                .passes
+                .store(self.source.pass, Ordering::Relaxed);
         }
-        if self.options.epochs.is_some_and(|epochs| self.source.pass >= epochs) {
+        if self
+            .options
+            .epochs
+            .is_some_and(|epochs| self.source.pass >= epochs)
+        {
             return Ok(false);
         }
         self.source.start(&self.options);
-        self.shuffle.start(self.options.seed, self.source.pass, self.options.shard_index as u64);
+        self.shuffle.start(
+            self.options.seed,
+            self.source.pass,
+            self.options.shard_index as u64,
+        );
         Ok(true)
     }
 }
@@ -188,9 +221,18 @@ impl Iterator for Dataset {
 }
 
 /// Names the place of a bad record.
-pub(crate) fn bad_row(options: &Options, schema: &Schema, place: Place, (column, reason): Bad) -> BadRow {
+pub(crate) fn bad_row(
+    options: &Options,
+    schema: &Schema,
+    place: Place,
+    (column, reason): Bad,
+) -> BadRow {
     BadRow {
-        file: options.files.get(place.file).cloned().unwrap_or_else(PathBuf::new),
+        file: options
+            .files
+            .get(place.file)
+            .cloned()
+            .unwrap_or_else(PathBuf::new),
         format: options.format,
         line: place.line,
         offset: place.offset,

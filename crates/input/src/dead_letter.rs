@@ -25,7 +25,13 @@ pub(crate) struct DeadLetter {
 
 impl DeadLetter {
     pub(crate) fn new(path: Option<PathBuf>, most: u64) -> Self {
-        Self { path, file: None, seen: HashSet::new(), first: Vec::new(), most }
+        Self {
+            path,
+            file: None,
+            seen: HashSet::new(),
+            first: Vec::new(),
+            most,
+        }
     }
 
     /// Counts a bad row, once however often it is read. Returns whether it was new.
@@ -39,26 +45,41 @@ impl DeadLetter {
         }
         let bad = self.seen.len() as u64;
         if bad > self.most {
-            return Err(Error::Rows { bad, read: rows_read, most: self.most, first: self.first.clone() });
+            return Err(Error::Rows {
+                bad,
+                read: rows_read,
+                most: self.most,
+                first: self.first.clone(),
+            });
         }
         Ok(true)
     }
 
     fn write(&mut self, row: &BadRow, bytes: &[u8]) -> Result<(), Error> {
-        let Some(path) = &self.path else { return Ok(()) };
-        let failed =
-            |error: std::io::Error| Error::File { file: path.clone(), message: error.kind().to_string() };
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        let failed = |error: std::io::Error| Error::File {
+            file: path.clone(),
+            message: error.kind().to_string(),
+        };
         if self.file.is_none() {
             if let Some(folder) = path.parent() {
                 std::fs::create_dir_all(folder).map_err(failed)?;
             }
-            let file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
+            let file = OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(path)
+                .map_err(failed)?;
             let length = file.metadata().map_err(failed)?.len();
             self.file = Some((file, length));
         }
         let (number, content) = match row.format {
             // Whole, so that it can be mended and read again.
-            Format::Csv | Format::Tsv | Format::LibSvm(_) => ("line", String::from_utf8_lossy(bytes)),
+            Format::Csv | Format::Tsv | Format::LibSvm(_) => {
+                ("line", String::from_utf8_lossy(bytes))
+            }
             Format::TfRecord => ("record", shown(bytes).into()),
             Format::Parquet => ("row", shown(bytes).into()),
         };
@@ -66,7 +87,9 @@ impl DeadLetter {
             "file": row.file, number: row.line, "offset": row.offset, "column": row.column, "reason": row.reason,
             "content": content,
         });
-        let Some((file, length)) = &mut self.file else { return Ok(()) };
+        let Some((file, length)) = &mut self.file else {
+            return Ok(());
+        };
         let text = format!("{line}\n");
         if *length + text.len() as u64 <= FILE_BYTES_MAX {
             file.write_all(text.as_bytes()).map_err(failed)?;

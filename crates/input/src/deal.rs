@@ -70,7 +70,9 @@ impl Deal {
     pub fn runs_per_window(&self) -> u64 {
         let hand = self.batches_per_hand();
         let runs = self.window_rows.div_ceil(u64::from(self.batch_size.get()));
-        runs.max(hand.saturating_mul(WINDOW_HANDS_MIN)).div_ceil(hand).saturating_mul(hand)
+        runs.max(hand.saturating_mul(WINDOW_HANDS_MIN))
+            .div_ceil(hand)
+            .saturating_mul(hand)
     }
 
     /// Returns the batches of a pass; none before the index is complete.
@@ -89,7 +91,8 @@ impl Deal {
     /// the batch is one of the first.
     pub fn step(&self, batch: u64, batches_per_pass: Option<NonZeroU64>) -> u64 {
         let (pass, batch) = divide(batch, batches_per_pass);
-        let before = batches_per_pass.map_or(0, |batches| pass * self.steps_per_pass(batches).get());
+        let before =
+            batches_per_pass.map_or(0, |batches| pass * self.steps_per_pass(batches).get());
         before + batch / u64::from(self.lanes.get())
     }
 
@@ -97,7 +100,9 @@ impl Deal {
     /// Without the number of batches of a pass, the step is none that ends one.
     pub fn slots(&self, step: u64, batches_per_pass: Option<NonZeroU64>) -> u32 {
         let lanes = self.lanes.get();
-        let Some(batches) = batches_per_pass else { return lanes };
+        let Some(batches) = batches_per_pass else {
+            return lanes;
+        };
         let step = step % self.steps_per_pass(batches);
         // At most the number of lanes.
         (batches.get() - step * u64::from(lanes)).min(u64::from(lanes)) as u32
@@ -107,10 +112,17 @@ impl Deal {
     /// first.
     pub fn find(&self, batch: u64, batches_per_pass: Option<NonZeroU64>) -> Dealt {
         let (pass, batch) = divide(batch, batches_per_pass);
-        let (hand, lanes) = (self.batches_per_hand(), u64::from(self.lanes.get()));
-        let (lane, nth) = (batch % hand % lanes, batch % hand / lanes);
+        let hand = self.batches_per_hand();
+        let lanes = u64::from(self.lanes.get());
+        let lane = batch % hand % lanes;
+        let nth = batch % hand / lanes;
         // Below `lanes` and `batches_per_shard`.
-        Dealt { pass, hand: batch / hand, lane: lane as u32, nth: nth as u32 }
+        Dealt {
+            pass,
+            hand: batch / hand,
+            lane: lane as u32,
+            nth: nth as u32,
+        }
     }
 
     /// Returns the data shard of a lane in a hand of a pass.
@@ -118,8 +130,13 @@ impl Deal {
     /// # Panics
     /// The index was made for another batch size.
     pub fn shard(&self, index: &RecordIndex, pass: u64, hand: u64, lane: u32) -> Answer {
-        assert_eq!(index.batch_size(), self.batch_size, "the index is for batches of another size");
-        let (size, lanes) = (self.batches_per_hand(), self.lanes.get());
+        assert_eq!(
+            index.batch_size(),
+            self.batch_size,
+            "the index is for batches of another size"
+        );
+        let size = self.batches_per_hand();
+        let lanes = self.lanes.get();
         let first = hand.saturating_mul(size);
         if lane >= lanes || (index.is_complete() && first >= index.runs()) {
             return Answer::End;
@@ -128,17 +145,30 @@ impl Deal {
         if pass > 0 && batches_per_pass.is_none() {
             return Answer::NotIndexed { runs: u64::MAX };
         }
-        let window_size = if self.shuffle { self.runs_per_window() } else { size };
+        let window_size = if self.shuffle {
+            self.runs_per_window()
+        } else {
+            size
+        };
         let window = first / window_size;
         let end = (window + 1).saturating_mul(window_size);
         if !index.is_complete() && index.runs() < end {
             return Answer::NotIndexed { runs: end };
         }
-        let order = self.window(index, pass, window, window * window_size..end.min(index.runs()));
+        let order = self.window(
+            index,
+            pass,
+            window,
+            window * window_size..end.min(index.runs()),
+        );
         let begin = (first % window_size) as usize;
         let hand_runs = &order[begin..order.len().min(begin.saturating_add(size as usize))];
-        let mut runs: Vec<u64> =
-            hand_runs.iter().copied().skip(lane as usize).step_by(lanes as usize).collect();
+        let mut runs: Vec<u64> = hand_runs
+            .iter()
+            .copied()
+            .skip(lane as usize)
+            .step_by(lanes as usize)
+            .collect();
         if runs.is_empty() {
             return Answer::End;
         }
@@ -165,12 +195,26 @@ impl Deal {
     }
 
     /// Returns the runs of a window in their order. A run that is not full stays the last.
-    fn window(&self, index: &RecordIndex, pass: u64, window: u64, runs: std::ops::Range<u64>) -> Vec<u64> {
+    fn window(
+        &self,
+        index: &RecordIndex,
+        pass: u64,
+        window: u64,
+        runs: std::ops::Range<u64>,
+    ) -> Vec<u64> {
         let partial = index.run_rows(runs.end - 1) < self.batch_size.get();
         let mut order: Vec<u64> = runs.collect();
         if self.shuffle {
             let full = order.len() - usize::from(partial);
-            permute(&mut order[..full], Key { seed: self.seed, kind: WINDOW, pass, number: window });
+            permute(
+                &mut order[..full],
+                Key {
+                    seed: self.seed,
+                    kind: WINDOW,
+                    pass,
+                    number: window,
+                },
+            );
         }
         order
     }

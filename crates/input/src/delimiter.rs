@@ -17,7 +17,12 @@ pub(crate) struct Delimiters<'a> {
 impl<'a> Delimiters<'a> {
     #[inline]
     pub(crate) fn new(record: &'a [u8], delimiter: u8) -> Self {
-        Self { record, delimiter, base: 0, bits: places(record, delimiter) }
+        Self {
+            record,
+            delimiter,
+            base: 0,
+            bits: places(record, delimiter),
+        }
     }
 
     /// Returns the next place, or the length of the record after the last.
@@ -37,7 +42,10 @@ impl<'a> Delimiters<'a> {
 
     /// Returns how many there are yet to come.
     pub(crate) fn count(self) -> usize {
-        let rest = self.record.get(self.base + CHUNK_BYTES..).unwrap_or_default();
+        let rest = self
+            .record
+            .get(self.base + CHUNK_BYTES..)
+            .unwrap_or_default();
         self.bits.count_ones() as usize + memchr::memchr_iter(self.delimiter, rest).count()
     }
 }
@@ -60,7 +68,8 @@ fn matches(chunk: &[u8; CHUNK_BYTES], byte: u8) -> u64 {
     // Every x86-64 processor has SSE2: there, nothing is asked when the program runs.
     #[cfg(target_arch = "x86_64")]
     if let Some(sse2) = pulp::core_arch::x86::Sse2::try_new() {
-        let (wanted, mut bits) = (sse2._mm_set1_epi8(byte as i8), 0);
+        let wanted = sse2._mm_set1_epi8(byte as i8);
+        let mut bits = 0;
         for (place, word) in chunk.as_chunks::<16>().0.iter().enumerate() {
             let word = u128::from_le_bytes(*word);
             let word = sse2._mm_set_epi64x((word >> 64) as i64, word as i64);
@@ -69,7 +78,9 @@ fn matches(chunk: &[u8; CHUNK_BYTES], byte: u8) -> u64 {
         }
         return bits;
     }
-    (0..CHUNK_BYTES).fold(0, |bits, place| bits | u64::from(chunk[place] == byte) << place)
+    (0..CHUNK_BYTES).fold(0, |bits, place| {
+        bits | u64::from(chunk[place] == byte) << place
+    })
 }
 
 #[cfg(test)]

@@ -27,7 +27,13 @@ impl std::fmt::Display for BadRow {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.format {
             Format::TfRecord => {
-                write!(formatter, "{}: record {} at byte {}: ", self.file.display(), self.line, self.offset)?;
+                write!(
+                    formatter,
+                    "{}: record {} at byte {}: ",
+                    self.file.display(),
+                    self.line,
+                    self.offset
+                )?;
             }
             Format::Parquet => write!(formatter, "{}: row {}: ", self.file.display(), self.line)?,
             Format::Csv | Format::Tsv | Format::LibSvm(_) => {
@@ -58,10 +64,14 @@ impl BadRow {
         let named = |column: &String| self.reason.starts_with(&format!("{column:?} is not"));
         if text && self.line == 1 && self.column.as_ref().is_some_and(named) {
             let cause = "the file begins with a header line, and input.columns says that it has none: leave out input.columns";
-            return Some(format!("{cause}; a feature's `name` gives it another name than its column"));
+            return Some(format!(
+                "{cause}; a feature's `name` gives it another name than its column"
+            ));
         }
         let given = self.reason.rsplit_once(", given ").map(|(_, given)| given);
-        let several = given.and_then(|given| given.parse::<u64>().ok()).filter(|given| *given > 1);
+        let several = given
+            .and_then(|given| given.parse::<u64>().ok())
+            .filter(|given| *given > 1);
         match several {
             Some(given) if self.reason.contains("1 value,") => Some(format!(
                 "the column holds lists: give the feature `shape = [{given}]`, or a `separator` where they are of any length"
@@ -214,10 +224,15 @@ impl From<Error> for Diagnostic {
             }
             Error::ColumnType { found, .. } => {
                 let problem = Self::error(Code::E4003, text);
-                problem.help(match found.contains("any number") || found.contains("list") {
-                    true => "give the feature a separator (any: values stand apart already), or a shape",
-                    false => "change the feature's kind or `integers`, or write the column as that type",
-                })
+                if found.contains("any number") || found.contains("list") {
+                    problem.help(
+                        "give the feature a separator (any: values stand apart already), or a shape",
+                    )
+                } else {
+                    problem.help(
+                        "change the feature's kind or `integers`, or write the column as that type",
+                    )
+                }
             }
             Error::Column { columns, known, .. } => {
                 let near = |column: &String| suggest(column, known.iter().map(String::as_str));

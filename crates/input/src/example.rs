@@ -55,17 +55,26 @@ impl From<Malformed> for Flaw {
 impl ExampleParser {
     /// Returns a parser for the features that the schema names.
     pub(crate) fn new(schema: &Schema, missing: &[String]) -> Self {
-        let (mut wanted, mut by_name) = (Vec::<Wanted>::new(), HashMap::new());
+        let mut wanted = Vec::<Wanted>::new();
+        let mut by_name = HashMap::new();
         for (column, field) in schema.fields.iter().enumerate() {
-            let place = *by_name.entry(field.name.as_bytes().to_vec()).or_insert(wanted.len());
+            let place = *by_name
+                .entry(field.name.as_bytes().to_vec())
+                .or_insert(wanted.len());
             match wanted.get_mut(place) {
                 Some(feature) => feature.columns.push(column),
-                None => wanted.push(Wanted { columns: vec![column], seen: 0 }),
+                None => wanted.push(Wanted {
+                    columns: vec![column],
+                    seen: 0,
+                }),
             }
         }
         Self {
             schema: schema.clone(),
-            missing: missing.iter().map(|text| text.as_bytes().to_vec()).collect(),
+            missing: missing
+                .iter()
+                .map(|text| text.as_bytes().to_vec())
+                .collect(),
             wanted,
             by_name,
             remembered: Vec::new(),
@@ -83,14 +92,20 @@ impl ExampleParser {
 
     /// Returns the names of the last record's features.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
-        self.remembered.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned())
+        self.remembered
+            .iter()
+            .map(|(name, _)| String::from_utf8_lossy(name).into_owned())
     }
 
     /// Appends a record's wanted features to the batch, or part of them where it fails.
     pub(crate) fn append(&mut self, record: &[u8], batch: &mut Batch) -> Result<(), Bad> {
         self.record += 1;
         let outcome = self.example(record, batch).and_then(|()| {
-            for feature in self.wanted.iter().filter(|feature| feature.seen != self.record) {
+            for feature in self
+                .wanted
+                .iter()
+                .filter(|feature| feature.seen != self.record)
+            {
                 for &column in &feature.columns {
                     missing_cells(&mut batch.columns[column], &self.schema.fields[column].kind)
                         .map_err(|reason| Flaw::Column(column, reason))?;
@@ -116,7 +131,8 @@ impl ExampleParser {
 
     /// `Example { Features features = 1; }`
     fn example(&mut self, record: &[u8], batch: &mut Batch) -> Result<(), Flaw> {
-        let (mut example, mut nth) = (Wire::new(record), 0);
+        let mut example = Wire::new(record);
+        let mut nth = 0;
         while let Some((number, value)) = example.next()? {
             match (number, value) {
                 (1, Value::Bytes(features)) => self.features(features, &mut nth, batch)?,
@@ -129,7 +145,12 @@ impl ExampleParser {
     }
 
     /// `Features { map<string, Feature> feature = 1; }`
-    fn features(&mut self, mut features: Wire<'_>, nth: &mut usize, batch: &mut Batch) -> Result<(), Flaw> {
+    fn features(
+        &mut self,
+        mut features: Wire<'_>,
+        nth: &mut usize,
+        batch: &mut Batch,
+    ) -> Result<(), Flaw> {
         while !features.is_at_end() {
             if let Some(length) = self.short(features, *nth, batch) {
                 features.pass(length);
@@ -142,7 +163,9 @@ impl ExampleParser {
                     *nth += 1;
                 }
                 Some((1, _)) => {
-                    return Err(features.malformed("an entry of the map `feature` before this").into());
+                    return Err(features
+                        .malformed("an entry of the map `feature` before this")
+                        .into());
                 }
                 _ => {}
             }
@@ -159,15 +182,24 @@ impl ExampleParser {
         let end = start + 2 + entry.len();
         let (name, value) = short_field(entry, BYTES_1)?;
         let feature = whole_field(value, BYTES_2)?;
-        let Some(place) = self.place(name, nth) else { return Some(end - start) };
+        let Some(place) = self.place(name, nth) else {
+            return Some(end - start);
+        };
         let wanted = &mut self.wanted[place];
-        let &[target] = wanted.columns.as_slice() else { return None };
+        let &[target] = wanted.columns.as_slice() else {
+            return None;
+        };
         if wanted.seen == self.record {
             return None;
         }
         let kind = *feature.first()?;
         let value = whole_field(whole_field(feature, kind)?, BYTES_1)?;
-        match (kind, value, &mut batch.columns[target].cells, &self.schema.fields[target].kind) {
+        match (
+            kind,
+            value,
+            &mut batch.columns[target].cells,
+            &self.schema.fields[target].kind,
+        ) {
             (BYTES_1, _, Cells::Bytes(cells), FieldKind::Bytes { separator: None }) => {
                 if self.missing.iter().any(|text| text == value) {
                     return None;
@@ -182,10 +214,22 @@ impl ExampleParser {
                 }
                 cells.push(number);
             }
-            (BYTES_3, &[number @ ..0x80], Cells::Float(cells), FieldKind::Float { width: 1, .. }) => {
+            (
+                BYTES_3,
+                &[number @ ..0x80],
+                Cells::Float(cells),
+                FieldKind::Float { width: 1, .. },
+            ) => {
                 cells.push(f32::from(number));
             }
-            (BYTES_3, &[number @ ..0x80], Cells::Int(cells), FieldKind::Int { separator: None, .. }) => {
+            (
+                BYTES_3,
+                &[number @ ..0x80],
+                Cells::Int(cells),
+                FieldKind::Int {
+                    separator: None, ..
+                },
+            ) => {
                 cells.push(i64::from(number));
             }
             _ => return None,
@@ -196,23 +240,31 @@ impl ExampleParser {
 
     /// An entry of the map: `{ string key = 1; Feature value = 2; }`. The last of those with one key counts.
     fn entry(&mut self, entry: Wire<'_>, nth: usize, batch: &mut Batch) -> Result<(), Flaw> {
-        let (mut fields, mut key, mut feature, mut split) = (entry, [].as_slice(), None, false);
+        let mut fields = entry;
+        let mut key = [].as_slice();
+        let mut feature = None;
+        let mut split = false;
         while let Some((number, value)) = fields.next()? {
             match (number, value) {
                 (1, Value::Bytes(name)) => key = name.bytes(),
                 (2, Value::Bytes(value)) => split |= feature.replace(value).is_some(),
                 (1 | 2, _) => {
-                    return Err(fields.malformed("a text `key` or a message `value` before this").into());
+                    return Err(fields
+                        .malformed("a text `key` or a message `value` before this")
+                        .into());
                 }
                 _ => {}
             }
         }
-        let Some(place) = self.place(key, nth) else { return Ok(()) };
+        let Some(place) = self.place(key, nth) else {
+            return Ok(());
+        };
         if !split {
             return self.feature(place, feature.unwrap_or(Wire::new(&[])), batch);
         }
         // A message in parts is what its parts are end to end.
-        let (mut joined, mut parts) = (std::mem::take(&mut self.joined), entry);
+        let mut joined = std::mem::take(&mut self.joined);
+        let mut parts = entry;
         joined.clear();
         while let Some((number, value)) = parts.next()? {
             if let (2, Value::Bytes(part)) = (number, value) {
@@ -254,16 +306,20 @@ impl ExampleParser {
         let again = self.wanted[place].seen == self.record;
         self.wanted[place].seen = self.record;
         for &target in &self.wanted[place].columns {
-            let (column, kind) = (&mut batch.columns[target], &self.schema.fields[target].kind);
+            let column = &mut batch.columns[target];
+            let kind = &self.schema.fields[target].kind;
             if again {
                 truncate(column, kind, batch.rows);
             }
             let before = column.cells.len();
-            let (mut lists, held) = (feature, held(feature)?);
+            let mut lists = feature;
+            let held = held(feature)?;
             while let Some((number, value)) = lists.next()? {
                 match (number, value) {
                     (1, Value::Bytes(list)) if held == 1 => texts(list, &mut column.cells, target)?,
-                    (2, Value::Bytes(list)) if held == 2 => floats(list, &mut column.cells, kind, target)?,
+                    (2, Value::Bytes(list)) if held == 2 => {
+                        floats(list, &mut column.cells, kind, target)?
+                    }
                     (3, Value::Bytes(list)) if held == 3 => {
                         ints(list, &mut column.cells, &mut self.digits)?;
                     }
@@ -299,7 +355,9 @@ impl ExampleParser {
 #[inline]
 fn short_field(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     match bytes {
-        [first, length @ ..0x80, rest @ ..] if *first == tag => rest.split_at_checked(usize::from(*length)),
+        [first, length @ ..0x80, rest @ ..] if *first == tag => {
+            rest.split_at_checked(usize::from(*length))
+        }
         _ => None,
     }
 }
@@ -328,12 +386,13 @@ fn held(mut feature: Wire<'_>) -> Result<u64, Malformed> {
 }
 
 fn hold(width: usize, given: usize) -> Result<(), String> {
-    match given == width {
-        true => Ok(()),
-        false => Err(format!(
+    if given == width {
+        Ok(())
+    } else {
+        Err(format!(
             "the feature must hold {width} value{}, given {given}",
             if width == 1 { "" } else { "s" }
-        )),
+        ))
     }
 }
 
@@ -343,7 +402,10 @@ fn mismatch(cells: &Cells, found: &str, target: usize) -> Flaw {
         Cells::Int(_) => "an int64_list",
         Cells::Bytes(_) => "a bytes_list or int64_list",
     };
-    Flaw::Column(target, format!("the feature must be {wanted}, given a {found}"))
+    Flaw::Column(
+        target,
+        format!("the feature must be {wanted}, given a {found}"),
+    )
 }
 
 /// `BytesList { repeated bytes value = 1; }`
@@ -365,12 +427,20 @@ fn texts(mut list: Wire<'_>, cells: &mut Cells, target: usize) -> Result<(), Fla
 
 /// `FloatList { repeated float value = 1 [packed = true]; }`; older writers do not pack.
 #[inline]
-fn floats(mut list: Wire<'_>, cells: &mut Cells, kind: &FieldKind, target: usize) -> Result<(), Flaw> {
+fn floats(
+    mut list: Wire<'_>,
+    cells: &mut Cells,
+    kind: &FieldKind,
+    target: usize,
+) -> Result<(), Flaw> {
     let truncate = matches!(kind, FieldKind::Int { truncate: true, .. });
     let mut push = |bytes: [u8; 4]| {
         let number = f32::from_le_bytes(bytes);
         if !number.is_finite() {
-            return Err(Flaw::Column(target, format!("{number} is not a finite number")));
+            return Err(Flaw::Column(
+                target,
+                format!("{number} is not a finite number"),
+            ));
         }
         match &mut *cells {
             Cells::Float(out) => out.push(number),

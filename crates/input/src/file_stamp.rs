@@ -24,11 +24,15 @@ pub(crate) fn check(storage: &Storage, file: &Path, before: &Stamp) -> Result<()
     if now == *before {
         return Ok(());
     }
-    let what = match now.bytes == before.bytes {
-        true => "its time of change differs".to_owned(),
-        false => format!("it had {} bytes and has {}", before.bytes, now.bytes),
+    let what = if now.bytes == before.bytes {
+        "its time of change differs".to_owned()
+    } else {
+        format!("it had {} bytes and has {}", before.bytes, now.bytes)
     };
-    Err(Error::Changed { file: file.to_owned(), what })
+    Err(Error::Changed {
+        file: file.to_owned(),
+        what,
+    })
 }
 
 /// Says so where there are many small files.

@@ -28,10 +28,21 @@ impl Indexer {
     /// A file is missing.
     pub fn open(options: Options, batch_size: NonZeroU32) -> Result<Self, Error> {
         let storage = Storage::default();
-        let stamps = options.files.iter().map(|file| stamp(&storage, file)).collect::<Result<Vec<_>, _>>()?;
+        let stamps = options
+            .files
+            .iter()
+            .map(|file| stamp(&storage, file))
+            .collect::<Result<Vec<_>, _>>()?;
         warn_small(&stamps);
         let index = RecordIndex::new(batch_size);
-        Ok(Self { storage, stamps, index, next_file: 0, reader: None, options })
+        Ok(Self {
+            storage,
+            stamps,
+            index,
+            next_file: 0,
+            reader: None,
+            options,
+        })
     }
 
     /// Returns what is known so far.
@@ -71,7 +82,11 @@ impl Indexer {
                 }
                 let place = reader.place();
                 self.index.add(place.line, place.offset, reader.end());
-                if self.index.rows().is_multiple_of(u64::from(self.index.batch_size().get())) {
+                if self
+                    .index
+                    .rows()
+                    .is_multiple_of(u64::from(self.index.batch_size().get()))
+                {
                     break false;
                 }
             };
@@ -86,14 +101,17 @@ impl Indexer {
     fn open_next(&mut self) -> Result<(), Error> {
         if self.next_file < self.options.files.len() {
             let none = Schema::default();
-            let (reader, _) = open_records(&self.options, &self.storage, Some(&none), self.next_file)?;
+            let (reader, _) =
+                open_records(&self.options, &self.storage, Some(&none), self.next_file)?;
             self.index.begin_file();
             self.reader = Some((self.next_file, reader));
             self.next_file += 1;
             return Ok(());
         }
         if self.index.rows() == 0 {
-            return Err(Error::Empty { files: self.options.files.clone() });
+            return Err(Error::Empty {
+                files: self.options.files.clone(),
+            });
         }
         self.index.complete();
         Ok(())

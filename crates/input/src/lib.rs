@@ -72,5 +72,6 @@ pub use scan::{Scan, Scanned};
 pub use schema::{Field, FieldKind, Schema};
 pub use shard_reader::{Direction, ShardReader};
 pub use table::{
-    Cell, ColumnKind, ColumnLayout, ColumnProfile, Layout, Numbers, Profile, TableReader, TableWriter, Value,
+    Cell, ColumnKind, ColumnLayout, ColumnProfile, Layout, Numbers, Profile, TableReader,
+    TableWriter, Value,
 };

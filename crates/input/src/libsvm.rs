@@ -15,7 +15,10 @@ pub(crate) enum Misfit {
     /// There is no such column.
     Unknown(String),
     /// The column is of another kind.
-    Kind { column: String, wanted: &'static str },
+    Kind {
+        column: String,
+        wanted: &'static str,
+    },
 }
 
 /// Returns whether a line holds nothing but a comment.
@@ -25,7 +28,9 @@ pub(crate) fn is_empty(line: &[u8]) -> bool {
 
 /// Returns the line without its comment.
 pub(crate) fn content(line: &[u8]) -> &[u8] {
-    memchr::memchr(b'#', line).map_or(line, |end| &line[..end]).trim_ascii()
+    memchr::memchr(b'#', line)
+        .map_or(line, |end| &line[..end])
+        .trim_ascii()
 }
 
 /// Reads lines into columns.
@@ -43,24 +48,39 @@ pub(crate) struct LibSvmParser {
 
 impl LibSvmParser {
     /// Returns a parser for the wanted columns, of which those of the pairs must take any number of values.
-    pub(crate) fn new(schema: &Schema, base: IndexBase, missing: &[String]) -> Result<Self, Misfit> {
+    pub(crate) fn new(
+        schema: &Schema,
+        base: IndexBase,
+        missing: &[String],
+    ) -> Result<Self, Misfit> {
         let mut parser = Self {
             schema: schema.clone(),
             base,
-            missing: missing.iter().map(|text| text.as_bytes().to_vec()).collect(),
+            missing: missing
+                .iter()
+                .map(|text| text.as_bytes().to_vec())
+                .collect(),
             labels: Vec::new(),
             queries: Vec::new(),
             indices: Vec::new(),
             values: Vec::new(),
         };
         for (place, field) in schema.fields.iter().enumerate() {
-            let misfit = |wanted| Err(Misfit::Kind { column: field.name.clone(), wanted });
+            let misfit = |wanted| {
+                Err(Misfit::Kind {
+                    column: field.name.clone(),
+                    wanted,
+                })
+            };
             match (field.name.as_str(), &field.kind) {
                 ("label", _) => parser.labels.push(place),
                 ("qid", _) => parser.queries.push(place),
                 (
                     "index",
-                    FieldKind::Int { separator: Some(_), .. } | FieldKind::Bytes { separator: Some(_) },
+                    FieldKind::Int {
+                        separator: Some(_), ..
+                    }
+                    | FieldKind::Bytes { separator: Some(_) },
                 ) => {
                     parser.indices.push(place);
                 }
@@ -76,23 +96,37 @@ impl LibSvmParser {
 
     /// Appends a line's wanted columns to the batch, or part of them where it fails.
     pub(crate) fn append(&self, line: &[u8], batch: &mut Batch) -> Result<(), Bad> {
-        let mut tokens = content(line).split(u8::is_ascii_whitespace).filter(|token| !token.is_empty());
+        let mut tokens = content(line)
+            .split(u8::is_ascii_whitespace)
+            .filter(|token| !token.is_empty());
         let label = tokens.next().unwrap_or_default();
         if label.contains(&b':') {
-            return Err((None, format!("a line begins with its label, given {}", shown(label))));
+            return Err((
+                None,
+                format!("a line begins with its label, given {}", shown(label)),
+            ));
         }
         self.store(&self.labels, label, batch)?;
         let mut query = b"".as_slice();
         for token in tokens {
             let Some(colon) = memchr::memchr(b':', token) else {
-                return Err((None, format!("expected index:value, given {}", shown(token))));
+                return Err((
+                    None,
+                    format!("expected index:value, given {}", shown(token)),
+                ));
             };
-            let (index, value) = (&token[..colon], &token[colon + 1..]);
+            let index = &token[..colon];
+            let value = &token[colon + 1..];
             if index == b"qid" {
                 query = value;
                 continue;
             }
-            let pair = |reason| (None, format!("expected index:value, given {}: {reason}", shown(token)));
+            let pair = |reason| {
+                (
+                    None,
+                    format!("expected index:value, given {}: {reason}", shown(token)),
+                )
+            };
             let index = self.index(index).map_err(pair)?;
             let value = float(value).map_err(pair)?;
             for &place in &self.indices {
@@ -109,7 +143,10 @@ impl LibSvmParser {
             }
         }
         self.store(&self.queries, query, batch)?;
-        self.indices.iter().chain(&self.values).for_each(|place| end_row(&mut batch.columns[*place]));
+        self.indices
+            .iter()
+            .chain(&self.values)
+            .for_each(|place| end_row(&mut batch.columns[*place]));
         Ok(())
     }
 
@@ -134,15 +171,23 @@ impl LibSvmParser {
     fn store(&self, places: &[usize], text: &[u8], batch: &mut Batch) -> Result<(), Bad> {
         let missing = text.is_empty() || self.missing.iter().any(|missing| missing == text);
         for &place in places {
-            let (column, kind) = (&mut batch.columns[place], &self.schema.fields[place].kind);
+            let column = &mut batch.columns[place];
+            let kind = &self.schema.fields[place].kind;
             let outcome = match (&mut column.cells, kind) {
                 _ if missing => missing_cells(column, kind),
-                (Cells::Float(cells), FieldKind::Float { separator: None, .. }) => {
-                    float(text).map(|number| cells.push(number))
-                }
-                (Cells::Int(cells), FieldKind::Int { separator: None, truncate }) => {
-                    int(text, *truncate).map(|number| cells.push(number))
-                }
+                (
+                    Cells::Float(cells),
+                    FieldKind::Float {
+                        separator: None, ..
+                    },
+                ) => float(text).map(|number| cells.push(number)),
+                (
+                    Cells::Int(cells),
+                    FieldKind::Int {
+                        separator: None,
+                        truncate,
+                    },
+                ) => int(text, *truncate).map(|number| cells.push(number)),
                 (Cells::Bytes(cells), FieldKind::Bytes { separator: None }) => {
                     cells.push(text);
                     Ok(())
@@ -157,7 +202,9 @@ impl LibSvmParser {
 
 /// Appends the decimal text of a number.
 pub(crate) fn push_digits(number: i64, cells: &mut crate::Bytes) {
-    let (mut digits, mut begin, mut rest) = ([0_u8; 20], 20, number.unsigned_abs());
+    let mut digits = [0_u8; 20];
+    let mut begin = 20;
+    let mut rest = number.unsigned_abs();
     loop {
         begin -= 1;
         digits[begin] = b'0' + (rest % 10) as u8;
@@ -182,18 +229,27 @@ mod tests {
     fn schema() -> Schema {
         let mut schema = Schema::default();
         schema.want("label", FieldKind::FLOAT);
-        schema.want("index", FieldKind::Int { separator: Some(b' '), truncate: false });
+        schema.want(
+            "index",
+            FieldKind::Int {
+                separator: Some(b' '),
+                truncate: false,
+            },
+        );
         schema.want("value", FieldKind::Floats { separator: b' ' });
         schema.want("qid", FieldKind::INT);
         schema
     }
 
     fn read(base: IndexBase, lines: &[&str]) -> Result<Batch, String> {
-        let (schema, mut batch) = (schema(), Batch::default());
+        let schema = schema();
+        let mut batch = Batch::default();
         let parser = LibSvmParser::new(&schema, base, &[]).expect("the schema is of libsvm");
         clear(&mut batch, &schema, 4, Position::default());
         for line in lines {
-            parser.append(line.as_bytes(), &mut batch).map_err(|(_, reason)| reason)?;
+            parser
+                .append(line.as_bytes(), &mut batch)
+                .map_err(|(_, reason)| reason)?;
             batch.rows += 1;
         }
         Ok(batch)
@@ -201,8 +257,11 @@ mod tests {
 
     #[test]
     fn a_line_is_a_label_and_pairs() {
-        let batch =
-            read(IndexBase::One, &["+1 qid:7 1:0.5 10:-2e1 # why", "-1", "0\t3:1  "]).expect("good lines");
+        let batch = read(
+            IndexBase::One,
+            &["+1 qid:7 1:0.5 10:-2e1 # why", "-1", "0\t3:1  "],
+        )
+        .expect("good lines");
         assert_eq!(batch.columns[0].cells, Cells::Float(vec![1.0, -1.0, 0.0]));
         assert_eq!(batch.columns[1].cells, Cells::Int(vec![0, 9, 2]));
         assert_eq!(batch.columns[1].offsets, Some(vec![0, 2, 2, 3]));
@@ -220,9 +279,16 @@ mod tests {
 
     #[test]
     fn garbage_is_told_with_what_was_expected() {
-        for line in
-            ["1 2", "1 a:1", "1 1:x", "1:1 2:2", "1 -3:1", "1 1:nan", "1 :", "1 99999999999999999999:1"]
-        {
+        for line in [
+            "1 2",
+            "1 a:1",
+            "1 1:x",
+            "1:1 2:2",
+            "1 -3:1",
+            "1 1:nan",
+            "1 :",
+            "1 99999999999999999999:1",
+        ] {
             let told = read(IndexBase::One, &[line]).expect_err("no line of libsvm");
             assert!(
                 told.contains("expected index:value") || told.contains("begins with its label"),
@@ -235,7 +301,9 @@ mod tests {
     fn numbers_become_their_digits() {
         let mut cells = crate::Bytes::default();
         let numbers = [0, 7, -1, 1234567890123, i64::MIN, i64::MAX];
-        numbers.iter().for_each(|number| push_digits(*number, &mut cells));
+        numbers
+            .iter()
+            .for_each(|number| push_digits(*number, &mut cells));
         for (place, number) in numbers.iter().enumerate() {
             assert_eq!(cells.get(place), number.to_string().as_bytes());
         }

@@ -31,12 +31,19 @@ impl Lines {
         compression: Compression,
         format: Format,
     ) -> Result<Self, Error> {
-        let mut block = Block::open(storage, file, compression).map_err(|error| failed(file, &error))?;
+        let mut block =
+            Block::open(storage, file, compression).map_err(|error| failed(file, &error))?;
         let marked = block.fill(3).map_err(|error| failed(file, &error))?;
         if marked && block.bytes().starts_with(b"\xef\xbb\xbf") {
             block.pass(3);
         }
-        Ok(Self { block, format, line: 0, passed: 0, length: 0 })
+        Ok(Self {
+            block,
+            format,
+            line: 0,
+            passed: 0,
+            length: 0,
+        })
     }
 
     /// Goes to the byte at `offset`, where line `line` begins; see [`Block::seek`].
@@ -67,7 +74,11 @@ impl Lines {
             self.block.pass(record);
             self.passed = record;
             let bytes = self.block.passed(record);
-            let ends = bytes.iter().rev().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+            let ends = bytes
+                .iter()
+                .rev()
+                .take_while(|byte| matches!(byte, b'\n' | b'\r'))
+                .count();
             self.length = record - ends;
             let empty = match self.format {
                 Format::LibSvm(_) => is_empty(self.bytes()),
@@ -82,7 +93,9 @@ impl Lines {
     /// Returns the length of the next record with its line end, 0 at the end of the file, and counts its lines.
     fn end(&mut self, file: &Path, place: &Place) -> Result<usize, Error> {
         // What was looked at, the start of the record's last line, and the quotes before that.
-        let (mut seen, mut line, mut quotes) = (0, 0, 0);
+        let mut seen = 0;
+        let mut line = 0;
+        let mut quotes = 0;
         loop {
             let bytes = self.block.bytes();
             match memchr::memchr(b'\n', &bytes[seen..]) {
@@ -100,16 +113,23 @@ impl Lines {
                 }
                 None => {
                     seen = bytes.len();
-                    if seen <= RECORD_BYTES_MAX && !self.block.more().map_err(|error| failed(file, &error))? {
+                    if seen <= RECORD_BYTES_MAX
+                        && !self.block.more().map_err(|error| failed(file, &error))?
+                    {
                         self.line += u64::from(seen > line);
                         return Ok(seen);
                     }
                 }
             }
             if seen > RECORD_BYTES_MAX {
-                let message =
-                    format!("the record at line {} is longer than {RECORD_BYTES_MAX} bytes", place.line);
-                return Err(Error::File { file: file.to_owned(), message });
+                let message = format!(
+                    "the record at line {} is longer than {RECORD_BYTES_MAX} bytes",
+                    place.line
+                );
+                return Err(Error::File {
+                    file: file.to_owned(),
+                    message,
+                });
             }
         }
     }

@@ -42,8 +42,9 @@ fn eight_digits(bytes: [u8; 8], length: usize) -> Option<u64> {
     let pairs = (ones.wrapping_mul(10)).wrapping_add(ones >> 8);
     let fours = pairs & 0x0000_00ff_0000_00ff;
     let others = (pairs >> 16) & 0x0000_00ff_0000_00ff;
-    let joined =
-        fours.wrapping_mul(100 + (1_000_000 << 32)).wrapping_add(others.wrapping_mul(1 + (10_000 << 32)));
+    let joined = fours
+        .wrapping_mul(100 + (1_000_000 << 32))
+        .wrapping_add(others.wrapping_mul(1 + (10_000 << 32)));
     Some(joined >> 32)
 }
 
@@ -93,9 +94,16 @@ pub(crate) fn int(text: &[u8], truncate: bool) -> Result<i64, String> {
         rest => (false, rest),
     };
     if let Some(number) = digits(rest) {
-        return Ok(if negative { -(number as i64) } else { number as i64 });
+        return Ok(if negative {
+            -(number as i64)
+        } else {
+            number as i64
+        });
     }
-    match std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()) {
+    match std::str::from_utf8(text)
+        .ok()
+        .and_then(|text| text.parse().ok())
+    {
         Some(number) => Ok(number),
         None if truncate => float(text).map(|number| number as i64),
         None => Err(format!("{} is not a whole number", shown(text))),

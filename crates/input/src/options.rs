@@ -62,7 +62,10 @@ pub struct Interleave {
 
 impl Default for Interleave {
     fn default() -> Self {
-        Self { cycle_length: 1, block_length: 1 }
+        Self {
+            cycle_length: 1,
+            block_length: 1,
+        }
     }
 }
 
@@ -149,12 +152,20 @@ impl Options {
         ];
         for (name, given) in counts {
             if given == 0 {
-                return Err(Error::Setting { name, rule: "above 0".to_owned(), given });
+                return Err(Error::Setting {
+                    name,
+                    rule: "above 0".to_owned(),
+                    given,
+                });
             }
         }
         if self.shard_index >= self.shard_count {
             let rule = format!("below shard_count, which is {}", self.shard_count);
-            return Err(Error::Setting { name: "shard_index", rule, given: self.shard_index });
+            return Err(Error::Setting {
+                name: "shard_index",
+                rule,
+                given: self.shard_index,
+            });
         }
         Ok(())
     }

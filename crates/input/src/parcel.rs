@@ -54,7 +54,10 @@ impl Parcel {
     #[inline]
     pub(crate) fn push(&mut self, record: Record<'_>) {
         if let Some(reason) = record.fault {
-            self.faults.push(Fault { row: self.lengths.len() as u32, reason: reason.to_owned() });
+            self.faults.push(Fault {
+                row: self.lengths.len() as u32,
+                reason: reason.to_owned(),
+            });
         }
         self.bytes.extend_from_slice(record.bytes);
         // No record is longer than 256 MiB.
@@ -65,7 +68,10 @@ impl Parcel {
 
     /// Returns what is wrong with the record at a place.
     pub(crate) fn fault(&self, row: u32) -> Option<&str> {
-        let place = self.faults.binary_search_by_key(&row, |fault| fault.row).ok()?;
+        let place = self
+            .faults
+            .binary_search_by_key(&row, |fault| fault.row)
+            .ok()?;
         Some(&self.faults[place].reason)
     }
 
@@ -73,10 +79,13 @@ impl Parcel {
     pub(crate) fn flaw(&self, rows: u64) -> Option<String> {
         let counts = [self.lengths.len(), self.lines.len(), self.offsets.len()];
         if counts.iter().any(|count| *count as u64 != rows) {
-            return Some(format!("it has {rows} rows, its parcel {counts:?} lengths, lines and offsets"));
+            return Some(format!(
+                "it has {rows} rows, its parcel {counts:?} lengths, lines and offsets"
+            ));
         }
         let bytes: u64 = self.lengths.iter().map(|length| u64::from(*length)).sum();
         let given = self.bytes.len();
-        (bytes != given as u64).then(|| format!("its records are {bytes} bytes, its parcel has {given}"))
+        (bytes != given as u64)
+            .then(|| format!("its records are {bytes} bytes, its parcel has {given}"))
     }
 }

@@ -17,7 +17,10 @@ pub(crate) enum ParquetRows {}
 
 impl ParquetRows {
     pub(crate) fn open(_: &Storage, path: &Path, _: Option<&Schema>) -> Result<Self, Error> {
-        Err(Error::NotBuilt { file: path.to_owned(), feature: FEATURE })
+        Err(Error::NotBuilt {
+            file: path.to_owned(),
+            feature: FEATURE,
+        })
     }
 
     pub(crate) fn columns(&self) -> Vec<String> {
@@ -49,7 +52,10 @@ pub(crate) struct ParquetWriter<W> {
 
 impl<W: Write + Send> ParquetWriter<W> {
     pub(crate) fn new(path: &Path, _out: W, _layout: &Layout) -> Result<Self, Error> {
-        Err(Error::NotBuilt { file: path.to_owned(), feature: FEATURE })
+        Err(Error::NotBuilt {
+            file: path.to_owned(),
+            feature: FEATURE,
+        })
     }
 
     pub(crate) fn write(&mut self, _row: &[Cell]) -> Result<(), String> {
@@ -72,6 +78,9 @@ mod tests {
         let refused = ParquetRows::open(&Storage::default(), "a.parquet".as_ref(), None);
         let refused: Diagnostic = refused.expect_err("there is no Parquet").into();
         let told = refused.render();
-        assert!(told.contains("a.parquet") && told.contains("--features parquet"), "{told}");
+        assert!(
+            told.contains("a.parquet") && told.contains("--features parquet"),
+            "{told}"
+        );
     }
 }

@@ -46,10 +46,18 @@ pub(crate) fn columns(schema: &SchemaDescriptor) -> Vec<ParquetColumn> {
     let leaves = schema.columns();
     let root = |leaf: &ColumnDescriptor| leaf.path().parts().first().cloned().unwrap_or_default();
     let column = |(place, leaf): (usize, &std::sync::Arc<ColumnDescriptor>)| {
-        let alone = leaves.iter().filter(|other| root(other) == root(leaf)).count() == 1;
+        let alone = leaves
+            .iter()
+            .filter(|other| root(other) == root(leaf))
+            .count()
+            == 1;
         let list = leaf.max_rep_level() > 0;
         let readable = leaf.max_rep_level() == 0 || leaf.max_rep_level() == 1 && alone;
-        let name = if list && alone { root(leaf) } else { leaf.path().string() };
+        let name = if list && alone {
+            root(leaf)
+        } else {
+            leaf.path().string()
+        };
         let inner = match leaf.logical_type_ref() {
             Some(logical) => format!("{:?} ({logical:?})", leaf.physical_type()),
             None => format!("{:?}", leaf.physical_type()),
@@ -60,7 +68,11 @@ pub(crate) fn columns(schema: &SchemaDescriptor) -> Vec<ParquetColumn> {
             values: values(leaf).filter(|_| readable),
             list,
             defined: leaf.max_def_level(),
-            type_name: if list { format!("a list of {inner}") } else { inner },
+            type_name: if list {
+                format!("a list of {inner}")
+            } else {
+                inner
+            },
         }
     };
     leaves.iter().enumerate().map(column).collect()
@@ -99,15 +111,18 @@ pub(crate) fn project(
         let place = place.ok_or_else(|| (field.name.clone(), None))?;
         let column = &columns[place];
         let (fits, wants) = match (&field.kind, column.values) {
-            (FieldKind::Float { .. } | FieldKind::Floats { .. }, values) => {
-                (values.is_some_and(|values| values != Values::Text), "numbers")
-            }
-            (FieldKind::Int { truncate: true, .. }, values) => {
-                (values.is_some_and(|values| values != Values::Text), "numbers")
-            }
-            (FieldKind::Int { .. }, values) => {
-                (matches!(values, Some(Values::Int | Values::Unsigned)), "whole numbers")
-            }
+            (FieldKind::Float { .. } | FieldKind::Floats { .. }, values) => (
+                values.is_some_and(|values| values != Values::Text),
+                "numbers",
+            ),
+            (FieldKind::Int { truncate: true, .. }, values) => (
+                values.is_some_and(|values| values != Values::Text),
+                "numbers",
+            ),
+            (FieldKind::Int { .. }, values) => (
+                matches!(values, Some(Values::Int | Values::Unsigned)),
+                "whole numbers",
+            ),
             (FieldKind::Bytes { .. }, values) => (
                 matches!(values, Some(Values::Text | Values::Int | Values::Unsigned)),
                 "texts or whole numbers",
@@ -121,11 +136,19 @@ pub(crate) fn project(
             kind => kind.is_ragged(),
         };
         if column.list && !takes_several {
-            return Err((field.name.clone(), Some((column.type_name.clone(), "one value a row"))));
+            return Err((
+                field.name.clone(),
+                Some((column.type_name.clone(), "one value a row")),
+            ));
         }
         wanted[place] = true;
     }
-    Ok(columns.iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(column, _)| column.clone()).collect())
+    Ok(columns
+        .iter()
+        .zip(wanted)
+        .filter(|(_, wanted)| *wanted)
+        .map(|(column, _)| column.clone())
+        .collect())
 }
 
 /// Values of one physical type that were read and not taken.
@@ -165,8 +188,17 @@ impl ColumnCursor {
             ColumnReader::FixedLenByteArrayColumnReader(_) => Buffer::Fixed(Vec::new()),
             ColumnReader::Int96ColumnReader(_) => return None,
         };
-        let (definitions, repetitions) = (Vec::new(), Vec::new());
-        Some(Self { reader, column: column.clone(), definitions, repetitions, buffer, taken: 0, level: 0 })
+        let definitions = Vec::new();
+        let repetitions = Vec::new();
+        Some(Self {
+            reader,
+            column: column.clone(),
+            definitions,
+            repetitions,
+            buffer,
+            taken: 0,
+            level: 0,
+        })
     }
 
     /// Passes over rows, and returns how many there were.
@@ -221,7 +253,9 @@ impl ColumnCursor {
     pub(crate) fn put(&mut self, row: &mut Vec<u8>) {
         if self.column.list {
             self.put_list(row);
-        } else if self.column.defined == 0 || self.definitions.get(self.level) == Some(&self.column.defined) {
+        } else if self.column.defined == 0
+            || self.definitions.get(self.level) == Some(&self.column.defined)
+        {
             self.level += 1;
             self.put_value(row);
         } else {
@@ -233,12 +267,19 @@ impl ColumnCursor {
     fn put_list(&mut self, row: &mut Vec<u8>) {
         let begin = self.level;
         self.level += 1;
-        while self.repetitions.get(self.level).is_some_and(|level| *level > 0) {
+        while self
+            .repetitions
+            .get(self.level)
+            .is_some_and(|level| *level > 0)
+        {
             self.level += 1;
         }
         // Lists that are absent, empty, or hold an absent value, have a level for what is not there.
         let levels = self.definitions.get(begin..self.level).unwrap_or_default();
-        let values = levels.iter().filter(|level| **level == self.column.defined).count();
+        let values = levels
+            .iter()
+            .filter(|level| **level == self.column.defined)
+            .count();
         put_list(row, values);
         for _ in 0..values {
             self.put_value(row);
@@ -247,7 +288,8 @@ impl ColumnCursor {
 
     #[inline]
     fn put_value(&mut self, row: &mut Vec<u8>) {
-        let (nth, kind) = (self.taken, self.column.values);
+        let nth = self.taken;
+        let kind = self.column.values;
         self.taken += 1;
         let int = |row: &mut Vec<u8>, number: i64| match kind {
             Some(Values::Decimal(unit)) => put_float(row, number as f64 * unit),
@@ -275,5 +317,7 @@ fn fill<T: DataType>(
     values: &mut Vec<T::T>,
 ) -> Result<usize> {
     values.clear();
-    reader.read_records(rows, Some(definitions), Some(repetitions), values).map(|(records, _, _)| records)
+    reader
+        .read_records(rows, Some(definitions), Some(repetitions), values)
+        .map(|(records, _, _)| records)
 }

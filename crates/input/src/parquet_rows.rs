@@ -43,15 +43,27 @@ impl Pages {
     /// Makes a reader of the part of a file at `place`, whose `first` bytes are there already.
     fn new(file: &Arc<File>, bytes: u64, place: Range<u64>, first: Bytes) -> Self {
         let window = Mutex::new((place.start, first));
-        Self(Arc::new(PagesOf { file: Arc::clone(file), bytes, end: place.end, window }))
+        Self(Arc::new(PagesOf {
+            file: Arc::clone(file),
+            bytes,
+            end: place.end,
+            window,
+        }))
     }
 
     /// Returns bytes from `start` on, at least `least` if the file has them.
     fn read(&self, start: u64, least: u64) -> std::io::Result<Bytes> {
-        let PagesOf { file, bytes, end, window } = &*self.0;
+        let PagesOf {
+            file,
+            bytes,
+            end,
+            window,
+        } = &*self.0;
         let mut window = window.lock().unwrap_or_else(PoisonError::into_inner);
         let (begin, held) = &*window;
-        let from = start.checked_sub(*begin).filter(|from| from + least <= held.len() as u64);
+        let from = start
+            .checked_sub(*begin)
+            .filter(|from| from + least <= held.len() as u64);
         if let Some(from) = from {
             return Ok(held.slice(from as usize..));
         }
@@ -92,17 +104,22 @@ impl ChunkReader for Pages {
     type T = PageBytes;
 
     fn get_read(&self, start: u64) -> parquet::errors::Result<PageBytes> {
-        Ok(PageBytes { pages: self.clone(), at: start, bytes: Bytes::new() })
+        Ok(PageBytes {
+            pages: self.clone(),
+            at: start,
+            bytes: Bytes::new(),
+        })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
         let bytes = self.read(start, length as u64)?;
-        match bytes.len() >= length {
-            true => Ok(bytes.slice(..length)),
-            false => Err(ParquetError::EOF(format!(
+        if bytes.len() >= length {
+            Ok(bytes.slice(..length))
+        } else {
+            Err(ParquetError::EOF(format!(
                 "expected {length} bytes at byte {start}, found {}",
                 bytes.len()
-            ))),
+            )))
         }
     }
 }
@@ -127,7 +144,11 @@ struct Cursor {
 
 impl std::fmt::Debug for Cursor {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Cursor {{ group: {}, next: {} }}", self.group, self.next)
+        write!(
+            formatter,
+            "Cursor {{ group: {}, next: {} }}",
+            self.group, self.next
+        )
     }
 }
 
@@ -153,7 +174,11 @@ impl ParquetRows {
     ///
     /// # Errors
     /// The file cannot be read, or a wanted column is not in it or of another type.
-    pub(crate) fn open(storage: &Storage, path: &Path, schema: Option<&Schema>) -> Result<Self, Error> {
+    pub(crate) fn open(
+        storage: &Storage,
+        path: &Path,
+        schema: Option<&Schema>,
+    ) -> Result<Self, Error> {
         let file = Arc::new(storage.open(path).map_err(|error| failed(path, &error))?);
         let file_bytes = file.bytes().map_err(|error| failed(path, &error))?;
         let pages = Pages::new(&file, file_bytes, 0..file_bytes, Bytes::new());
@@ -161,9 +186,17 @@ impl ParquetRows {
         let metadata = metadata.map_err(|error| broken(path, error))?;
         let all = columns(metadata.file_metadata().schema_descr());
         let columns = match schema {
-            None => all.into_iter().filter(|column| column.values.is_some()).collect(),
+            None => all
+                .into_iter()
+                .filter(|column| column.values.is_some())
+                .collect(),
             Some(schema) => project(&all, schema).map_err(|(column, misfit)| match misfit {
-                Some((found, wanted)) => Error::ColumnType { column, file: path.to_owned(), found, wanted },
+                Some((found, wanted)) => Error::ColumnType {
+                    column,
+                    file: path.to_owned(),
+                    found,
+                    wanted,
+                },
                 None => {
                     let known: Vec<String> = all.iter().map(|column| column.name.clone()).collect();
                     Error::Column {
@@ -178,7 +211,10 @@ impl ParquetRows {
         for group in metadata.row_groups() {
             let rows = u64::try_from(group.num_rows()).map_err(|_| {
                 let message = format!("a row group has {} rows", group.num_rows());
-                Error::File { file: path.to_owned(), message }
+                Error::File {
+                    file: path.to_owned(),
+                    message,
+                }
             })?;
             borders.push(borders.last().map_or(0, |last| last.saturating_add(rows)));
         }
@@ -197,7 +233,10 @@ impl ParquetRows {
 
     /// Returns the names of the cells of each row.
     pub(crate) fn columns(&self) -> Vec<String> {
-        self.columns.iter().map(|column| column.name.clone()).collect()
+        self.columns
+            .iter()
+            .map(|column| column.name.clone())
+            .collect()
     }
 
     /// Returns the number of rows that were gone over.
@@ -214,13 +253,20 @@ impl ParquetRows {
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         let (chunk, row) = self.current;
-        let Some(chunk) = self.chunks.get(chunk) else { return &[] };
+        let Some(chunk) = self.chunks.get(chunk) else {
+            return &[];
+        };
         let begin = row.checked_sub(1).map_or(0, |before| chunk.ends[before]);
         &chunk.bytes[begin..chunk.ends[row]]
     }
 
     /// Goes to the next row; `false` at the end. One that is not `wanted` is not decoded.
-    pub(crate) fn next(&mut self, path: &Path, place: &mut Place, wanted: bool) -> Result<bool, Error> {
+    pub(crate) fn next(
+        &mut self,
+        path: &Path,
+        place: &mut Place,
+        wanted: bool,
+    ) -> Result<bool, Error> {
         let number = self.next;
         if number >= self.borders.last().copied().unwrap_or(0) {
             return Ok(false);
@@ -229,13 +275,13 @@ impl ParquetRows {
         self.next += 1;
         if wanted {
             let (chunk, row) = self.current;
-            let follows = self
-                .chunks
-                .get(chunk)
-                .is_some_and(|chunk| chunk.first + row as u64 + 1 == number && row + 1 < chunk.ends.len());
-            match follows {
-                true => self.current.1 += 1,
-                false => self.find(number).map_err(|error| broken(path, error))?,
+            let follows = self.chunks.get(chunk).is_some_and(|chunk| {
+                chunk.first + row as u64 + 1 == number && row + 1 < chunk.ends.len()
+            });
+            if follows {
+                self.current.1 += 1
+            } else {
+                self.find(number).map_err(|error| broken(path, error))?
             }
         }
         Ok(true)
@@ -243,7 +289,8 @@ impl ParquetRows {
 
     /// Makes a row the current one, from memory or from the file.
     fn find(&mut self, number: u64) -> Result<(), ParquetError> {
-        let holds = |chunk: &Chunk| (chunk.first..chunk.first + chunk.ends.len() as u64).contains(&number);
+        let holds =
+            |chunk: &Chunk| (chunk.first..chunk.first + chunk.ends.len() as u64).contains(&number);
         let place = match self.chunks.iter().position(holds) {
             Some(place) => place,
             None => {
@@ -265,34 +312,53 @@ impl ParquetRows {
     /// Decodes the chunk that a row is in.
     fn decode(&mut self, number: u64) -> Result<Chunk, ParquetError> {
         let group = self.borders.partition_point(|border| *border <= number) - 1;
-        let (first, end) = (self.borders[group], self.borders[group + 1]);
+        let first = self.borders[group];
+        let end = self.borders[group + 1];
         let begin = first + (number - first) / CHUNK_ROWS * CHUNK_ROWS;
         let rows = CHUNK_ROWS.min(end - begin) as usize;
-        let here = self.cursor.take().filter(|cursor| cursor.group == group && cursor.next <= begin);
+        let here = self
+            .cursor
+            .take()
+            .filter(|cursor| cursor.group == group && cursor.next <= begin);
         let mut cursor = match here {
             Some(cursor) => cursor,
-            None => Cursor { group, next: first, columns: self.open_group(group)? },
+            None => Cursor {
+                group,
+                next: first,
+                columns: self.open_group(group)?,
+            },
         };
-        let mut chunk = Chunk { first: begin, ..Chunk::default() };
+        let mut chunk = Chunk {
+            first: begin,
+            ..Chunk::default()
+        };
         let skipped = (begin - cursor.next) as usize;
         for (cursor, column) in cursor.columns.iter_mut().zip(&self.columns) {
             let found = match skipped {
                 0 => cursor.read(rows)?,
-                _ => match cursor.skip(skipped)? == skipped {
-                    true => cursor.read(rows)?,
-                    false => 0,
-                },
+                _ => {
+                    if cursor.skip(skipped)? == skipped {
+                        cursor.read(rows)?
+                    } else {
+                        0
+                    }
+                }
             };
             if found != rows {
-                let (column, from) = (&column.name, begin + 1);
-                let message =
-                    format!("column `{column}` has {found} of the {rows} values from row {from} on");
+                let column = &column.name;
+                let from = begin + 1;
+                let message = format!(
+                    "column `{column}` has {found} of the {rows} values from row {from} on"
+                );
                 return Err(ParquetError::General(message));
             }
         }
         chunk.ends.reserve(rows);
         for _ in 0..rows {
-            cursor.columns.iter_mut().for_each(|column| column.put(&mut chunk.bytes));
+            cursor
+                .columns
+                .iter_mut()
+                .for_each(|column| column.put(&mut chunk.bytes));
             chunk.ends.push(chunk.bytes.len());
         }
         cursor.next = begin + rows as u64;
@@ -308,32 +374,42 @@ impl ParquetRows {
         for column in &self.columns {
             let chunk = metadata.column(column.leaf);
             let dictionary = chunk.dictionary_page_offset().unwrap_or(0);
-            let numbers = [chunk.compressed_size(), chunk.data_page_offset(), dictionary];
+            let numbers = [
+                chunk.compressed_size(),
+                chunk.data_page_offset(),
+                dictionary,
+            ];
             if let Some(number) = numbers.iter().find(|number| **number < 0) {
                 let name = &column.name;
                 let message = format!("column `{name}` has a size or place of {number} bytes");
                 return Err(ParquetError::General(message));
             }
             let (begin, bytes) = chunk.byte_range();
-            places.push(begin.min(self.file_bytes)..begin.saturating_add(bytes).min(self.file_bytes));
+            places
+                .push(begin.min(self.file_bytes)..begin.saturating_add(bytes).min(self.file_bytes));
         }
-        let first: Vec<Bytes> = match self.file.is_remote() {
-            true => {
-                let first = |place: &Range<u64>| place.start..place.end.min(place.start + READ_BYTES);
-                self.file.read_ranges(&places.iter().map(first).collect::<Vec<_>>())?
-            }
-            // The system reads ahead.
-            false => vec![Bytes::new(); places.len()],
+        let first: Vec<Bytes> = if self.file.is_remote() {
+            let first = |place: &Range<u64>| place.start..place.end.min(place.start + READ_BYTES);
+            self.file
+                .read_ranges(&places.iter().map(first).collect::<Vec<_>>())?
+        } else {
+            vec![Bytes::new(); places.len()]
         };
         let open = |((column, place), first): ((&ParquetColumn, Range<u64>), Bytes)| {
             let chunk = metadata.column(column.leaf);
             let pages = Pages::new(&self.file, self.file_bytes, place, first);
             let pages = SerializedPageReader::new(Arc::new(pages), chunk, rows, None)?;
             let reader = get_column_reader(chunk.column_descr_ptr(), Box::new(pages));
-            ColumnCursor::new(column, reader)
-                .ok_or_else(|| ParquetError::NYI(format!("column `{}` is {}", column.name, column.type_name)))
+            ColumnCursor::new(column, reader).ok_or_else(|| {
+                ParquetError::NYI(format!("column `{}` is {}", column.name, column.type_name))
+            })
         };
-        self.columns.iter().zip(places).zip(first).map(open).collect()
+        self.columns
+            .iter()
+            .zip(places)
+            .zip(first)
+            .map(open)
+            .collect()
     }
 }
 
@@ -344,5 +420,8 @@ fn broken(path: &Path, error: ParquetError) -> Error {
     {
         return failed(path, error);
     }
-    Error::File { file: path.to_owned(), message: format!("it is no Parquet file, or a broken one: {error}") }
+    Error::File {
+        file: path.to_owned(),
+        message: format!("it is no Parquet file, or a broken one: {error}"),
+    }
 }

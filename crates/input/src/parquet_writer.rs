@@ -44,13 +44,25 @@ pub(crate) struct ParquetWriter<W: Write + Send> {
 impl<W: Write + Send> ParquetWriter<W> {
     pub(crate) fn new(path: &Path, out: W, layout: &Layout) -> Result<Self, Error> {
         let build = || -> Outcome<_> {
-            let fields = layout.columns.iter().map(field).collect::<Outcome<Vec<_>>>()?;
-            let schema = Arc::new(Type::group_type_builder("schema").with_fields(fields).build()?);
-            let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+            let fields = layout
+                .columns
+                .iter()
+                .map(field)
+                .collect::<Outcome<Vec<_>>>()?;
+            let schema = Arc::new(
+                Type::group_type_builder("schema")
+                    .with_fields(fields)
+                    .build()?,
+            );
+            let properties = WriterProperties::builder()
+                .set_compression(Compression::SNAPPY)
+                .build();
             SerializedFileWriter::new(out, schema, Arc::new(properties))
         };
-        let writer =
-            build().map_err(|error| Error::File { file: path.to_owned(), message: error.to_string() })?;
+        let writer = build().map_err(|error| Error::File {
+            file: path.to_owned(),
+            message: error.to_string(),
+        })?;
         let column = |column: &ColumnLayout| Column {
             list: column.list,
             gathered: match column.kind {
@@ -61,7 +73,12 @@ impl<W: Write + Send> ParquetWriter<W> {
             definitions: Vec::new(),
             repetitions: Vec::new(),
         };
-        Ok(Self { writer, columns: layout.columns.iter().map(column).collect(), rows: 0, bytes: 0 })
+        Ok(Self {
+            writer,
+            columns: layout.columns.iter().map(column).collect(),
+            rows: 0,
+            bytes: 0,
+        })
     }
 
     pub(crate) fn write(&mut self, row: &[Cell]) -> Result<(), String> {
@@ -71,15 +88,18 @@ impl<W: Write + Send> ParquetWriter<W> {
             self.bytes += column.take(cell);
         }
         self.rows += 1;
-        match self.rows >= GROUP_ROWS || self.bytes >= GROUP_BYTES {
-            true => self.flush().map_err(|error| error.to_string()),
-            false => Ok(()),
+        if self.rows >= GROUP_ROWS || self.bytes >= GROUP_BYTES {
+            self.flush().map_err(|error| error.to_string())
+        } else {
+            Ok(())
         }
     }
 
     /// Writes what waits, and the footer.
     pub(crate) fn finish(mut self) -> Result<W, String> {
-        self.flush().and_then(|()| self.writer.into_inner()).map_err(|error| error.to_string())
+        self.flush()
+            .and_then(|()| self.writer.into_inner())
+            .map_err(|error| error.to_string())
     }
 
     fn flush(&mut self) -> Outcome<()> {
@@ -88,18 +108,28 @@ impl<W: Write + Send> ParquetWriter<W> {
         }
         let mut group = self.writer.next_row_group()?;
         for column in &mut self.columns {
-            let Some(mut writer) = group.next_column()? else { continue };
-            let (definitions, repetitions) =
-                (Some(column.definitions.as_slice()), column.list.then_some(column.repetitions.as_slice()));
+            let Some(mut writer) = group.next_column()? else {
+                continue;
+            };
+            let definitions = Some(column.definitions.as_slice());
+            let repetitions = column.list.then_some(column.repetitions.as_slice());
             match &column.gathered {
                 Gathered::Int(values) => {
-                    writer.typed::<Int64Type>().write_batch(values, definitions, repetitions)?;
+                    writer
+                        .typed::<Int64Type>()
+                        .write_batch(values, definitions, repetitions)?;
                 }
                 Gathered::Float(values) => {
-                    writer.typed::<DoubleType>().write_batch(values, definitions, repetitions)?;
+                    writer
+                        .typed::<DoubleType>()
+                        .write_batch(values, definitions, repetitions)?;
                 }
                 Gathered::Text(values) => {
-                    writer.typed::<ByteArrayType>().write_batch(values, definitions, repetitions)?;
+                    writer.typed::<ByteArrayType>().write_batch(
+                        values,
+                        definitions,
+                        repetitions,
+                    )?;
                 }
             }
             writer.close()?;
@@ -167,8 +197,9 @@ fn field(column: &ColumnLayout) -> Outcome<TypePtr> {
         return primitive(&column.name, Repetition::OPTIONAL);
     }
     let element = primitive("element", Repetition::REQUIRED)?;
-    let list =
-        Type::group_type_builder("list").with_repetition(Repetition::REPEATED).with_fields(vec![element]);
+    let list = Type::group_type_builder("list")
+        .with_repetition(Repetition::REPEATED)
+        .with_fields(vec![element]);
     let list = Type::group_type_builder(&column.name)
         .with_repetition(Repetition::OPTIONAL)
         .with_converted_type(ConvertedType::LIST)

@@ -69,12 +69,21 @@ mod tests {
     /// Standard base64.
     fn decode(text: &str) -> Vec<u8> {
         const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-        let digit =
-            |byte: u8| DIGITS.iter().position(|digit| *digit == byte).expect("a digit of base64") as u32;
-        let quads = text.trim_end_matches('=').as_bytes().chunks(4).flat_map(|quad| {
-            let bits = quad.iter().fold(0, |bits, byte| bits << 6 | digit(*byte)) << (6 * (4 - quad.len()));
-            bits.to_be_bytes()[1..quad.len()].to_vec()
-        });
+        let digit = |byte: u8| {
+            DIGITS
+                .iter()
+                .position(|digit| *digit == byte)
+                .expect("a digit of base64") as u32
+        };
+        let quads = text
+            .trim_end_matches('=')
+            .as_bytes()
+            .chunks(4)
+            .flat_map(|quad| {
+                let bits = quad.iter().fold(0, |bits, byte| bits << 6 | digit(*byte))
+                    << (6 * (4 - quad.len()));
+                bits.to_be_bytes()[1..quad.len()].to_vec()
+            });
         quads.collect()
     }
 
@@ -88,7 +97,10 @@ mod tests {
 
     /// The records of a file up to the first that is at fault, and the fault.
     fn records(path: PathBuf, compression: Compression) -> (Vec<Vec<u8>>, Option<String>) {
-        let options = Options { compression: Some(compression), ..options(vec![path.clone()], 1) };
+        let options = Options {
+            compression: Some(compression),
+            ..options(vec![path.clone()], 1)
+        };
         let mut reader = match RecordReader::open(&options, &Storage::default(), None, 0) {
             Ok(reader) => reader,
             Err(error) => return (Vec::new(), Some(error.to_string())),
@@ -107,7 +119,8 @@ mod tests {
     #[test]
     fn golden_files_hold_the_records_that_tensorflow_reads() {
         let golden = Golden::find();
-        let (files, folder) = (golden.cases(FILE, "files"), golden.path("tfrecord"));
+        let files = golden.cases(FILE, "files");
+        let folder = golden.path("tfrecord");
         for case in &files {
             let (read, fault) = records(folder.join(text(case, "file")), compression(case));
             assert_eq!(
@@ -116,14 +129,20 @@ mod tests {
                 "{case}"
             );
             let recorded: Vec<Vec<u8>> = match text(case, "note") {
-                "record i holds the decimal text of i" => {
-                    (0..read.len()).map(|number| number.to_string().into_bytes()).collect()
-                }
-                _ => list(&case["records"]).iter().map(|record| decode(text(record, "b64"))).collect(),
+                "record i holds the decimal text of i" => (0..read.len())
+                    .map(|number| number.to_string().into_bytes())
+                    .collect(),
+                _ => list(&case["records"])
+                    .iter()
+                    .map(|record| decode(text(record, "b64")))
+                    .collect(),
             };
             assert_eq!(read, recorded, "{}", text(case, "file"));
         }
-        golden.assert_counts("tfrecord/expected.json, files", &[("equal", files.len(), 9)]);
+        golden.assert_counts(
+            "tfrecord/expected.json, files",
+            &[("equal", files.len(), 9)],
+        );
     }
 
     /// TensorFlow ends without a word where a header or gzip's trailer is cut short; here that is a bad record, too.
@@ -138,10 +157,12 @@ mod tests {
     #[test]
     fn golden_damage_is_found_where_tensorflow_finds_it() {
         let golden = Golden::find();
-        let (cases, folder) = (golden.cases(FILE, "corrupt"), golden.path("tfrecord"));
+        let cases = golden.cases(FILE, "corrupt");
+        let folder = golden.path("tfrecord");
         let mut told_here_alone = 0;
         for case in &cases {
-            let (name, compression) = (text(case, "file"), compression(case));
+            let name = text(case, "file");
+            let compression = compression(case);
             let (read, fault) = records(folder.join(name), compression);
             let wanted: Vec<Vec<u8>> = list(&case["records_b64"])
                 .iter()
@@ -150,7 +171,10 @@ mod tests {
             // How much of a compressed file is read before an error depends on buffers.
             match compression {
                 Compression::None => assert_eq!(read, wanted, "{name}"),
-                _ => assert!(read.starts_with(&wanted) || wanted.starts_with(&read), "{name}"),
+                _ => assert!(
+                    read.starts_with(&wanted) || wanted.starts_with(&read),
+                    "{name}"
+                ),
             }
             let told = !case["error_type"].is_null();
             let here_alone = !told && TOLD_HERE_ALONE.contains(&name);
@@ -158,7 +182,10 @@ mod tests {
             assert_eq!(fault.is_some(), told || here_alone, "{name}: {fault:?}");
         }
         let equal = cases.len() - told_here_alone;
-        let counts = [("equal", equal, 24), ("told here alone", told_here_alone, 5)];
+        let counts = [
+            ("equal", equal, 24),
+            ("told here alone", told_here_alone, 5),
+        ];
         golden.assert_counts("tfrecord/expected.json, corrupt", &counts);
     }
 
@@ -166,18 +193,31 @@ mod tests {
     fn kinds(spec: &Value) -> Vec<FieldKind> {
         let separator = Some(b'|');
         let shape = spec.get("shape").map_or(&[][..], |shape| list(shape));
-        let width = shape.iter().map(|size| size.as_u64().unwrap_or(1) as usize).product();
+        let width = shape
+            .iter()
+            .map(|size| size.as_u64().unwrap_or(1) as usize)
+            .product();
         let default: Option<Vec<f32>> = match &spec["default"] {
             Value::Null => None,
-            Value::Array(values) => {
-                Some(values.iter().map(|value| value.as_f64().unwrap_or_default() as f32).collect())
-            }
+            Value::Array(values) => Some(
+                values
+                    .iter()
+                    .map(|value| value.as_f64().unwrap_or_default() as f32)
+                    .collect(),
+            ),
             value => Some(vec![value.as_f64().unwrap_or_default() as f32]),
         };
-        let floats = FieldKind::Float { width, separator, default };
+        let floats = FieldKind::Float {
+            width,
+            separator,
+            default,
+        };
         match (text(spec, "kind"), text(spec, "dtype")) {
             ("VarLen", "string") => vec![FieldKind::Bytes { separator }],
-            ("VarLen", "int64") => vec![FieldKind::Int { separator, truncate: false }],
+            ("VarLen", "int64") => vec![FieldKind::Int {
+                separator,
+                truncate: false,
+            }],
             ("VarLen", _) => vec![FieldKind::Floats { separator: b'|' }],
             ("FixedLen", "string") => vec![FieldKind::BYTES],
             ("FixedLen", "int64") if width == 1 => vec![FieldKind::INT, floats],
@@ -193,20 +233,30 @@ mod tests {
     }
 
     fn options(files: Vec<PathBuf>, batch_size: usize) -> Options {
-        Options { trim: true, batch_size, ..Options::new(files, Format::TfRecord) }
+        Options {
+            trim: true,
+            batch_size,
+            ..Options::new(files, Format::TfRecord)
+        }
     }
 
     /// Reads the examples as one batch.
     fn parse(examples: &[Value], schema: &Schema) -> Result<Batch, String> {
         let options = options(vec!["/dev/null".into()], examples.len());
-        let (_, mut parser) =
-            open_file(&options, &Storage::default(), schema, 0, None).map_err(|error| error.to_string())?;
+        let (_, mut parser) = open_file(&options, &Storage::default(), schema, 0, None)
+            .map_err(|error| error.to_string())?;
         let mut batch = Batch::default();
         clear(&mut batch, schema, examples.len(), Position::default());
         for example in examples {
             let bytes = decode(example.as_str().unwrap_or_default());
-            let record = Record { bytes: &bytes, place: Place::default(), fault: None };
-            parser.append(record, schema, &mut batch).map_err(|(_, reason)| reason)?;
+            let record = Record {
+                bytes: &bytes,
+                place: Place::default(),
+                fault: None,
+            };
+            parser
+                .append(record, schema, &mut batch)
+                .map_err(|(_, reason)| reason)?;
         }
         Ok(batch)
     }
@@ -224,7 +274,11 @@ mod tests {
                 }
             }
             let batch = parse(list(&case["serialized_b64"]), &schema);
-            assert_eq!(batch.is_err(), !case["error_type"].is_null(), "{name}: {batch:?}");
+            assert_eq!(
+                batch.is_err(),
+                !case["error_type"].is_null(),
+                "{name}: {batch:?}"
+            );
             let Ok(batch) = batch else { continue };
             for (field, column) in schema.fields.iter().zip(&batch.columns) {
                 let output = &case["outputs"][&field.name];
@@ -232,7 +286,10 @@ mod tests {
                 numbers(&output["values"], &mut wanted);
                 match &column.cells {
                     Cells::Float(cells) => assert_eq!(
-                        cells.iter().map(|cell| f64::from(*cell)).collect::<Vec<_>>(),
+                        cells
+                            .iter()
+                            .map(|cell| f64::from(*cell))
+                            .collect::<Vec<_>>(),
                         wanted,
                         "{name}"
                     ),
@@ -249,15 +306,18 @@ mod tests {
                             .map(|value| value.as_str().unwrap_or_default().as_bytes())
                             .collect();
                         assert_eq!(
-                            (0..cells.len()).map(|place| cells.get(place)).collect::<Vec<_>>(),
+                            (0..cells.len())
+                                .map(|place| cells.get(place))
+                                .collect::<Vec<_>>(),
                             wanted,
                             "{name}"
                         );
                     }
                 }
                 if column.offsets.is_some() {
-                    let rows =
-                        list(&output["indices"]).iter().map(|pair| pair[0].as_u64().unwrap_or_default());
+                    let rows = list(&output["indices"])
+                        .iter()
+                        .map(|pair| pair[0].as_u64().unwrap_or_default());
                     let held = column
                         .rows(batch.rows)
                         .enumerate()
@@ -266,6 +326,9 @@ mod tests {
                 }
             }
         }
-        golden.assert_counts("tfrecord/expected.json, parse_example", &[("equal", cases.len(), 15)]);
+        golden.assert_counts(
+            "tfrecord/expected.json, parse_example",
+            &[("equal", cases.len(), 15)],
+        );
     }
 }

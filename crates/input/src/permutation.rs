@@ -45,7 +45,15 @@ mod tests {
 
     fn order(number: u64) -> Vec<u32> {
         let mut items: Vec<u32> = (0..100).collect();
-        permute(&mut items, Key { seed: 7, kind: 1, pass: 2, number });
+        permute(
+            &mut items,
+            Key {
+                seed: 7,
+                kind: 1,
+                pass: 2,
+                number,
+            },
+        );
         items
     }
 
@@ -62,10 +70,21 @@ mod tests {
         let mut counts = std::collections::HashMap::<[u8; 4], u32>::new();
         for number in 0..24_000 {
             let mut items = [0, 1, 2, 3];
-            permute(&mut items, Key { seed: 1, kind: 0, pass: 0, number });
+            permute(
+                &mut items,
+                Key {
+                    seed: 1,
+                    kind: 0,
+                    pass: 0,
+                    number,
+                },
+            );
             *counts.entry(items).or_default() += 1;
         }
         // Six standard deviations of a binomial count of mean 1000 are 186.
-        assert!(counts.len() == 24 && counts.values().all(|count| count.abs_diff(1000) < 186), "{counts:?}");
+        assert!(
+            counts.len() == 24 && counts.values().all(|count| count.abs_diff(1000) < 186),
+            "{counts:?}"
+        );
     }
 }

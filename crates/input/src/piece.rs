@@ -29,7 +29,9 @@ impl Piece {
     pub(crate) fn join(&mut self, next: &Self) -> bool {
         let rows = self.rows.checked_add(next.rows);
         match rows {
-            Some(rows) if next.file == self.file && next.record == self.record + u64::from(self.rows) => {
+            Some(rows)
+                if next.file == self.file && next.record == self.record + u64::from(self.rows) =>
+            {
                 (self.rows, self.bytes) = (rows, next.end() - self.offset);
                 true
             }

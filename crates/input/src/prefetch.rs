@@ -22,7 +22,10 @@ pub trait Batches {
     ///
     /// # Errors
     /// As there.
-    fn read_beside(&mut self, batch: &mut Batch) -> impl Future<Output = Result<bool, Error>> + Send {
+    fn read_beside(
+        &mut self,
+        batch: &mut Batch,
+    ) -> impl Future<Output = Result<bool, Error>> + Send {
         std::future::ready(self.read(batch))
     }
 }
@@ -93,9 +96,9 @@ impl<T: Send + 'static, E: Send + 'static> Prefetch<T, E> {
             let mut batch = Batch::default();
             loop {
                 let item = match source.read(&mut batch) {
-                    Ok(true) => {
-                        map(&batch).map(|prepared| (batch.position, prepared)).map_err(PrefetchError::Prepare)
-                    }
+                    Ok(true) => map(&batch)
+                        .map(|prepared| (batch.position, prepared))
+                        .map_err(PrefetchError::Prepare),
                     Ok(false) => return,
                     Err(error) => Err(PrefetchError::Input(error)),
                 };
@@ -105,8 +108,15 @@ impl<T: Send + 'static, E: Send + 'static> Prefetch<T, E> {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("input".to_owned()).spawn(work)?;
-        Ok(Self { queue, thread: Some(thread), task: None, depth })
+        let thread = std::thread::Builder::new()
+            .name("input".to_owned())
+            .spawn(work)?;
+        Ok(Self {
+            queue,
+            thread: Some(thread),
+            task: None,
+            depth,
+        })
     }
 
     /// The same by a task of the runtime that this is called from, where threads of its own are not wanted: between two
@@ -124,9 +134,9 @@ impl<T: Send + 'static, E: Send + 'static> Prefetch<T, E> {
             let mut batch = Batch::default();
             while let Ok(place) = sender.reserve().await {
                 let item = match source.read_beside(&mut batch).await {
-                    Ok(true) => {
-                        map(&batch).map(|prepared| (batch.position, prepared)).map_err(PrefetchError::Prepare)
-                    }
+                    Ok(true) => map(&batch)
+                        .map(|prepared| (batch.position, prepared))
+                        .map_err(PrefetchError::Prepare),
                     Ok(false) => return,
                     Err(error) => Err(PrefetchError::Input(error)),
                 };
@@ -137,7 +147,12 @@ impl<T: Send + 'static, E: Send + 'static> Prefetch<T, E> {
                 }
             }
         });
-        Self { queue, thread: None, task: Some(task), depth }
+        Self {
+            queue,
+            thread: None,
+            task: Some(task),
+            depth,
+        }
     }
 
     /// Returns the next batch; nothing at the end of the input.

@@ -3,7 +3,11 @@
 /// Reads a quoted field into `out` and returns what follows its delimiter: `Some(None)` at the end of the record,
 /// nothing where the quoting is broken.
 #[allow(clippy::option_option)]
-pub(crate) fn unquote<'a>(rest: &'a [u8], delimiter: u8, out: &mut Vec<u8>) -> Option<Option<&'a [u8]>> {
+pub(crate) fn unquote<'a>(
+    rest: &'a [u8],
+    delimiter: u8,
+    out: &mut Vec<u8>,
+) -> Option<Option<&'a [u8]>> {
     out.clear();
     let mut rest = &rest.trim_ascii_start()[1..];
     loop {

@@ -57,7 +57,10 @@ pub(crate) fn failed(file: &Path, error: &std::io::Error) -> Error {
         ErrorKind::InvalidData | ErrorKind::UnexpectedEof => error.to_string(),
         kind => kind.to_string(),
     };
-    Error::File { file: file.to_owned(), message }
+    Error::File {
+        file: file.to_owned(),
+        message,
+    }
 }
 
 impl RecordReader {
@@ -69,15 +72,27 @@ impl RecordReader {
         number: usize,
     ) -> Result<Self, Error> {
         let file = options.files[number].as_path();
-        let compression = || options.compression.unwrap_or_else(|| crate::Compression::of(file));
+        let compression = || {
+            options
+                .compression
+                .unwrap_or_else(|| crate::Compression::of(file))
+        };
         let records = match options.format {
             Format::Csv | Format::Tsv | Format::LibSvm(_) => {
                 Records::Text(Lines::open(storage, file, compression(), options.format)?)
             }
             Format::TfRecord => Records::TfRecord(TfRecords::open(storage, file, compression())?),
-            Format::Parquet => Records::Parquet(Box::new(ParquetRows::open(storage, file, schema)?)),
+            Format::Parquet => {
+                Records::Parquet(Box::new(ParquetRows::open(storage, file, schema)?))
+            }
         };
-        Ok(Self { records, place: Place { file: number, ..Place::default() } })
+        Ok(Self {
+            records,
+            place: Place {
+                file: number,
+                ..Place::default()
+            },
+        })
     }
 
     /// Returns the columns of its records, where the file names them itself.
@@ -99,7 +114,13 @@ impl RecordReader {
 
     /// Goes to the record that begins at byte `offset` of the content and has the number `line` in [`Place::line`]'s
     /// sense. What lies at `until` and behind it is not wanted.
-    pub(crate) fn seek(&mut self, file: &Path, offset: u64, line: u64, until: u64) -> Result<(), Error> {
+    pub(crate) fn seek(
+        &mut self,
+        file: &Path,
+        offset: u64,
+        line: u64,
+        until: u64,
+    ) -> Result<(), Error> {
         let outcome = match &mut self.records {
             Records::Text(lines) => lines.seek(offset, line, until),
             Records::TfRecord(records) => records.seek(offset, line, until),
@@ -132,9 +153,21 @@ impl RecordReader {
     pub(crate) fn record(&self, pass: u64) -> Record<'_> {
         let place = Place { pass, ..self.place };
         match &self.records {
-            Records::Text(lines) => Record { bytes: lines.bytes(), place, fault: None },
-            Records::TfRecord(records) => Record { bytes: records.bytes(), place, fault: records.fault() },
-            Records::Parquet(rows) => Record { bytes: rows.bytes(), place, fault: None },
+            Records::Text(lines) => Record {
+                bytes: lines.bytes(),
+                place,
+                fault: None,
+            },
+            Records::TfRecord(records) => Record {
+                bytes: records.bytes(),
+                place,
+                fault: records.fault(),
+            },
+            Records::Parquet(rows) => Record {
+                bytes: rows.bytes(),
+                place,
+                fault: None,
+            },
         }
     }
 }

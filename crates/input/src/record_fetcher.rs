@@ -30,12 +30,21 @@ impl RecordFetcher {
     /// first; nothing is opened yet.
     pub fn new(options: Options) -> Self {
         let columns = vec![None; options.files.len()];
-        Self { options, storage: Storage::default(), schema: None, open: Vec::new(), columns }
+        Self {
+            options,
+            storage: Storage::default(),
+            schema: None,
+            open: Vec::new(),
+            columns,
+        }
     }
 
     /// Reads no more than the columns of a schema, from files that hold columns apart.
     pub(crate) fn with_schema(self, schema: Schema) -> Self {
-        Self { schema: Some(schema), ..self }
+        Self {
+            schema: Some(schema),
+            ..self
+        }
     }
 
     /// Reads the records of a data shard into `parcel`, whose memory is used again, whatever it held.
@@ -43,13 +52,24 @@ impl RecordFetcher {
     /// # Errors
     /// A file cannot be read, or is not the one that was indexed; the data shard makes no sense; its records are more
     /// than `bytes_max` bytes.
-    pub fn fetch(&mut self, shard: &DataShard, bytes_max: u64, parcel: &mut Parcel) -> Result<(), Error> {
+    pub fn fetch(
+        &mut self,
+        shard: &DataShard,
+        bytes_max: u64,
+        parcel: &mut Parcel,
+    ) -> Result<(), Error> {
         shard.check(self.options.files.len())?;
         self.load(shard, bytes_max, parcel)?;
         for piece in &shard.pieces {
-            let known = parcel.headers.last().is_some_and(|header| header.file == piece.file);
+            let known = parcel
+                .headers
+                .last()
+                .is_some_and(|header| header.file == piece.file);
             if let (false, Some(columns)) = (known, self.columns(piece.file)) {
-                parcel.headers.push(crate::Header { file: piece.file, columns: columns.to_vec() });
+                parcel.headers.push(crate::Header {
+                    file: piece.file,
+                    columns: columns.to_vec(),
+                });
             }
         }
         Ok(())
@@ -62,7 +82,9 @@ impl RecordFetcher {
     /// Gives names to files that are known by their place only, so that there are at least `count`.
     pub(crate) fn name_files(&mut self, count: usize) {
         let known = self.options.files.len();
-        self.options.files.extend((known..count).map(|file| format!("file {file} of the input").into()));
+        self.options
+            .files
+            .extend((known..count).map(|file| format!("file {file} of the input").into()));
         self.columns.resize(self.options.files.len(), None);
     }
 
@@ -83,7 +105,12 @@ impl RecordFetcher {
             self.read(piece, parcel, |parcel| match parcel.bytes.len() as u64 {
                 bytes if bytes > bytes_max => {
                     let rows = parcel.lengths.len() as u64;
-                    Err(Error::ShardBytes { rows, of: shard.rows, bytes, most: bytes_max })
+                    Err(Error::ShardBytes {
+                        rows,
+                        of: shard.rows,
+                        bytes,
+                        most: bytes_max,
+                    })
                 }
                 _ => Ok(()),
             })?;
@@ -99,9 +126,16 @@ impl RecordFetcher {
     ) -> Result<(), Error> {
         self.select(piece.file)?;
         let file = self.options.files[piece.file as usize].as_path();
-        let Some((_, reader)) = self.open.last_mut() else { return Ok(()) };
+        let Some((_, reader)) = self.open.last_mut() else {
+            return Ok(());
+        };
         reader.seek(file, piece.offset, piece.line, piece.end())?;
-        let changed = |what: String| Err(Error::Changed { file: file.to_owned(), what });
+        let changed = |what: String| {
+            Err(Error::Changed {
+                file: file.to_owned(),
+                what,
+            })
+        };
         let mut lost = false;
         for row in 0..piece.rows {
             if !reader.next(file, true)? {
@@ -116,11 +150,14 @@ impl RecordFetcher {
             parcel.push(record);
             check(parcel)?;
         }
-        match reader.end() == piece.end() || lost {
-            true => Ok(()),
-            false => {
-                changed(format!("expected a record to end at byte {}, found {}", piece.end(), reader.end()))
-            }
+        if reader.end() == piece.end() || lost {
+            Ok(())
+        } else {
+            changed(format!(
+                "expected a record to end at byte {}, found {}",
+                piece.end(),
+                reader.end()
+            ))
         }
     }
 
@@ -134,14 +171,22 @@ impl RecordFetcher {
             self.open.remove(0);
         }
         let known = &mut self.columns[file as usize];
-        let reader = match has_header(&self.options) && known.is_none() {
-            true => {
-                let (reader, columns) =
-                    open_records(&self.options, &self.storage, self.schema.as_ref(), file as usize)?;
-                *known = columns;
-                reader
-            }
-            false => RecordReader::open(&self.options, &self.storage, self.schema.as_ref(), file as usize)?,
+        let reader = if has_header(&self.options) && known.is_none() {
+            let (reader, columns) = open_records(
+                &self.options,
+                &self.storage,
+                self.schema.as_ref(),
+                file as usize,
+            )?;
+            *known = columns;
+            reader
+        } else {
+            RecordReader::open(
+                &self.options,
+                &self.storage,
+                self.schema.as_ref(),
+                file as usize,
+            )?
         };
         self.open.push((file, reader));
         Ok(())
@@ -153,7 +198,8 @@ impl RecordFetcher {
         mut each: impl FnMut(u32, Option<&[String]>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for file in 0..self.options.files.len() {
-            let (_, columns) = open_records(&self.options, &self.storage, self.schema.as_ref(), file)?;
+            let (_, columns) =
+                open_records(&self.options, &self.storage, self.schema.as_ref(), file)?;
             each(file as u32, columns.as_deref())?;
             self.columns[file] = columns;
         }

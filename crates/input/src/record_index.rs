@@ -19,7 +19,13 @@ pub struct RecordIndex {
 
 impl RecordIndex {
     pub(crate) fn new(batch_size: NonZeroU32) -> Self {
-        Self { batch_size, pieces: Vec::new(), before: Vec::new(), rows: 0, complete: false }
+        Self {
+            batch_size,
+            pieces: Vec::new(),
+            before: Vec::new(),
+            rows: 0,
+            complete: false,
+        }
     }
 
     /// Returns the records of a full run.
@@ -40,7 +46,11 @@ impl RecordIndex {
     /// Returns the number of runs known so far: full ones, and the last when the index is complete.
     pub fn runs(&self) -> u64 {
         let size = u64::from(self.batch_size.get());
-        if self.complete { self.rows.div_ceil(size) } else { self.rows / size }
+        if self.complete {
+            self.rows.div_ceil(size)
+        } else {
+            self.rows / size
+        }
     }
 
     /// Returns the number of records of a run that is known, 0 of another.
@@ -59,7 +69,10 @@ impl RecordIndex {
             return &[];
         }
         let begin = self.pieces.partition_point(|piece| self.run(piece) < run);
-        let count = self.pieces[begin..].iter().take_while(|piece| self.run(piece) == run).count();
+        let count = self.pieces[begin..]
+            .iter()
+            .take_while(|piece| self.run(piece) == run)
+            .count();
         &self.pieces[begin..begin + count]
     }
 
@@ -84,7 +97,14 @@ impl RecordIndex {
             _ => {
                 let record = self.rows - 1 - self.before[file];
                 let bytes = end - offset;
-                self.pieces.push(Piece { file: file as u32, rows: 1, record, line, offset, bytes });
+                self.pieces.push(Piece {
+                    file: file as u32,
+                    rows: 1,
+                    record,
+                    line,
+                    offset,
+                    bytes,
+                });
             }
         }
     }

@@ -72,20 +72,36 @@ pub(crate) struct RowParser {
 
 impl RowParser {
     /// Returns a parser for rows of these columns, or the wanted column that is not among them.
-    pub(crate) fn new(schema: &Schema, columns: &[String], missing: &[String]) -> Result<Self, String> {
+    pub(crate) fn new(
+        schema: &Schema,
+        columns: &[String],
+        missing: &[String],
+    ) -> Result<Self, String> {
         let mut targets = vec![Vec::new(); columns.len()];
         for (position, field) in schema.fields.iter().enumerate() {
             let place = columns.iter().position(|column| *column == field.name);
             targets[place.ok_or_else(|| field.name.clone())?].push(position);
         }
-        let missing = missing.iter().map(|text| text.as_bytes().to_vec()).collect();
-        Ok(Self { schema: schema.clone(), missing, targets })
+        let missing = missing
+            .iter()
+            .map(|text| text.as_bytes().to_vec())
+            .collect();
+        Ok(Self {
+            schema: schema.clone(),
+            missing,
+            targets,
+        })
     }
 
     /// Appends a row's wanted cells to the batch, or part of them where it fails.
     pub(crate) fn append(&self, row: &[u8], batch: &mut Batch) -> Result<(), Bad> {
         let mut cells = RowCells(row);
-        let short = || (None, "the row has fewer cells than its file has columns".to_owned());
+        let short = || {
+            (
+                None,
+                "the row has fewer cells than its file has columns".to_owned(),
+            )
+        };
         for targets in &self.targets {
             let cell = cells.next().ok_or_else(short)?;
             let values = match cell {
@@ -99,7 +115,8 @@ impl RowParser {
                 _ => None,
             };
             for &target in targets {
-                let (column, kind) = (&mut batch.columns[target], &self.schema.fields[target].kind);
+                let column = &mut batch.columns[target];
+                let kind = &self.schema.fields[target].kind;
                 let outcome = match values {
                     None => self.one(cell, column, kind),
                     Some((values, count)) => self.several(values, count, column, kind),
@@ -114,12 +131,16 @@ impl RowParser {
     fn one(&self, cell: Cell<'_>, column: &mut Column, kind: &FieldKind) -> Result<(), String> {
         let missing = match cell {
             Cell::Missing => true,
-            Cell::Text(text) => text.is_empty() || self.missing.iter().any(|missing| missing == text),
+            Cell::Text(text) => {
+                text.is_empty() || self.missing.iter().any(|missing| missing == text)
+            }
             _ => false,
         };
         match kind {
             _ if missing => missing_cells(column, kind),
-            FieldKind::Float { width, .. } if *width != 1 => Err(format!("expected {width} values, given 1")),
+            FieldKind::Float { width, .. } if *width != 1 => {
+                Err(format!("expected {width} values, given 1"))
+            }
             _ => {
                 push(cell, &mut column.cells, kind)?;
                 end_row(column);
@@ -149,7 +170,9 @@ impl RowParser {
                 if width == 1 { "" } else { "s" }
             ));
         }
-        values.take(count).try_for_each(|cell| push(cell, &mut column.cells, kind))?;
+        values
+            .take(count)
+            .try_for_each(|cell| push(cell, &mut column.cells, kind))?;
         end_row(column);
         Ok(())
     }

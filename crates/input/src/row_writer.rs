@@ -31,7 +31,11 @@ pub(crate) fn put_float(row: &mut Vec<u8>, number: f64) {
 #[inline]
 pub(crate) fn put_text(row: &mut Vec<u8>, text: &[u8]) {
     row.push(TEXT);
-    row.extend_from_slice(&u32::try_from(text.len()).expect("a text is under 4 GiB").to_le_bytes());
+    row.extend_from_slice(
+        &u32::try_from(text.len())
+            .expect("a text is under 4 GiB")
+            .to_le_bytes(),
+    );
     row.extend_from_slice(text);
 }
 

@@ -32,7 +32,9 @@ pub struct Alike {
 impl Checked {
     fn fail(&mut self, error: Error) {
         let like = |known: &Error| match (known, &error) {
-            (Error::Column { columns: one, .. }, Error::Column { columns: other, .. }) => one == other,
+            (Error::Column { columns: one, .. }, Error::Column { columns: other, .. }) => {
+                one == other
+            }
             (known, error) => known == error,
         };
         match self.errors.iter_mut().find(|(known, _)| like(known)) {
@@ -43,11 +45,15 @@ impl Checked {
 
     fn add(&mut self, row: BadRow) {
         let kind = kind(&row.reason);
-        let like =
-            |known: &&mut Alike| known.first.column == row.column && self::kind(&known.first.reason) == kind;
+        let like = |known: &&mut Alike| {
+            known.first.column == row.column && self::kind(&known.first.reason) == kind
+        };
         match self.bad.iter_mut().find(like) {
             Some(known) => known.count += 1,
-            None => self.bad.push(Alike { first: row, count: 1 }),
+            None => self.bad.push(Alike {
+                first: row,
+                count: 1,
+            }),
         }
     }
 }
@@ -55,22 +61,29 @@ impl Checked {
 /// Returns a reason without the values in it: quoted text and numbers.
 fn kind(reason: &str) -> String {
     let unquoted: String = reason.split('"').step_by(2).collect();
-    unquoted.chars().filter(|character| !character.is_ascii_digit()).collect()
+    unquoted
+        .chars()
+        .filter(|character| !character.is_ascii_digit())
+        .collect()
 }
 
 /// Reads the first `rows` records of every file. Of features of TFRecord it says, too, when none of those records holds one.
 pub fn check(options: &Options, schema: &Schema, rows: usize) -> Checked {
-    let (mut checked, mut good, mut examples) = (Checked::default(), 0, None);
+    let mut checked = Checked::default();
+    let mut good = 0;
+    let mut examples = None;
     let storage = Storage::default();
     for (file, path) in options.files.iter().enumerate() {
-        let (mut reader, mut parser) = match open_file(options, &storage, schema, file, examples.take()) {
-            Ok(opened) => opened,
-            Err(error) => {
-                checked.fail(error);
-                continue;
-            }
-        };
-        let (mut batch, mut read) = (Batch::default(), 0);
+        let (mut reader, mut parser) =
+            match open_file(options, &storage, schema, file, examples.take()) {
+                Ok(opened) => opened,
+                Err(error) => {
+                    checked.fail(error);
+                    continue;
+                }
+            };
+        let mut batch = Batch::default();
+        let mut read = 0;
         while read < rows {
             match reader.next(path, true) {
                 Ok(true) => {
@@ -90,15 +103,23 @@ pub fn check(options: &Options, schema: &Schema, rows: usize) -> Checked {
             }
         }
         if read == 0 {
-            checked.fail(Error::Empty { files: vec![path.clone()] });
+            checked.fail(Error::Empty {
+                files: vec![path.clone()],
+            });
         }
         checked.read += read as u64;
         examples = matches!(parser, Parser::Example(_)).then_some(parser);
     }
-    if let (Some(Parser::Example(parser)), Some(file), true) = (&examples, options.files.last(), good > 0) {
+    if let (Some(Parser::Example(parser)), Some(file), true) =
+        (&examples, options.files.last(), good > 0)
+    {
         let columns: Vec<String> = parser.unseen().map(str::to_owned).collect();
         if !columns.is_empty() {
-            checked.fail(Error::Column { columns, file: file.clone(), known: parser.names().collect() });
+            checked.fail(Error::Column {
+                columns,
+                file: file.clone(),
+                known: parser.names().collect(),
+            });
         }
     }
     checked
@@ -111,13 +132,27 @@ mod tests {
 
     fn checked(text: &str, columns: Option<&[&str]>) -> Checked {
         let folder = tempfile::tempdir().expect("a folder");
-        let files: Vec<_> = ["one.csv", "other.csv"].map(|name| folder.path().join(name)).into();
-        files.iter().for_each(|file| std::fs::write(file, text).expect("written"));
+        let files: Vec<_> = ["one.csv", "other.csv"]
+            .map(|name| folder.path().join(name))
+            .into();
+        files
+            .iter()
+            .for_each(|file| std::fs::write(file, text).expect("written"));
         let columns = columns.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
-        let options = Options { columns, ..Options::new(files, Format::Csv) };
+        let options = Options {
+            columns,
+            ..Options::new(files, Format::Csv)
+        };
         let mut schema = Schema::default();
         for name in ["age", "size", "height"] {
-            schema.want(name, FieldKind::Float { width: 1, separator: None, default: None });
+            schema.want(
+                name,
+                FieldKind::Float {
+                    width: 1,
+                    separator: None,
+                    default: None,
+                },
+            );
         }
         check(&options, &schema, 100)
     }
@@ -127,24 +162,35 @@ mod tests {
         let found = checked("age,size,height\n1,2,3\nx1,2,3\nx2,2,y\nz,2,3\n", None);
         assert!(found.errors.is_empty(), "{:?}", found.errors);
         assert_eq!(found.read, 8);
-        let [alike] = &*found.bad else { panic!("{:?}", found.bad) };
-        assert_eq!((alike.count, alike.first.line, alike.first.column.as_deref()), (6, 3, Some("age")));
+        let [alike] = &*found.bad else {
+            panic!("{:?}", found.bad)
+        };
+        assert_eq!(
+            (alike.count, alike.first.line, alike.first.column.as_deref()),
+            (6, 3, Some("age"))
+        );
     }
 
     #[test]
     fn all_columns_that_are_missing_are_told_at_once_and_once_for_all_files() {
         let found = checked("id,size\n1,2\n", None);
-        let [(Error::Column { columns, .. }, 2)] = &*found.errors else { panic!("{:?}", found.errors) };
+        let [(Error::Column { columns, .. }, 2)] = &*found.errors else {
+            panic!("{:?}", found.errors)
+        };
         assert_eq!(columns, &["age", "height"]);
     }
 
     #[test]
     fn a_header_line_below_columns_of_the_job_is_told_as_one() {
         let found = checked("age,size,height\n1,2,3\n", Some(&["age", "size", "height"]));
-        let [alike] = &*found.bad else { panic!("{:?}", found.bad) };
+        let [alike] = &*found.bad else {
+            panic!("{:?}", found.bad)
+        };
         let cause = alike.first.cause().expect("a cause");
         assert!(cause.contains("begins with a header line"), "{cause}");
-        let row = checked("1,2,3\nage,2,3\n", Some(&["age", "size", "height"])).bad.remove(0);
+        let row = checked("1,2,3\nage,2,3\n", Some(&["age", "size", "height"]))
+            .bad
+            .remove(0);
         assert_eq!(row.first.cause(), None, "a bad row further down is one");
     }
 }

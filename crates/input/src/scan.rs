@@ -47,7 +47,10 @@ impl Scan {
         let mut wanted = schema.clone();
         let is_wanted = |name: &String| schema.fields.iter().any(|field| field.name == *name);
         let others = kept.iter().filter(|name| !is_wanted(name));
-        wanted.fields.extend(others.map(|name| Field { name: name.clone(), kind: FieldKind::BYTES }));
+        wanted.fields.extend(others.map(|name| Field {
+            name: name.clone(),
+            kind: FieldKind::BYTES,
+        }));
         let mut scan = Self {
             options,
             storage: Storage::default(),
@@ -72,7 +75,11 @@ impl Scan {
     /// # Errors
     /// A file cannot be read, holds no wanted column, or all of them together hold no record.
     pub fn read(&mut self, batch: &mut Batch, records: &mut Vec<Scanned>) -> Result<bool, Error> {
-        let position = Position { pass: 0, shard: 0, batch: 0 };
+        let position = Position {
+            pass: 0,
+            shard: 0,
+            batch: 0,
+        };
         clear(batch, &self.schema, self.options.batch_size, position);
         records.clear();
         let mut bytes = 0;
@@ -82,12 +89,18 @@ impl Scan {
             records.push(scanned);
             bytes += length;
             if bytes > BATCH_BYTES_MAX {
-                return Err(Error::Batch { rows: records.len(), bytes, most: BATCH_BYTES_MAX });
+                return Err(Error::Batch {
+                    rows: records.len(),
+                    bytes,
+                    most: BATCH_BYTES_MAX,
+                });
             }
         }
         self.records += records.len() as u64;
         if self.records == 0 {
-            return Err(Error::Empty { files: self.options.files.clone() });
+            return Err(Error::Empty {
+                files: self.options.files.clone(),
+            });
         }
         Ok(!records.is_empty())
     }
@@ -110,7 +123,12 @@ impl Scan {
             let record = reader.record(0);
             let outcome = parser.append(record, &self.schema, batch);
             let mut kept = Vec::new();
-            if !self.kept.is_empty() && self.cells.cells(record, &self.options, &mut self.row).is_ok() {
+            if !self.kept.is_empty()
+                && self
+                    .cells
+                    .cells(record, &self.options, &mut self.row)
+                    .is_ok()
+            {
                 let columns = self.cells.columns();
                 let cell = |name| columns.iter().position(|column| column == name);
                 kept.extend(self.kept.iter().map(|name| match cell(name) {
@@ -126,7 +144,8 @@ impl Scan {
     }
 
     fn open_file(&mut self, number: usize) -> Result<(RecordReader, Parser), Error> {
-        let (reader, named) = open_records(&self.options, &self.storage, Some(&self.wanted), number)?;
+        let (reader, named) =
+            open_records(&self.options, &self.storage, Some(&self.wanted), number)?;
         // Of the kept columns, too, one that is not there is named.
         open_parser(&self.options, &self.wanted, number, named.as_deref())?;
         let parser = open_parser(&self.options, &self.schema, number, named.as_deref())?;

@@ -38,9 +38,16 @@ pub enum FieldKind {
 
 impl FieldKind {
     /// One float; a missing one is a bad row.
-    pub const FLOAT: Self = Self::Float { width: 1, separator: None, default: None };
+    pub const FLOAT: Self = Self::Float {
+        width: 1,
+        separator: None,
+        default: None,
+    };
     /// One integer; a missing one is -1.
-    pub const INT: Self = Self::Int { separator: None, truncate: false };
+    pub const INT: Self = Self::Int {
+        separator: None,
+        truncate: false,
+    };
     /// One text.
     pub const BYTES: Self = Self::Bytes { separator: None };
 
@@ -73,7 +80,10 @@ pub struct Schema {
 impl Schema {
     /// Returns the position of the field with this name and kind, adding it when it is new.
     pub fn want(&mut self, name: &str, kind: FieldKind) -> usize {
-        let field = Field { name: name.to_owned(), kind };
+        let field = Field {
+            name: name.to_owned(),
+            kind,
+        };
         if let Some(position) = self.fields.iter().position(|have| *have == field) {
             return position;
         }

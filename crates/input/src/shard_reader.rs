@@ -70,7 +70,12 @@ impl ShardReader {
     /// A file is missing, or a column is.
     pub fn open(options: Options, schema: Schema) -> Result<Self, Error> {
         let mut reader = Self::new(options, schema);
-        let Self { fetcher, parsers, schema, .. } = &mut reader;
+        let Self {
+            fetcher,
+            parsers,
+            schema,
+            ..
+        } = &mut reader;
         let options = fetcher.options().clone();
         let mut parser_of = vec![None; options.files.len()];
         fetcher.check(|file, columns| {
@@ -122,7 +127,9 @@ impl ShardReader {
         if shard.pass > self.shard.pass {
             self.warn_unseen();
         }
-        self.statistics.passes.fetch_max(shard.pass, Ordering::Relaxed);
+        self.statistics
+            .passes
+            .fetch_max(shard.pass, Ordering::Relaxed);
         let end = batches.end.min(shard.batches);
         (self.batches, self.direction) = (batches.start.min(end)..end, direction);
         (self.shard, self.loaded) = (shard, false);
@@ -141,22 +148,35 @@ impl ShardReader {
         batches: Range<u32>,
         direction: Direction,
     ) -> Result<(), Error> {
-        let files = shard.pieces.iter().map(|piece| piece.file as usize + 1).max().unwrap_or(0);
+        let files = shard
+            .pieces
+            .iter()
+            .map(|piece| piece.file as usize + 1)
+            .max()
+            .unwrap_or(0);
         if files > FILES_MAX {
-            return Err(
-                shard.error(format!("it names {files} files, of which there are at most {FILES_MAX}"))
-            );
+            return Err(shard.error(format!(
+                "it names {files} files, of which there are at most {FILES_MAX}"
+            )));
         }
         self.fetcher.name_files(files);
-        self.parser_of.resize(self.fetcher.options().files.len(), None);
+        self.parser_of
+            .resize(self.fetcher.options().files.len(), None);
         self.begin(shard, 0..0, direction)?;
         if let Some(flaw) = parcel.flaw(self.shard.rows) {
             return Err(self.shard.error(flaw));
         }
         for header in &parcel.headers {
             if let Some(place @ None) = self.parser_of.get_mut(header.file as usize) {
-                let (options, columns) = (self.fetcher.options(), Some(header.columns.as_slice()));
-                *place = Some(parser_for(&mut self.parsers, options, &self.schema, header.file, columns)?);
+                let options = self.fetcher.options();
+                let columns = Some(header.columns.as_slice());
+                *place = Some(parser_for(
+                    &mut self.parsers,
+                    options,
+                    &self.schema,
+                    header.file,
+                    columns,
+                )?);
             }
         }
         self.parcel = parcel;
@@ -187,7 +207,8 @@ impl ShardReader {
 
     fn load(&mut self) -> Result<(), Error> {
         if !self.loaded {
-            self.fetcher.load(&self.shard, SHARD_BYTES_MAX, &mut self.parcel)?;
+            self.fetcher
+                .load(&self.shard, SHARD_BYTES_MAX, &mut self.parcel)?;
             self.prepare()?;
         }
         Ok(())
@@ -196,23 +217,38 @@ impl ShardReader {
     /// Notes where the parcel's records are, and the order in which they are read.
     fn prepare(&mut self) -> Result<(), Error> {
         self.records.clear();
-        let (mut lengths, mut begin) = (self.parcel.lengths.iter(), 0);
+        let mut lengths = self.parcel.lengths.iter();
+        let mut begin = 0;
         for piece in &self.shard.pieces {
             let place = &mut self.parser_of[piece.file as usize];
             let parser = match *place {
                 Some(parser) => parser,
                 None => {
-                    let (options, columns) = (self.fetcher.options(), self.fetcher.columns(piece.file));
+                    let options = self.fetcher.options();
+                    let columns = self.fetcher.columns(piece.file);
                     if has_header(options) && columns.is_none() {
-                        let reason = format!("its parcel does not name the columns of file {}", piece.file);
+                        let reason = format!(
+                            "its parcel does not name the columns of file {}",
+                            piece.file
+                        );
                         return Err(self.shard.error(reason));
                     }
-                    let parser = parser_for(&mut self.parsers, options, &self.schema, piece.file, columns)?;
+                    let parser = parser_for(
+                        &mut self.parsers,
+                        options,
+                        &self.schema,
+                        piece.file,
+                        columns,
+                    )?;
                     *place.insert(parser)
                 }
             };
             for length in lengths.by_ref().take(piece.rows as usize) {
-                self.records.push(Entry { begin, file: piece.file, parser });
+                self.records.push(Entry {
+                    begin,
+                    file: piece.file,
+                    parser,
+                });
                 begin += *length as usize;
             }
         }
@@ -222,7 +258,11 @@ impl ShardReader {
     }
 
     fn read_batch(&mut self, nth: u32, batch: &mut Batch) -> Result<(), Error> {
-        let position = Position { pass: self.shard.pass, shard: 0, batch: self.shard.batch(nth) };
+        let position = Position {
+            pass: self.shard.pass,
+            shard: 0,
+            batch: self.shard.batch(nth),
+        };
         let rows = self.shard.rows_of(nth);
         let rows = rows.start as usize..rows.end as usize;
         clear(batch, &self.schema, rows.len(), position);
@@ -230,11 +270,19 @@ impl ShardReader {
         for row in rows {
             let row = self.order[row];
             let place = row as usize;
-            let Entry { begin, file, parser } = self.records[place];
+            let Entry {
+                begin,
+                file,
+                parser,
+            } = self.records[place];
             let length = self.parcel.lengths[place] as usize;
             bytes += length as u64;
             if bytes > BATCH_BYTES_MAX {
-                return Err(Error::Batch { rows: batch.rows, bytes, most: BATCH_BYTES_MAX });
+                return Err(Error::Batch {
+                    rows: batch.rows,
+                    bytes,
+                    most: BATCH_BYTES_MAX,
+                });
             }
             let record = Record {
                 bytes: &self.parcel.bytes[begin..begin + length],
@@ -246,7 +294,9 @@ impl ShardReader {
                 },
                 fault: self.parcel.fault(row),
             };
-            self.statistics.bytes_read.fetch_add(length as u64, Ordering::Relaxed);
+            self.statistics
+                .bytes_read
+                .fetch_add(length as u64, Ordering::Relaxed);
             let read = self.statistics.rows_read.fetch_add(1, Ordering::Relaxed) + 1;
             let parser = &mut self.parsers[parser as usize].1;
             if let Err(bad) = parser.append(record, &self.schema, batch) {
@@ -265,11 +315,18 @@ impl ShardReader {
 
     /// Says after a pass which features no record held, where records name their features.
     fn warn_unseen(&self) {
-        for feature in self.parsers.iter().flat_map(|(_, parser)| match (parser, self.shard.pass) {
-            (Parser::Example(parser), 0) => parser.unseen().collect(),
-            _ => Vec::new(),
-        }) {
-            tracing::warn!(feature, "no record that was read here holds the feature: it counts as missing");
+        for feature in self
+            .parsers
+            .iter()
+            .flat_map(|(_, parser)| match (parser, self.shard.pass) {
+                (Parser::Example(parser), 0) => parser.unseen().collect(),
+                _ => Vec::new(),
+            })
+        {
+            tracing::warn!(
+                feature,
+                "no record that was read here holds the feature: it counts as missing"
+            );
         }
     }
 }

@@ -25,13 +25,19 @@ struct Slot {
 
 impl Shuffle {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { capacity, slots: Vec::new(), held: 0, random: ChaCha8Rng::seed_from_u64(0) }
+        Self {
+            capacity,
+            slots: Vec::new(),
+            held: 0,
+            random: ChaCha8Rng::seed_from_u64(0),
+        }
     }
 
     /// Starts the order of a pass: it depends on seed, pass and shard alone.
     pub(crate) fn start(&mut self, seed: u64, pass: u64, shard: u64) {
         self.random = ChaCha8Rng::seed_from_u64(seed);
-        self.random.set_stream(pass.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(shard));
+        self.random
+            .set_stream(pass.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(shard));
     }
 
     /// Returns whether records come in the order of the files: nothing needs to be held.
@@ -63,6 +69,10 @@ impl Shuffle {
         self.slots.swap(drawn, last);
         self.held = last;
         let slot = &self.slots[last];
-        Some(Record { bytes: &slot.bytes, place: slot.place, fault: slot.fault.as_deref() })
+        Some(Record {
+            bytes: &slot.bytes,
+            place: slot.place,
+            fault: slot.fault.as_deref(),
+        })
     }
 }

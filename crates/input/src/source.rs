@@ -44,23 +44,34 @@ impl Source {
     pub(crate) fn start(&mut self, options: &Options) {
         let files = 0..options.files.len();
         self.order = match options.sharding {
-            Sharding::File => {
-                files.filter(|file| file % options.shard_count == options.shard_index).collect()
-            }
+            Sharding::File => files
+                .filter(|file| file % options.shard_count == options.shard_index)
+                .collect(),
             Sharding::None | Sharding::Row => files.collect(),
         };
         if options.sharding == Sharding::None && options.shuffle_rows > 0 {
             let mut random = ChaCha8Rng::seed_from_u64(options.seed ^ 0xf11e);
             random.set_stream(
-                self.pass.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(options.shard_index as u64),
+                self.pass
+                    .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                    .wrapping_add(options.shard_index as u64),
             );
             self.order.shuffle(&mut random);
         }
-        (self.started, self.next_file, self.turn, self.block, self.index) = (true, 0, 0, 0, 0);
+        (
+            self.started,
+            self.next_file,
+            self.turn,
+            self.block,
+            self.index,
+        ) = (true, 0, 0, 0, 0);
         self.cycle.clear();
         self.open = 0;
         // Places without a file are passed over: more than there are files make no difference.
-        self.cycle.resize_with(options.interleave.cycle_length.min(self.order.len()), || None);
+        self.cycle.resize_with(
+            options.interleave.cycle_length.min(self.order.len()),
+            || None,
+        );
         self.parsers.resize_with(options.files.len(), || None);
     }
 
@@ -103,7 +114,9 @@ impl Source {
 
     /// Opens the next file where the cycle stands; `false` after the last.
     fn open_next(&mut self, options: &Options, schema: &Schema) -> Result<bool, Error> {
-        let Some(&file) = self.order.get(self.next_file) else { return Ok(false) };
+        let Some(&file) = self.order.get(self.next_file) else {
+            return Ok(false);
+        };
         self.next_file += 1;
         let parser = self.parsers[file].take();
         let (reader, parser) = open_file(options, &self.storage, schema, file, parser)?;
@@ -116,16 +129,25 @@ impl Source {
     /// Returns the record, and the parsers.
     pub(crate) fn record(&mut self) -> (Option<Record<'_>>, &mut [Option<Parser>]) {
         let reader = self.cycle.get(self.turn).and_then(Option::as_ref);
-        (reader.map(|(_, reader)| reader.record(self.pass)), &mut self.parsers)
+        (
+            reader.map(|(_, reader)| reader.record(self.pass)),
+            &mut self.parsers,
+        )
     }
 
     /// Returns the wanted features that no record held so far, where records name their features.
     pub(crate) fn unseen(&self) -> Vec<&str> {
-        let mut parsers = self.parsers.iter().flatten().filter_map(|parser| match parser {
-            Parser::Example(parser) => Some(parser),
-            Parser::Text(_) | Parser::LibSvm(_) | Parser::Row(_) => None,
-        });
-        let Some(first) = parsers.next() else { return Vec::new() };
+        let mut parsers = self
+            .parsers
+            .iter()
+            .flatten()
+            .filter_map(|parser| match parser {
+                Parser::Example(parser) => Some(parser),
+                Parser::Text(_) | Parser::LibSvm(_) | Parser::Row(_) => None,
+            });
+        let Some(first) = parsers.next() else {
+            return Vec::new();
+        };
         let mut unseen: Vec<&str> = first.unseen().collect();
         for parser in parsers {
             let also: Vec<&str> = parser.unseen().collect();
@@ -198,11 +220,15 @@ pub(crate) fn open_parser(
         }
         Format::TfRecord => Parser::Example(ExampleParser::new(schema, missing)),
         Format::Parquet => Parser::Row(RowParser::new(schema, columns, missing).map_err(absent)?),
-        Format::LibSvm(base) => {
-            Parser::LibSvm(LibSvmParser::new(schema, base, missing).map_err(|misfit| match misfit {
+        Format::LibSvm(base) => Parser::LibSvm(LibSvmParser::new(schema, base, missing).map_err(
+            |misfit| match misfit {
                 libsvm::Misfit::Unknown(column) => {
                     let known = libsvm::COLUMNS.map(str::to_owned).to_vec();
-                    Error::Column { columns: missing_of(schema, column, &known), file: file(), known }
+                    Error::Column {
+                        columns: missing_of(schema, column, &known),
+                        file: file(),
+                        known,
+                    }
                 }
                 libsvm::Misfit::Kind { column, wanted } => Error::ColumnType {
                     column,
@@ -210,15 +236,19 @@ pub(crate) fn open_parser(
                     found: "any number of numbers".to_owned(),
                     wanted,
                 },
-            })?)
-        }
+            },
+        )?),
     })
 }
 
 /// Returns all wanted columns that are not known, of which one has been found.
 pub(crate) fn missing_of(schema: &Schema, found: String, known: &[String]) -> Vec<String> {
     let mut missing = vec![found];
-    for field in schema.fields.iter().filter(|field| !known.contains(&field.name)) {
+    for field in schema
+        .fields
+        .iter()
+        .filter(|field| !known.contains(&field.name))
+    {
         if !missing.contains(&field.name) {
             missing.push(field.name.clone());
         }
@@ -228,8 +258,11 @@ pub(crate) fn missing_of(schema: &Schema, found: String, known: &[String]) -> Ve
 
 /// Reads the header.
 fn named(reader: &mut RecordReader, options: &Options, file: &Path) -> Result<Vec<String>, Error> {
-    match reader.next(file, true)? {
-        true => Ok(header(reader.record(0).bytes, options.format, options.trim)),
-        false => Err(Error::Empty { files: vec![file.to_owned()] }),
+    if reader.next(file, true)? {
+        Ok(header(reader.record(0).bytes, options.format, options.trim))
+    } else {
+        Err(Error::Empty {
+            files: vec![file.to_owned()],
+        })
     }
 }

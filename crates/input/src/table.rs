@@ -58,7 +58,11 @@ impl TableReader {
         compression: Option<Compression>,
         columns: Option<Vec<String>>,
     ) -> Self {
-        let options = Options { compression, columns, ..Options::new(files, format) };
+        let options = Options {
+            compression,
+            columns,
+            ..Options::new(files, format)
+        };
         Self {
             options,
             storage: Storage::default(),
@@ -103,7 +107,9 @@ impl TableReader {
                 }
                 self.open_next()?;
             }
-            let Some(reader) = &mut self.reader else { return Ok(false) };
+            let Some(reader) = &mut self.reader else {
+                return Ok(false);
+            };
             let file = &self.options.files[self.next_file - 1];
             if !reader.next(file, true)? {
                 self.reader = None;

@@ -43,9 +43,15 @@ impl TextParser {
             delimiter: delimiter(format),
             quotes: format == Format::Csv,
             trim,
-            missing: missing.iter().map(|text| text.as_bytes().to_vec()).collect(),
+            missing: missing
+                .iter()
+                .map(|text| text.as_bytes().to_vec())
+                .collect(),
             schema: schema.clone(),
-            wanted: targets.iter().rposition(|targets| !targets.is_empty()).map_or(0, |last| last + 1),
+            wanted: targets
+                .iter()
+                .rposition(|targets| !targets.is_empty())
+                .map_or(0, |last| last + 1),
             targets,
             scratch: Vec::new(),
         })
@@ -53,21 +59,28 @@ impl TextParser {
 
     /// Appends a record's wanted fields to the batch, or part of them where it fails.
     pub(crate) fn append(&mut self, record: &[u8], batch: &mut Batch) -> Result<(), Bad> {
-        let fields = match self.quotes && memchr::memchr(b'"', record).is_some() {
-            true => self.quoted(record, batch)?,
-            false => self.plain(record, batch)?,
+        let fields = if self.quotes && memchr::memchr(b'"', record).is_some() {
+            self.quoted(record, batch)?
+        } else {
+            self.plain(record, batch)?
         };
-        match fields == self.targets.len() {
-            true => Ok(()),
-            false => {
-                Err((None, format!("a record must have {} columns, given {fields}", self.targets.len())))
-            }
+        if fields == self.targets.len() {
+            Ok(())
+        } else {
+            Err((
+                None,
+                format!(
+                    "a record must have {} columns, given {fields}",
+                    self.targets.len()
+                ),
+            ))
         }
     }
 
     /// Reads a record without quotes and returns the number of its fields.
     fn plain(&self, record: &[u8], batch: &mut Batch) -> Result<usize, Bad> {
-        let (mut delimiters, mut begin) = (Delimiters::new(record, self.delimiter), 0);
+        let mut delimiters = Delimiters::new(record, self.delimiter);
+        let mut begin = 0;
         for (field, targets) in self.targets[..self.wanted].iter().enumerate() {
             let end = delimiters.next();
             if !targets.is_empty() {
@@ -84,12 +97,17 @@ impl TextParser {
 
     /// Reads a record that may hold quoted fields and returns the number of its fields.
     fn quoted(&mut self, record: &[u8], batch: &mut Batch) -> Result<usize, Bad> {
-        let (mut rest, mut field) = (Some(record), 0);
+        let mut rest = Some(record);
+        let mut field = 0;
         while let Some(current) = rest {
             let mut scratch = std::mem::take(&mut self.scratch);
             let value = if self.opens_quote(current) {
                 rest = unquote(current, self.delimiter, &mut scratch).ok_or_else(|| {
-                    (None, "a quoted field has text after its closing quote, or no closing quote".to_owned())
+                    (
+                        None,
+                        "a quoted field has text after its closing quote, or no closing quote"
+                            .to_owned(),
+                    )
                 })?;
                 scratch.as_slice()
             } else {
@@ -109,7 +127,11 @@ impl TextParser {
     }
 
     fn opens_quote(&self, rest: &[u8]) -> bool {
-        let rest = if self.trim { rest.trim_ascii_start() } else { rest };
+        let rest = if self.trim {
+            rest.trim_ascii_start()
+        } else {
+            rest
+        };
         rest.first() == Some(&b'"')
     }
 
@@ -122,23 +144,35 @@ impl TextParser {
         place: Range<usize>,
         batch: &mut Batch,
     ) -> Result<(), Bad> {
-        let place = if self.trim { trim(record, place) } else { place };
+        let place = if self.trim {
+            trim(record, place)
+        } else {
+            place
+        };
         let value = &record[place.clone()];
         let missing = value.is_empty() || self.missing.iter().any(|text| text == value);
         for &target in targets {
-            let (column, kind) = (&mut batch.columns[target], &self.schema.fields[target].kind);
+            let column = &mut batch.columns[target];
+            let kind = &self.schema.fields[target].kind;
             let outcome = match (&mut column.cells, kind) {
                 _ if missing => missing_cells(column, kind),
-                (Cells::Float(cells), FieldKind::Float { separator: None, .. }) => {
-                    float_at(record, place.clone()).map(|number| cells.push(number))
-                }
+                (
+                    Cells::Float(cells),
+                    FieldKind::Float {
+                        separator: None, ..
+                    },
+                ) => float_at(record, place.clone()).map(|number| cells.push(number)),
                 (Cells::Bytes(cells), FieldKind::Bytes { separator: None }) => {
                     cells.push_part(record, place.clone());
                     Ok(())
                 }
-                (Cells::Int(cells), FieldKind::Int { separator: None, truncate }) => {
-                    int_at(record, place.clone(), *truncate).map(|number| cells.push(number))
-                }
+                (
+                    Cells::Int(cells),
+                    FieldKind::Int {
+                        separator: None,
+                        truncate,
+                    },
+                ) => int_at(record, place.clone(), *truncate).map(|number| cells.push(number)),
                 _ => several(column, kind, value),
             };
             outcome.map_err(|reason| (Some(target), reason))?;
@@ -166,14 +200,26 @@ fn trim(record: &[u8], place: Range<usize>) -> Range<usize> {
 pub(crate) fn several(column: &mut Column, kind: &FieldKind, value: &[u8]) -> Result<(), String> {
     let parts = |separator: u8| value.split(move |byte| *byte == separator);
     match (&mut column.cells, kind) {
-        (Cells::Float(cells), FieldKind::Float { width, separator: Some(separator), .. }) => {
+        (
+            Cells::Float(cells),
+            FieldKind::Float {
+                width,
+                separator: Some(separator),
+                ..
+            },
+        ) => {
             let before = cells.len();
             for part in parts(*separator) {
                 cells.push(float(part)?);
             }
             match cells.len() - before {
                 given if given == *width => {}
-                given => return Err(format!("{} must hold {width} numbers, given {given}", shown(value))),
+                given => {
+                    return Err(format!(
+                        "{} must hold {width} numbers, given {given}",
+                        shown(value)
+                    ));
+                }
             }
         }
         (Cells::Float(cells), FieldKind::Floats { separator }) => {
@@ -181,12 +227,23 @@ pub(crate) fn several(column: &mut Column, kind: &FieldKind, value: &[u8]) -> Re
                 cells.push(float(part)?);
             }
         }
-        (Cells::Int(cells), FieldKind::Int { separator: Some(separator), truncate }) => {
+        (
+            Cells::Int(cells),
+            FieldKind::Int {
+                separator: Some(separator),
+                truncate,
+            },
+        ) => {
             for part in parts(*separator) {
                 cells.push(int(part, *truncate)?);
             }
         }
-        (Cells::Bytes(cells), FieldKind::Bytes { separator: Some(separator) }) => {
+        (
+            Cells::Bytes(cells),
+            FieldKind::Bytes {
+                separator: Some(separator),
+            },
+        ) => {
             parts(*separator).for_each(|part| cells.push(part));
         }
         // The columns are those of the schema.
@@ -205,7 +262,11 @@ pub(crate) fn header(record: &[u8], format: Format, trim: bool) -> Vec<String> {
     let mut names = Vec::new();
     fields(record, format, |name| {
         let name = String::from_utf8_lossy(name);
-        names.push(if trim { name.trim().to_owned() } else { name.into_owned() });
+        names.push(if trim {
+            name.trim().to_owned()
+        } else {
+            name.into_owned()
+        });
     });
     names
 }
@@ -213,10 +274,15 @@ pub(crate) fn header(record: &[u8], format: Format, trim: bool) -> Vec<String> {
 /// Splits a record into fields, unquoted.
 pub(crate) fn fields(record: &[u8], format: Format, mut each: impl FnMut(&[u8])) {
     let delimiter = delimiter(format);
-    let (mut rest, mut scratch) = (Some(record), Vec::new());
+    let mut rest = Some(record);
+    let mut scratch = Vec::new();
     while let Some(current) = rest {
         let quoted = format == Format::Csv && current.trim_ascii_start().first() == Some(&b'"');
-        match if quoted { unquote(current, delimiter, &mut scratch) } else { None } {
+        match if quoted {
+            unquote(current, delimiter, &mut scratch)
+        } else {
+            None
+        } {
             Some(tail) => {
                 rest = tail;
                 each(&scratch);

@@ -29,9 +29,21 @@ pub(crate) struct TfRecords {
 
 impl TfRecords {
     /// Opens a file.
-    pub(crate) fn open(storage: &Storage, file: &Path, compression: Compression) -> Result<Self, Error> {
-        let block = Block::open(storage, file, compression).map_err(|error| failed(file, &error))?;
-        Ok(Self { block, records: 0, passed: 0, length: 0, fault: None, lost: false })
+    pub(crate) fn open(
+        storage: &Storage,
+        file: &Path,
+        compression: Compression,
+    ) -> Result<Self, Error> {
+        let block =
+            Block::open(storage, file, compression).map_err(|error| failed(file, &error))?;
+        Ok(Self {
+            block,
+            records: 0,
+            passed: 0,
+            length: 0,
+            fault: None,
+            lost: false,
+        })
     }
 
     /// Goes to the byte at `offset`, where record `number`, from 1, begins; see [`Block::seek`].
@@ -40,7 +52,14 @@ impl TfRecords {
         (self.fault, self.lost) = (None, false);
         match self.block.seek(offset, until) {
             // What comes before was read once: the record is told to be at fault, as it was then.
-            Err(error) if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => Ok(()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::InvalidData | ErrorKind::UnexpectedEof
+                ) =>
+            {
+                Ok(())
+            }
             outcome => outcome,
         }
     }
@@ -67,7 +86,12 @@ impl TfRecords {
     ///
     /// # Errors
     /// The system cannot read the file. What is wrong with its content is the record's fault.
-    pub(crate) fn next(&mut self, file: &Path, place: &mut Place, wanted: bool) -> Result<bool, Error> {
+    pub(crate) fn next(
+        &mut self,
+        file: &Path,
+        place: &mut Place,
+        wanted: bool,
+    ) -> Result<bool, Error> {
         if self.lost {
             return Ok(false);
         }
@@ -87,7 +111,8 @@ impl TfRecords {
             return Ok(false);
         };
         let [length @ .., c0, c1, c2, c3] = *header;
-        let (stated, computed) = (u32::from_le_bytes([c0, c1, c2, c3]), masked(&length));
+        let stated = u32::from_le_bytes([c0, c1, c2, c3]);
+        let computed = masked(&length);
         let length = u64::from_le_bytes(length);
         if stated != computed {
             return Ok(self.lose(HEADER_BYTES, || {
@@ -118,9 +143,13 @@ impl TfRecords {
         self.block.pass(whole);
         (self.passed, self.length) = (length + FOOTER_BYTES, length);
         if wanted
-            && let Some((data, footer)) = self.block.passed(self.passed).split_last_chunk::<FOOTER_BYTES>()
+            && let Some((data, footer)) = self
+                .block
+                .passed(self.passed)
+                .split_last_chunk::<FOOTER_BYTES>()
         {
-            let (stated, computed) = (u32::from_le_bytes(*footer), masked(data));
+            let stated = u32::from_le_bytes(*footer);
+            let computed = masked(data);
             if stated != computed {
                 self.fault = Some(format!(
                     "the checksum of the record's {length} bytes is wrong: expected {computed:#010x}, found {stated:#010x}"
@@ -134,7 +163,12 @@ impl TfRecords {
     fn there(&mut self, count: usize, file: &Path) -> Result<bool, Error> {
         match self.block.fill(count) {
             Ok(there) => Ok(there),
-            Err(error) if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::InvalidData | ErrorKind::UnexpectedEof
+                ) =>
+            {
                 self.fault = Some(error.to_string());
                 Ok(false)
             }

@@ -32,7 +32,11 @@ impl<'a> Wire<'a> {
     /// Reads a record.
     #[inline]
     pub(crate) fn new(record: &'a [u8]) -> Self {
-        Self { record, at: 0, end: record.len() }
+        Self {
+            record,
+            at: 0,
+            end: record.len(),
+        }
     }
 
     /// Returns what is left of the message.
@@ -61,7 +65,10 @@ impl<'a> Wire<'a> {
 
     /// Says that something else was expected here.
     pub(crate) fn malformed(&self, expected: &'static str) -> Malformed {
-        Malformed { at: self.at, expected }
+        Malformed {
+            at: self.at,
+            expected,
+        }
     }
 
     /// Reads a number of 7 bits a byte.
@@ -126,7 +133,10 @@ impl<'a> Wire<'a> {
         if length > (self.end - self.at) as u64 {
             return Err(self.malformed("as many bytes as the length before says"));
         }
-        let taken = Self { end: self.at + length as usize, ..*self };
+        let taken = Self {
+            end: self.at + length as usize,
+            ..*self
+        };
         self.at = taken.end;
         Ok(taken)
     }
@@ -153,10 +163,15 @@ mod tests {
     #[test]
     fn a_field_longer_than_its_message_is_malformed() {
         let mut outer = Wire::new(&[0x0a, 2, 0x0a, 1, 0, 0]);
-        let Ok(Some((1, Value::Bytes(mut inner)))) = outer.next() else { panic!("{outer:?}") };
+        let Ok(Some((1, Value::Bytes(mut inner)))) = outer.next() else {
+            panic!("{outer:?}")
+        };
         assert_eq!(
             inner.next().map(|_| ()),
-            Err(Malformed { at: 4, expected: "as many bytes as the length before says" })
+            Err(Malformed {
+                at: 4,
+                expected: "as many bytes as the length before says"
+            })
         );
     }
 }

@@ -24,9 +24,11 @@ fn main() {
     let mut random = ChaCha8Rng::seed_from_u64(1);
     for rows in [128, 512] {
         let columns = model.schema().fields.iter().map(|field| match field.kind {
-            FieldKind::Float { .. } | FieldKind::Floats { .. } => {
-                Column::floats((0..rows).map(|_| f32::from(u8::from(random.random_bool(0.3)))).collect())
-            }
+            FieldKind::Float { .. } | FieldKind::Floats { .. } => Column::floats(
+                (0..rows)
+                    .map(|_| f32::from(u8::from(random.random_bool(0.3))))
+                    .collect(),
+            ),
             FieldKind::Int { .. } => Column::ints(vec![0; rows]),
             FieldKind::Bytes { .. } => {
                 let mut texts = Bytes::default();
@@ -36,34 +38,49 @@ fn main() {
                 Column::bytes(texts)
             }
         });
-        let batch = Batch { rows, columns: columns.collect(), position: Position::default() };
+        let batch = Batch {
+            rows,
+            columns: columns.collect(),
+            position: Position::default(),
+        };
         let features = model.features(&batch).expect("the batch is good");
-        let sizes =
-            model.reads(&features).into_iter().zip(model.variables()).map(|(read, spec)| match read {
+        let sizes = model
+            .reads(&features)
+            .into_iter()
+            .zip(model.variables())
+            .map(|(read, spec)| match read {
                 Read::Whole => spec.len(),
                 Read::Rows(rows) => rows.len() * spec.width(),
                 Read::Ids(ids) => ids.len() * spec.width(),
                 Read::Nothing => 0,
             });
-        let values: Vec<Vec<f32>> =
-            sizes.map(|size| (0..size).map(|_| random.random_range(-0.1..0.1)).collect()).collect();
-        let (mut gradients, mut scratch) = (Vec::new(), Default::default());
+        let values: Vec<Vec<f32>> = sizes
+            .map(|size| (0..size).map(|_| random.random_range(-0.1..0.1)).collect())
+            .collect();
+        let mut gradients = Vec::new();
+        let mut scratch = Default::default();
         let time = |work: &mut (dyn FnMut() + Send)| {
             let round = |work: &mut (dyn FnMut() + Send)| {
                 let start = Instant::now();
                 (0..STEPS).for_each(|_| work());
                 start.elapsed().as_secs_f64() * 1e3 / f64::from(STEPS)
             };
-            (0..ROUNDS).map(|_| round(work)).fold(f64::INFINITY, f64::min)
+            (0..ROUNDS)
+                .map(|_| round(work))
+                .fold(f64::INFINITY, f64::min)
         };
         let prepare = time(&mut || drop(model.features(&batch)));
         println!("batch {rows}: features {prepare:.3} ms");
         let flops = 6.0 * rows as f64 * (429.0 * 256.0 + 256.0 * 128.0 + 128.0);
         for threads in [1, 2] {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads start");
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .expect("threads start");
             // As training does: each step enters the pool.
             let step = time(&mut || {
-                let done = pool.install(|| model.train(&features, &values, &mut gradients, &mut scratch));
+                let done =
+                    pool.install(|| model.train(&features, &values, &mut gradients, &mut scratch));
                 done.expect("the batch has labels");
             });
             println!(

@@ -16,7 +16,9 @@ pub(crate) fn needs_input(activation: Activation) -> bool {
 /// Replaces each value by its function.
 pub(crate) fn apply(activation: Activation, values: &mut [f32]) {
     let each = |function: fn(f32) -> f32, values: &mut [f32]| {
-        values.iter_mut().for_each(|value| *value = function(*value));
+        values
+            .iter_mut()
+            .for_each(|value| *value = function(*value));
     };
     match activation {
         Activation::Linear => {}
@@ -25,7 +27,10 @@ pub(crate) fn apply(activation: Activation, values: &mut [f32]) {
         Activation::LeakyRelu => each(|x| x.max(LEAK * x), values),
         Activation::Elu => each(|x| if x > 0.0 { x } else { x.exp_m1() }, values),
         Activation::Selu => {
-            each(|x| SELU_SCALE * if x > 0.0 { x } else { SELU_ALPHA * x.exp_m1() }, values);
+            each(
+                |x| SELU_SCALE * if x > 0.0 { x } else { SELU_ALPHA * x.exp_m1() },
+                values,
+            );
         }
         Activation::Tanh => each(f32::tanh, values),
         Activation::Sigmoid => each(sigmoid, values),
@@ -38,7 +43,10 @@ pub(crate) fn apply(activation: Activation, values: &mut [f32]) {
 /// Multiplies each gradient by the derivative. `kept` is what went in where [`needs_input`], else what came out.
 pub(crate) fn backward(activation: Activation, kept: &[f32], gradient: &mut [f32]) {
     let each = |derivative: fn(f32) -> f32, gradient: &mut [f32]| {
-        gradient.iter_mut().zip(kept).for_each(|(gradient, kept)| *gradient *= derivative(*kept));
+        gradient
+            .iter_mut()
+            .zip(kept)
+            .for_each(|(gradient, kept)| *gradient *= derivative(*kept));
     };
     match activation {
         Activation::Linear => {}
@@ -47,7 +55,16 @@ pub(crate) fn backward(activation: Activation, kept: &[f32], gradient: &mut [f32
         Activation::LeakyRelu => each(|y| if y > 0.0 { 1.0 } else { LEAK }, gradient),
         Activation::Elu => each(|y| if y > 0.0 { 1.0 } else { y + 1.0 }, gradient),
         Activation::Selu => {
-            each(|y| if y > 0.0 { SELU_SCALE } else { y + SELU_SCALE * SELU_ALPHA }, gradient);
+            each(
+                |y| {
+                    if y > 0.0 {
+                        SELU_SCALE
+                    } else {
+                        y + SELU_SCALE * SELU_ALPHA
+                    }
+                },
+                gradient,
+            );
         }
         Activation::Tanh => each(|y| 1.0 - y * y, gradient),
         Activation::Sigmoid => each(|y| y * (1.0 - y), gradient),
@@ -80,7 +97,11 @@ mod tests {
                 let mut gradient = [1.0];
                 backward(activation, &[kept], &mut gradient);
                 let numeric = (at(x + 1e-2) - at(x - 1e-2)) / 2e-2;
-                assert!((gradient[0] - numeric).abs() < 2e-3, "{name} at {x}: {} {numeric}", gradient[0]);
+                assert!(
+                    (gradient[0] - numeric).abs() < 2e-3,
+                    "{name} at {x}: {} {numeric}",
+                    gradient[0]
+                );
             }
         }
     }

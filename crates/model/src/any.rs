@@ -10,7 +10,8 @@ use trainyard_run_config::Job;
 use trainyard_variable::{Gradients, Reads, Values, VariableSpec};
 
 use crate::{
-    Canned, Error, GraphRow, HashedColumns, Model, OnGradient, OnnxModel, Outcome, Prediction, Scores,
+    Canned, Error, GraphRow, HashedColumns, Model, OnGradient, OnnxModel, Outcome, Prediction,
+    Scores,
 };
 
 /// What a model keeps for itself: its features, buffers or sums.
@@ -45,7 +46,9 @@ fn own<T: 'static>(held: &Own) -> &T {
 }
 
 fn scratch<T: Send + Default + 'static>(held: &mut Option<Own>) -> &mut T {
-    held.get_or_insert_with(|| Box::new(T::default())).downcast_mut().expect(OWN)
+    held.get_or_insert_with(|| Box::new(T::default()))
+        .downcast_mut()
+        .expect(OWN)
 }
 
 impl<M: Model> Model for Hidden<M> {
@@ -84,7 +87,8 @@ impl<M: Model> Model for Hidden<M> {
         gradients: &mut Gradients,
         held: &mut Option<Own>,
     ) -> Result<Outcome, Error> {
-        self.0.train(own(features), values, gradients, scratch(held))
+        self.0
+            .train(own(features), values, gradients, scratch(held))
     }
 
     fn train_telling(
@@ -95,7 +99,8 @@ impl<M: Model> Model for Hidden<M> {
         held: &mut Option<Own>,
         tell: &mut OnGradient<'_>,
     ) -> Result<Outcome, Error> {
-        self.0.train_telling(own(features), values, gradients, scratch(held), tell)
+        self.0
+            .train_telling(own(features), values, gradients, scratch(held), tell)
     }
 
     fn metrics(&self) -> Own {
@@ -110,7 +115,8 @@ impl<M: Model> Model for Hidden<M> {
         held: &mut Option<Own>,
     ) -> Result<(), Error> {
         let metrics = metrics.downcast_mut().expect(OWN);
-        self.0.evaluate(own(features), values, metrics, scratch(held))
+        self.0
+            .evaluate(own(features), values, metrics, scratch(held))
     }
 
     fn scores(&self, metrics: &Own) -> Scores {

@@ -30,7 +30,12 @@ pub(crate) struct Kept {
 }
 
 impl BatchNorm {
-    pub(crate) fn new(scope: &str, units: usize, group: &str, variables: &mut Vec<VariableSpec>) -> Self {
+    pub(crate) fn new(
+        scope: &str,
+        units: usize,
+        group: &str,
+        variables: &mut Vec<VariableSpec>,
+    ) -> Self {
         let mut add = |name: &str, value: f32, group: &str| {
             variables.push(VariableSpec {
                 name: format!("{scope}/{name}"),
@@ -52,8 +57,10 @@ impl BatchNorm {
 
     /// Normalises by the moving values.
     pub(crate) fn infer(&self, values: &Values, rows: &mut [f32]) {
-        let (gamma, beta) = (&values[self.gamma], &values[self.beta]);
-        let (mean, variance) = (&values[self.mean], &values[self.variance]);
+        let gamma = &values[self.gamma];
+        let beta = &values[self.beta];
+        let mean = &values[self.mean];
+        let variance = &values[self.variance];
         for row in rows.chunks_exact_mut(self.units) {
             for (unit, value) in row.iter_mut().enumerate() {
                 let scale = gamma[unit] / (variance[unit] + EPSILON).sqrt();
@@ -71,11 +78,18 @@ impl BatchNorm {
         kept: &mut Kept,
     ) {
         let count = (rows.len() / self.units).max(1) as f32;
-        let Kept { mean, variance, normalized, inverse } = kept;
+        let Kept {
+            mean,
+            variance,
+            normalized,
+            inverse,
+        } = kept;
         mean.clear();
         mean.resize(self.units, 0.0);
         for row in rows.chunks_exact(self.units) {
-            mean.iter_mut().zip(row).for_each(|(sum, value)| *sum += value / count);
+            mean.iter_mut()
+                .zip(row)
+                .for_each(|(sum, value)| *sum += value / count);
         }
         variance.clear();
         variance.resize(self.units, 0.0);
@@ -85,9 +99,14 @@ impl BatchNorm {
             }
         }
         inverse.clear();
-        inverse.extend(variance.iter().map(|variance| 1.0 / (variance + EPSILON).sqrt()));
+        inverse.extend(
+            variance
+                .iter()
+                .map(|variance| 1.0 / (variance + EPSILON).sqrt()),
+        );
         normalized.clear();
-        let (gamma, beta) = (&values[self.gamma], &values[self.beta]);
+        let gamma = &values[self.gamma];
+        let beta = &values[self.beta];
         for row in rows.chunks_exact_mut(self.units) {
             for (unit, value) in row.iter_mut().enumerate() {
                 let scaled = (*value - mean[unit]) * inverse[unit];
@@ -115,7 +134,9 @@ impl BatchNorm {
         // They are zero until now.
         let mut by_gamma = std::mem::take(&mut gradients[self.gamma]);
         let mut by_beta = std::mem::take(&mut gradients[self.beta]);
-        let rows = delta.chunks_exact(self.units).zip(kept.normalized.chunks_exact(self.units));
+        let rows = delta
+            .chunks_exact(self.units)
+            .zip(kept.normalized.chunks_exact(self.units));
         for (delta, normalized) in rows {
             for unit in 0..self.units {
                 by_gamma[unit] += delta[unit] * normalized[unit];
@@ -123,10 +144,13 @@ impl BatchNorm {
             }
         }
         let gamma = &values[self.gamma];
-        let rows = delta.chunks_exact_mut(self.units).zip(kept.normalized.chunks_exact(self.units));
+        let rows = delta
+            .chunks_exact_mut(self.units)
+            .zip(kept.normalized.chunks_exact(self.units));
         for (delta, normalized) in rows {
             for unit in 0..self.units {
-                let centered = delta[unit] - (by_beta[unit] + normalized[unit] * by_gamma[unit]) / count;
+                let centered =
+                    delta[unit] - (by_beta[unit] + normalized[unit] * by_gamma[unit]) / count;
                 delta[unit] = gamma[unit] * kept.inverse[unit] * centered;
             }
         }

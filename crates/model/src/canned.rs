@@ -8,14 +8,17 @@ use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::{Defaults, Family, Job, ModelConfig, OptimizerSection};
 use trainyard_tensor::join;
-use trainyard_variable::{Access, FROZEN, Gradients, MOVING_AVERAGE, Read, Reads, Values, VariableSpec};
+use trainyard_variable::{
+    Access, FROZEN, Gradients, MOVING_AVERAGE, Read, Reads, Values, VariableSpec,
+};
 
 use crate::cross_layer::{self, CrossLayers};
 use crate::factorization::Factorization;
 use crate::onnx::{self, GraphRow, HashedColumns, OnnxModel};
 use crate::tower::{self, Tower};
 use crate::{
-    Error, Head, HeadMetrics, InputLayer, LinearModel, Model, OnGradient, Outcome, Prediction, Scores, table,
+    Error, Head, HeadMetrics, InputLayer, LinearModel, Model, OnGradient, Outcome, Prediction,
+    Scores, table,
 };
 
 /// Optimizer group of the linear part.
@@ -87,43 +90,70 @@ impl Canned {
     /// An optimizer out of range, no feature for a part, a head that the model cannot have, or a job of a custom model.
     pub fn from_job(job: &Job) -> Result<Self, Error> {
         if job.model.kind.is_custom() {
-            let message =
-                "model.kind says that the program brings the model along; this one has premade models";
+            let message = "model.kind says that the program brings the model along; this one has premade models";
             return Err(Error::Invalid(message.to_owned()));
         }
-        let (model, head) = (&job.model, Head::new(&job.model, &job.input.label));
+        let model = &job.model;
+        let head = Head::new(&job.model, &job.input.label);
         let mut serving_schema = Schema::default();
         let columns = FeatureColumns::new(&job.features, &mut serving_schema);
         onnx::check_exporters(job, &columns)?;
         let mut schema = serving_schema.clone();
         let label_field = head.want(&mut schema);
-        let want = |column: &String, kind: FieldKind, schema: &mut Schema| schema.want(column, kind);
+        let want =
+            |column: &String, kind: FieldKind, schema: &mut Schema| schema.want(column, kind);
         let weight = job.input.weight_column.as_ref();
         let weight_field = weight.map(|column| want(column, FieldKind::FLOAT, &mut schema));
         let group = job.eval.group_auc_column.as_ref();
         let group_field = group.map(|column| want(column, FieldKind::BYTES, &mut schema));
-        let (mut variables, mut optimizers) = (Vec::new(), BTreeMap::new());
-        let linear = linear(model, &columns, head.units(), &mut variables, &mut optimizers)?;
-        let deep = match model.kind.has_deep() {
-            true => Some(deep(model, &columns, &head, &mut variables, &mut optimizers)?),
-            false => None,
+        let mut variables = Vec::new();
+        let mut optimizers = BTreeMap::new();
+        let linear = linear(
+            model,
+            &columns,
+            head.units(),
+            &mut variables,
+            &mut optimizers,
+        )?;
+        let deep = if model.kind.has_deep() {
+            Some(deep(
+                model,
+                &columns,
+                &head,
+                &mut variables,
+                &mut optimizers,
+            )?)
+        } else {
+            None
         };
         if model.batch_norm {
             optimizers.insert(MOVING_AVERAGE.to_owned(), OptimizerConfig::sgd(1.0));
         }
-        if variables.iter().any(|variable| variable.optimizer_group == FROZEN) {
+        if variables
+            .iter()
+            .any(|variable| variable.optimizer_group == FROZEN)
+        {
             // Their gradients are zeros, and a learning rate of 0 keeps any value as it is.
             optimizers.insert(FROZEN.to_owned(), OptimizerConfig::sgd(0.0));
         }
         table::check_rules(&variables, &optimizers)?;
         let kernels = |deep: &Deep| {
-            let tower = deep.tower.iter().flat_map(|tower| tower.layers.iter().map(|layer| layer.kernel));
-            let cross = deep.cross.iter().flat_map(|cross| cross.layers.iter().map(|(kernel, _)| *kernel));
+            let tower = deep
+                .tower
+                .iter()
+                .flat_map(|tower| tower.layers.iter().map(|layer| layer.kernel));
+            let cross = deep
+                .cross
+                .iter()
+                .flat_map(|cross| cross.layers.iter().map(|(kernel, _)| *kernel));
             tower.chain(cross).collect::<Vec<usize>>()
         };
         let kernels = deep.as_ref().map(kernels).unwrap_or_default();
-        let written = (0..variables.len()).map(|variable| kernels.contains(&variable)).collect();
-        let description = json!({"model": model, "features": job.features, "label": job.input.label});
+        let written = (0..variables.len())
+            .map(|variable| kernels.contains(&variable))
+            .collect();
+        let description =
+            json!({"model": model, "features": job.features, "label": job.input.label});
         Ok(Self {
             columns,
             schema,
@@ -157,11 +187,22 @@ impl Canned {
     ) {
         let features = &example.columns;
         scratch.logits.clear();
-        scratch.logits.resize(features.rows * self.head.units(), 0.0);
-        let (logits, input) = (&mut scratch.logits, &mut scratch.input);
+        scratch
+            .logits
+            .resize(features.rows * self.head.units(), 0.0);
+        let logits = &mut scratch.logits;
+        let input = &mut scratch.input;
         join(
-            || self.linear.iter().for_each(|linear| linear.forward(features, values, logits)),
-            || self.deep.iter().for_each(|deep| deep.input.forward(features, values, input)),
+            || {
+                self.linear
+                    .iter()
+                    .for_each(|linear| linear.forward(features, values, logits))
+            },
+            || {
+                self.deep
+                    .iter()
+                    .for_each(|deep| deep.input.forward(features, values, input))
+            },
         );
         let Some(deep) = &self.deep else { return };
         if let Some(factorization) = &deep.factorization {
@@ -176,11 +217,22 @@ impl Canned {
         };
         if let Some(tower) = &deep.tower {
             let Position { pass, shard, batch } = example.position;
-            let seed = [pass, shard, batch].into_iter().fold(self.seed, |seed, part| {
-                (seed ^ part).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23)
-            });
+            let seed = [pass, shard, batch]
+                .into_iter()
+                .fold(self.seed, |seed, part| {
+                    (seed ^ part)
+                        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                        .rotate_left(23)
+                });
             let training = gradients.map(|gradients| (seed, gradients));
-            tower.forward(features.rows, input, values, &mut scratch.logits, training, &mut scratch.tower);
+            tower.forward(
+                features.rows,
+                input,
+                values,
+                &mut scratch.logits,
+                training,
+                &mut scratch.tower,
+            );
         }
     }
 
@@ -193,13 +245,24 @@ impl Canned {
         scratch: &mut Scratch,
         tell: &mut OnGradient<'_>,
     ) {
-        let Scratch { delta, input, input_delta, tower: tower_work, cross: cross_work, .. } = scratch;
+        let Scratch {
+            delta,
+            input,
+            input_delta,
+            tower: tower_work,
+            cross: cross_work,
+            ..
+        } = scratch;
         if let Some(linear) = &self.linear {
             linear.backward(features, delta, gradients);
         }
         let Some(deep) = &self.deep else { return };
         let rows = features.rows;
-        let wanted = if deep.cross.is_some() { 0..deep.input.width() } else { deep.input.learned() };
+        let wanted = if deep.cross.is_some() {
+            0..deep.input.width()
+        } else {
+            deep.input.learned()
+        };
         if deep.tower.is_none() {
             input_delta.clear();
         }
@@ -207,7 +270,11 @@ impl Canned {
             input_delta.resize(input.len(), 0.0);
         }
         if let Some(tower) = &deep.tower {
-            let read = if deep.cross.is_some() { cross_work.output() } else { input.as_slice() };
+            let read = if deep.cross.is_some() {
+                cross_work.output()
+            } else {
+                input.as_slice()
+            };
             let of_input = (!wanted.is_empty()).then_some((wanted, input_delta.as_mut_slice()));
             tower.backward(read, values, delta, gradients, of_input, tower_work, tell);
         }
@@ -217,7 +284,8 @@ impl Canned {
         if let Some(factorization) = &deep.factorization {
             factorization.backward(input, delta, input_delta);
         }
-        deep.input.backward(features, values, input_delta, gradients);
+        deep.input
+            .backward(features, values, input_delta, gradients);
     }
 }
 
@@ -229,7 +297,11 @@ fn linear(
     optimizers: &mut BTreeMap<String, OptimizerConfig>,
 ) -> Result<Option<LinearModel>, Error> {
     let wide = columns.numeric.iter().filter(|column| column.wide).count()
-        + columns.categorical.iter().filter(|column| column.wide).count();
+        + columns
+            .categorical
+            .iter()
+            .filter(|column| column.wide)
+            .count();
     let of_columns = 1.0 / (wide.max(1) as f64).sqrt();
     let rate = match model.kind.family {
         Family::Baseline => 0.3,
@@ -239,11 +311,23 @@ fn linear(
     let part = if model.kind.family == Family::Baseline {
         LinearModel::bias_only(units, "baseline/bias".to_owned(), LINEAR, variables)
     } else if model.kind.has_linear() {
-        LinearModel::new(columns, units, model.sparse_combiner, "linear/linear_model", LINEAR, variables)
+        LinearModel::new(
+            columns,
+            units,
+            model.sparse_combiner,
+            "linear/linear_model",
+            LINEAR,
+            variables,
+        )
     } else {
         return Ok(None);
     };
-    let rule = optimizer(model.linear_optimizer.as_ref(), "ftrl", rate, model.defaults)?;
+    let rule = optimizer(
+        model.linear_optimizer.as_ref(),
+        "ftrl",
+        rate,
+        model.defaults,
+    )?;
     optimizers.insert(LINEAR.to_owned(), rule);
     Ok(Some(part))
 }
@@ -257,30 +341,48 @@ fn deep(
 ) -> Result<Deep, Error> {
     let input = InputLayer::new(columns, INPUT_SCOPE, DNN, variables);
     if input.width() == 0 {
-        return Err(Error::Invalid("no feature feeds the deep part; set deep on one of them".to_owned()));
+        return Err(Error::Invalid(
+            "no feature feeds the deep part; set deep on one of them".to_owned(),
+        ));
     }
     let factorization = match model.kind.family {
         Family::Fm | Family::DeepFm => Some(factorization(&input, head)?),
         _ => None,
     };
-    let cross =
-        (model.cross_layers > 0).then(|| CrossLayers::new(model.cross_layers, input.width(), DNN, variables));
-    let tower = model.kind.has_dnn().then(|| Tower::new(model, input.width(), head.units(), DNN, variables));
+    let cross = (model.cross_layers > 0)
+        .then(|| CrossLayers::new(model.cross_layers, input.width(), DNN, variables));
+    let tower = model
+        .kind
+        .has_dnn()
+        .then(|| Tower::new(model, input.width(), head.units(), DNN, variables));
     let combined = model.kind.family == Family::DnnLinearCombined;
     let rate = match model.defaults {
         Defaults::Tensorflow2 => 0.001,
         Defaults::Tensorflow1 if combined => 0.001,
         Defaults::Tensorflow1 | Defaults::Trainyard => 0.05,
     };
-    let rule = optimizer(model.dnn_optimizer.as_ref(), "adagrad", rate, model.defaults)?;
+    let rule = optimizer(
+        model.dnn_optimizer.as_ref(),
+        "adagrad",
+        rate,
+        model.defaults,
+    )?;
     optimizers.insert(DNN.to_owned(), rule);
-    Ok(Deep { input, factorization, cross, tower })
+    Ok(Deep {
+        input,
+        factorization,
+        cross,
+        tower,
+    })
 }
 
 fn factorization(input: &InputLayer, head: &Head) -> Result<Factorization, Error> {
     let (begins, dimensions): (Vec<usize>, Vec<usize>) = input.embeddings().unzip();
     let Some(&dimension) = dimensions.first().filter(|_| begins.len() > 1) else {
-        let message = format!("a factorization machine needs at least 2 embeddings, given {}", begins.len());
+        let message = format!(
+            "a factorization machine needs at least 2 embeddings, given {}",
+            begins.len()
+        );
         return Err(Error::Invalid(message));
     };
     if let Some(other) = dimensions.iter().find(|other| **other != dimension) {
@@ -290,10 +392,17 @@ fn factorization(input: &InputLayer, head: &Head) -> Result<Factorization, Error
         return Err(Error::Invalid(message));
     }
     if head.units() != 1 {
-        let message = format!("a factorization machine has one logit, its head needs {}", head.units());
+        let message = format!(
+            "a factorization machine has one logit, its head needs {}",
+            head.units()
+        );
         return Err(Error::Invalid(message));
     }
-    Ok(Factorization { begins, dimension, width: input.width() })
+    Ok(Factorization {
+        begins,
+        dimension,
+        width: input.width(),
+    })
 }
 
 impl Model for Canned {
@@ -318,26 +427,49 @@ impl Model for Canned {
     }
 
     fn features(&self, batch: &Batch) -> Result<Example, Error> {
-        let labelled =
-            batch.columns.len() == self.schema.fields.len() && batch.columns.len() > self.label_field;
-        let labels = labelled.then(|| self.head.labels(batch, self.label_field)).transpose()?;
-        let weights = match self.weight_field.filter(|_| labelled).map(|field| &batch.columns[field].cells) {
+        let labelled = batch.columns.len() == self.schema.fields.len()
+            && batch.columns.len() > self.label_field;
+        let labels = labelled
+            .then(|| self.head.labels(batch, self.label_field))
+            .transpose()?;
+        let weights = match self
+            .weight_field
+            .filter(|_| labelled)
+            .map(|field| &batch.columns[field].cells)
+        {
             Some(Cells::Float(weights)) => Some(weights.clone()),
             _ => None,
         };
-        let groups = match self.group_field.filter(|_| labelled).map(|field| &batch.columns[field].cells) {
-            Some(Cells::Bytes(texts)) => {
-                Some((0..texts.len()).map(|row| fingerprint64(texts.get(row))).collect())
-            }
+        let groups = match self
+            .group_field
+            .filter(|_| labelled)
+            .map(|field| &batch.columns[field].cells)
+        {
+            Some(Cells::Bytes(texts)) => Some(
+                (0..texts.len())
+                    .map(|row| fingerprint64(texts.get(row)))
+                    .collect(),
+            ),
             _ => None,
         };
         let columns = self.columns.transform(batch)?;
-        Ok(Example { columns, labels, weights, groups, position: batch.position })
+        Ok(Example {
+            columns,
+            labels,
+            weights,
+            groups,
+            position: batch.position,
+        })
     }
 
     fn reads(&self, features: &Example) -> Reads {
-        let whole =
-            |spec: &VariableSpec| if spec.access == Access::Whole { Read::Whole } else { Read::Nothing };
+        let whole = |spec: &VariableSpec| {
+            if spec.access == Access::Whole {
+                Read::Whole
+            } else {
+                Read::Nothing
+            }
+        };
         let mut reads: Reads = self.variables.iter().map(whole).collect();
         if let Some(linear) = &self.linear {
             linear.reads(&features.columns, &mut reads);
@@ -376,9 +508,17 @@ impl Model for Canned {
             gradient.resize(value.len(), 0.0);
         }
         self.forward(features, values, Some(gradients), scratch);
-        let loss = self.head.loss(&scratch.logits, labels, features.weights.as_deref(), &mut scratch.delta);
+        let loss = self.head.loss(
+            &scratch.logits,
+            labels,
+            features.weights.as_deref(),
+            &mut scratch.delta,
+        );
         self.backward(&features.columns, values, gradients, scratch, tell);
-        Ok(Outcome { loss, examples: features.columns.rows })
+        Ok(Outcome {
+            loss,
+            examples: features.columns.rows,
+        })
     }
 
     fn metrics(&self) -> HeadMetrics {
@@ -394,7 +534,8 @@ impl Model for Canned {
     ) -> Result<(), Error> {
         let labels = features.labels.as_ref().ok_or(Error::NoLabel)?;
         self.forward(features, values, None, scratch);
-        let (weights, groups) = (features.weights.as_deref(), features.groups.as_deref());
+        let weights = features.weights.as_deref();
+        let groups = features.groups.as_deref();
         metrics.add(&self.head, &scratch.logits, labels, weights, groups);
         Ok(())
     }
@@ -410,7 +551,11 @@ impl Model for Canned {
         scratch: &mut Scratch,
     ) -> Vec<BTreeMap<String, Prediction>> {
         self.forward(features, values, None, scratch);
-        scratch.logits.chunks_exact(self.head.units()).map(|logits| self.head.predict(logits)).collect()
+        scratch
+            .logits
+            .chunks_exact(self.head.units())
+            .map(|logits| self.head.predict(logits))
+            .collect()
     }
 
     fn describe(&self) -> serde_json::Value {
@@ -432,7 +577,12 @@ impl Model for Canned {
 /// # Errors
 /// A hyper-parameter out of range.
 pub fn custom_optimizer(job: &Job) -> Result<OptimizerConfig, Error> {
-    optimizer(job.model.optimizer.as_ref(), "adagrad", 0.05, job.model.defaults)
+    optimizer(
+        job.model.optimizer.as_ref(),
+        "adagrad",
+        0.05,
+        job.model.defaults,
+    )
 }
 
 /// Fills TensorFlow's defaults into an optimizer as written, or into the usual one.
@@ -451,10 +601,16 @@ fn optimizer(
     if defaults == Defaults::Tensorflow2 && ["adagrad", "adam"].contains(&kind) {
         fields.insert("epsilon".to_owned(), json!(1e-7));
     }
-    fields.extend(section.map(|section| section.values.clone()).unwrap_or_default());
+    fields.extend(
+        section
+            .map(|section| section.values.clone())
+            .unwrap_or_default(),
+    );
     fields.insert("kind".to_owned(), json!(kind));
     let config: OptimizerConfig = serde_json::from_value(fields.into())
         .map_err(|error| Error::Invalid(format!("optimizer `{kind}`: {error}")))?;
-    config.validate().map_err(|error| Error::Invalid(format!("optimizer `{kind}`: {error}")))?;
+    config
+        .validate()
+        .map_err(|error| Error::Invalid(format!("optimizer `{kind}`: {error}")))?;
     Ok(config)
 }

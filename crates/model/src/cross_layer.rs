@@ -1,7 +1,8 @@
 //! Cross layers: `xₗ₊₁ = x₀ ⊙ (xₗ W + b) + xₗ` (DCN-v2; Wang et al. 2021).
 
 use trainyard_tensor::{
-    add_bias, add_column_sums, join, multiply, multiply_first_transposed, multiply_second_transposed_columns,
+    add_bias, add_column_sums, join, multiply, multiply_first_transposed,
+    multiply_second_transposed_columns,
 };
 use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
 
@@ -31,36 +32,77 @@ impl Workspace {
 }
 
 impl CrossLayers {
-    pub(crate) fn new(count: usize, width: usize, group: &str, variables: &mut Vec<VariableSpec>) -> Self {
+    pub(crate) fn new(
+        count: usize,
+        width: usize,
+        group: &str,
+        variables: &mut Vec<VariableSpec>,
+    ) -> Self {
         let mut add = |name: String, shape: Vec<usize>, initializer: Initializer| {
-            let (access, optimizer_group) = (Access::Whole, group.to_owned());
-            variables.push(VariableSpec { name, shape, access, initializer, optimizer_group });
+            let access = Access::Whole;
+            let optimizer_group = group.to_owned();
+            variables.push(VariableSpec {
+                name,
+                shape,
+                access,
+                initializer,
+                optimizer_group,
+            });
             variables.len() - 1
         };
         let layers = (0..count)
             .map(|layer| {
-                let kernel =
-                    add(format!("dcn/cross_{layer}/kernel"), vec![width, width], Initializer::GlorotUniform);
-                (kernel, add(format!("dcn/cross_{layer}/bias"), vec![width], Initializer::Zeros))
+                let kernel = add(
+                    format!("dcn/cross_{layer}/kernel"),
+                    vec![width, width],
+                    Initializer::GlorotUniform,
+                );
+                (
+                    kernel,
+                    add(
+                        format!("dcn/cross_{layer}/bias"),
+                        vec![width],
+                        Initializer::Zeros,
+                    ),
+                )
             })
             .collect();
         Self { layers, width }
     }
 
     /// Leaves what comes out of the last layer in [`Workspace::output`].
-    pub(crate) fn forward(&self, rows: usize, first: &[f32], values: &Values, work: &mut Workspace) {
+    pub(crate) fn forward(
+        &self,
+        rows: usize,
+        first: &[f32],
+        values: &Values,
+        work: &mut Workspace,
+    ) {
         work.inputs.resize_with(self.layers.len() + 1, Vec::new);
         work.products.resize_with(self.layers.len(), Vec::new);
         work.inputs[0].clear();
         work.inputs[0].extend_from_slice(first);
         for (index, (kernel, bias)) in self.layers.iter().enumerate() {
             let (below, above) = work.inputs.split_at_mut(index + 1);
-            let (input, output, product) = (&below[index], &mut above[0], &mut work.products[index]);
+            let input = &below[index];
+            let output = &mut above[0];
+            let product = &mut work.products[index];
             product.resize(input.len(), 0.0);
-            multiply(input, &values[*kernel], product, [rows, self.width, self.width]);
+            multiply(
+                input,
+                &values[*kernel],
+                product,
+                [rows, self.width, self.width],
+            );
             add_bias(product, &values[*bias]);
             output.clear();
-            output.extend(first.iter().zip(product.iter()).zip(input).map(|((x0, u), x)| x0 * u + x));
+            output.extend(
+                first
+                    .iter()
+                    .zip(product.iter())
+                    .zip(input)
+                    .map(|((x0, u), x)| x0 * u + x),
+            );
         }
     }
 
@@ -74,13 +116,22 @@ impl CrossLayers {
         gradients: &mut Gradients,
         work: &mut Workspace,
     ) {
-        let Workspace { inputs, products, inner, through, of_first, transposed } = work;
+        let Workspace {
+            inputs,
+            products,
+            inner,
+            through,
+            of_first,
+            transposed,
+        } = work;
         of_first.clear();
         of_first.resize(delta.len(), 0.0);
         for (index, (kernel, bias)) in self.layers.iter().enumerate().rev() {
             inner.clear();
             inner.extend(delta.iter().zip(first).map(|(delta, x0)| delta * x0));
-            for ((of_first, delta), u) in of_first.iter_mut().zip(delta.iter()).zip(&products[index]) {
+            for ((of_first, delta), u) in
+                of_first.iter_mut().zip(delta.iter()).zip(&products[index])
+            {
                 *of_first += delta * u;
             }
             through.resize(delta.len(), 0.0);
@@ -89,7 +140,12 @@ impl CrossLayers {
             let of_bias = &mut gradients[*bias];
             join(
                 || {
-                    multiply_first_transposed(&inputs[index], inner, &mut of_kernel, [width, rows, width]);
+                    multiply_first_transposed(
+                        &inputs[index],
+                        inner,
+                        &mut of_kernel,
+                        [width, rows, width],
+                    );
                     add_column_sums(inner, of_bias);
                 },
                 || {
@@ -105,8 +161,14 @@ impl CrossLayers {
                 },
             );
             gradients[*kernel] = of_kernel;
-            delta.iter_mut().zip(through.iter()).for_each(|(delta, through)| *delta += through);
+            delta
+                .iter_mut()
+                .zip(through.iter())
+                .for_each(|(delta, through)| *delta += through);
         }
-        delta.iter_mut().zip(of_first.iter()).for_each(|(delta, first)| *delta += first);
+        delta
+            .iter_mut()
+            .zip(of_first.iter())
+            .for_each(|(delta, first)| *delta += first);
     }
 }

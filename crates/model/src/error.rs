@@ -59,12 +59,19 @@ fn quoted(features: &[(String, &'static str)]) -> String {
 }
 
 fn listed(names: &[String]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    names
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 impl From<trainyard_feature_column::Error> for Error {
     fn from(error: trainyard_feature_column::Error) -> Self {
-        Self::Value { column: error.column, message: error.message }
+        Self::Value {
+            column: error.column,
+            message: error.message,
+        }
     }
 }
 

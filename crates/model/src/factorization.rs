@@ -15,7 +15,8 @@ impl Factorization {
         for (row, logit) in input.chunks_exact(self.width).zip(logits) {
             for place in 0..self.dimension {
                 let values = self.begins.iter().map(|begin| row[begin + place]);
-                let (sum, squares) = values.fold((0.0, 0.0), |(sum, squares), v| (sum + v, squares + v * v));
+                let (sum, squares) =
+                    values.fold((0.0, 0.0), |(sum, squares), v| (sum + v, squares + v * v));
                 *logit += 0.5 * (sum * sum - squares);
             }
         }
@@ -23,7 +24,9 @@ impl Factorization {
 
     /// Adds the gradient of the input: `δ (Σⱼ vⱼ - vᵢ)`.
     pub(crate) fn backward(&self, input: &[f32], delta: &[f32], out: &mut [f32]) {
-        let rows = input.chunks_exact(self.width).zip(out.chunks_exact_mut(self.width));
+        let rows = input
+            .chunks_exact(self.width)
+            .zip(out.chunks_exact_mut(self.width));
         for ((row, out), delta) in rows.zip(delta) {
             for place in 0..self.dimension {
                 let sum: f32 = self.begins.iter().map(|begin| row[begin + place]).sum();

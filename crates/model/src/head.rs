@@ -10,7 +10,9 @@ mod metrics;
 
 use std::collections::BTreeMap;
 
-use trainyard_run_config::{Defaults, HeadKind, LabelConfig, LossConfig, LossReduction, ModelConfig};
+use trainyard_run_config::{
+    Defaults, HeadKind, LabelConfig, LossConfig, LossReduction, ModelConfig,
+};
 use trainyard_tensor::{sigmoid, softmax_in_place};
 
 use crate::Prediction;
@@ -52,7 +54,11 @@ impl Head {
         };
         Self {
             kind: model.head,
-            size: if model.head.has_classes() { model.n_classes } else { model.label_dimension },
+            size: if model.head.has_classes() {
+                model.n_classes
+            } else {
+                model.label_dimension
+            },
             names,
             positive,
             separator: label.separator,
@@ -70,7 +76,11 @@ impl Head {
 
     /// Returns the number of logits of a record.
     pub fn units(&self) -> usize {
-        if self.kind == HeadKind::Binary { 1 } else { self.size }
+        if self.kind == HeadKind::Binary {
+            1
+        } else {
+            self.size
+        }
     }
 
     /// Returns the number of labels of a record: one per class of a multi-label head, one per number of a regression,
@@ -89,7 +99,11 @@ impl Head {
 
     /// Returns the number of losses of a record that the reduction counts.
     fn losses(&self) -> usize {
-        if self.kind.has_classes() { 1 } else { self.size }
+        if self.kind.has_classes() {
+            1
+        } else {
+            self.size
+        }
     }
 
     /// Returns what each loss of a batch with these labels counts in that of the batch.
@@ -103,10 +117,17 @@ impl Head {
 
     /// Writes the gradient of the loss with respect to each logit, and returns the loss. `labels` holds
     /// [`Head::label_width`] numbers a record.
-    pub fn loss(&self, logits: &[f32], labels: &[f32], weights: Option<&[f32]>, delta: &mut Vec<f32>) -> f64 {
+    pub fn loss(
+        &self,
+        logits: &[f32],
+        labels: &[f32],
+        weights: Option<&[f32]>,
+        delta: &mut Vec<f32>,
+    ) -> f64 {
         delta.clear();
         delta.extend_from_slice(logits);
-        let (width, share) = (self.label_width(), self.share(labels));
+        let width = self.label_width();
+        let share = self.share(labels);
         let mut sum = 0.0;
         for (row, delta) in delta.chunks_exact_mut(self.units()).enumerate() {
             let labels = &labels[row * width..][..width];
@@ -153,7 +174,10 @@ impl Head {
                 (difference * difference, 2.0 * difference)
             }),
             HeadKind::Poisson => each(logits, labels, |logit, label| {
-                (logit.exp() - label * logit + stirling(label), logit.exp() - label)
+                (
+                    logit.exp() - label * logit + stirling(label),
+                    logit.exp() - label,
+                )
             }),
         }
     }
@@ -173,8 +197,9 @@ impl Head {
         let mut put = |key: &str, value: Prediction| {
             out.insert(key.to_owned(), value);
         };
-        let names =
-            |count: usize| Prediction::Texts((0..count).map(|class| self.class_name(class)).collect());
+        let names = |count: usize| {
+            Prediction::Texts((0..count).map(|class| self.class_name(class)).collect())
+        };
         let means: Vec<f32> = logits.iter().map(|logit| self.mean(*logit)).collect();
         let (probabilities, class) = match self.kind {
             HeadKind::Regression => {
@@ -206,7 +231,10 @@ impl Head {
         put("logits", Prediction::Floats(logits.to_vec()));
         put("class_ids", Prediction::Ints(vec![class as i64]));
         put("classes", Prediction::Texts(vec![self.class_name(class)]));
-        put("all_class_ids", Prediction::Ints((0..count as i64).collect()));
+        put(
+            "all_class_ids",
+            Prediction::Ints((0..count as i64).collect()),
+        );
         put("all_classes", names(count));
         put("probabilities", Prediction::Floats(probabilities));
         out
@@ -227,12 +255,19 @@ impl Head {
 
 /// The first of the largest logits.
 fn largest(logits: &[f32]) -> usize {
-    (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap_or(0)
+    (0..logits.len())
+        .rev()
+        .max_by(|a, b| logits[*a].total_cmp(&logits[*b]))
+        .unwrap_or(0)
 }
 
 /// Stirling's approximation of `ln z!`, 0 up to 1 (`tf.nn.log_poisson_loss` with the full loss).
 fn stirling(label: f32) -> f32 {
-    if label > 1.0 { label * label.ln() - label + 0.5 * (std::f32::consts::TAU * label).ln() } else { 0.0 }
+    if label > 1.0 {
+        label * label.ln() - label + 0.5 * (std::f32::consts::TAU * label).ln()
+    } else {
+        0.0
+    }
 }
 
 #[cfg(test)]

@@ -33,7 +33,11 @@ pub struct Shard {
 
 impl Shard {
     /// The whole input, from its start.
-    pub const WHOLE: Self = Self { index: 0, count: 1, skip_batches: 0 };
+    pub const WHOLE: Self = Self {
+        index: 0,
+        count: 1,
+        skip_batches: 0,
+    };
 }
 
 /// Returns the options of a worker that reads no file: the records of `[input.train]` are sent to it. The files keep the
@@ -57,14 +61,23 @@ pub fn input_options(
     let eval = job.input.eval.as_ref();
     let section: &InputPart = match part {
         Part::Eval => eval.ok_or_else(|| {
-            let problem =
-                Diagnostic::error(trainyard_diagnostic::Code::E1005, "the job has no section [input.eval]");
+            let problem = Diagnostic::error(
+                trainyard_diagnostic::Code::E1005,
+                "the job has no section [input.eval]",
+            );
             problem.help("add it, with files = [\"eval.csv\"]")
         })?,
         Part::Evaluation(place) => &job.evaluations[place].input,
         Part::Train | Part::TrainForEvaluation => &job.input.train,
     };
-    Ok(options(job, section, part, resolve_files(job, section)?, shard, dead_letter))
+    Ok(options(
+        job,
+        section,
+        part,
+        resolve_files(job, section)?,
+        shard,
+        dead_letter,
+    ))
 }
 
 fn options(

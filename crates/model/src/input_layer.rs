@@ -68,7 +68,11 @@ impl InputLayer {
     ) -> Self {
         let mut named: Vec<(String, Piece, usize)> = Vec::new();
         for column in columns.numeric.iter().filter(|column| column.deep) {
-            named.push((column.name.clone(), Piece::Numbers(column.begin, column.width), column.width));
+            named.push((
+                column.name.clone(),
+                Piece::Numbers(column.begin, column.width),
+                column.width,
+            ));
         }
         for (place, column) in columns.categorical.iter().enumerate() {
             match &column.deep {
@@ -78,7 +82,11 @@ impl InputLayer {
                     let table = shared.unwrap_or(&own);
                     let name = format!("{scope}/{table}/embedding_weights");
                     let dimension = embedding.dimension;
-                    let group = if embedding.trainable { optimizer_group } else { FROZEN };
+                    let group = if embedding.trainable {
+                        optimizer_group
+                    } else {
+                        FROZEN
+                    };
                     let have = variables.iter().position(|variable| variable.name == name);
                     let variable = have.unwrap_or_else(|| {
                         variables.push(VariableSpec {
@@ -101,7 +109,11 @@ impl InputLayer {
                         max_norm: embedding.max_norm,
                         trainable: embedding.trainable,
                     };
-                    named.push((deep.column_name(&column.name), Piece::Embedding(lookup), dimension));
+                    named.push((
+                        deep.column_name(&column.name),
+                        Piece::Embedding(lookup),
+                        dimension,
+                    ));
                 }
                 Some(deep) => {
                     // A bucketized column is dense by itself; all others need an indicator around them.
@@ -115,7 +127,8 @@ impl InputLayer {
             }
         }
         named.sort_by(|(a, ..), (b, ..)| a.cmp(b));
-        let (mut pieces, mut width) = (Vec::new(), 0);
+        let mut pieces = Vec::new();
+        let mut width = 0;
         for (_, piece, size) in named {
             pieces.push((width, piece));
             width += size;
@@ -128,8 +141,15 @@ impl InputLayer {
                 tables.entry(lookup.variable).or_default().push(place);
             }
         }
-        let tables = tables.into_iter().map(|(variable, pieces)| Table { variable, pieces }).collect();
-        Self { pieces, tables, width }
+        let tables = tables
+            .into_iter()
+            .map(|(variable, pieces)| Table { variable, pieces })
+            .collect();
+        Self {
+            pieces,
+            tables,
+            width,
+        }
     }
 
     /// Returns the values of a row.
@@ -142,7 +162,9 @@ impl InputLayer {
     pub fn learned(&self) -> Range<usize> {
         let learned = || {
             self.pieces.iter().filter_map(|(begin, piece)| match piece {
-                Piece::Embedding(lookup) if lookup.trainable => Some(*begin..begin + lookup.dimension),
+                Piece::Embedding(lookup) if lookup.trainable => {
+                    Some(*begin..begin + lookup.dimension)
+                }
                 _ => None,
             })
         };
@@ -180,11 +202,20 @@ impl InputLayer {
             Piece::Embedding(lookup) => lookup.scales(&values[lookup.variable]),
             _ => None,
         };
-        let scales: Vec<Option<Vec<f32>>> = self.pieces.iter().map(|(_, piece)| scale(piece)).collect();
+        let scales: Vec<Option<Vec<f32>>> =
+            self.pieces.iter().map(|(_, piece)| scale(piece)).collect();
         for_rows(out, self.width, PART_ROWS_MIN, &|mut row, part| {
             for block in part.chunks_mut(BLOCK_ROWS * self.width) {
                 for ((begin, piece), scales) in self.pieces.iter().zip(&scales) {
-                    self.fill(features, values, piece, scales.as_deref(), row, block, *begin);
+                    self.fill(
+                        features,
+                        values,
+                        piece,
+                        scales.as_deref(),
+                        row,
+                        block,
+                        *begin,
+                    );
                 }
                 row += BLOCK_ROWS;
             }
@@ -203,12 +234,16 @@ impl InputLayer {
         begin: usize,
     ) {
         let count = out.len() / self.width;
-        let rows = out.chunks_exact_mut(self.width).map(|row| &mut row[begin..]).zip(first..);
+        let rows = out
+            .chunks_exact_mut(self.width)
+            .map(|row| &mut row[begin..])
+            .zip(first..);
         match piece {
             Piece::Numbers(from, width) => {
                 let numbers = features.numbers.len() / features.rows;
                 rows.for_each(|(out, row)| {
-                    out[..*width].copy_from_slice(&features.numbers[row * numbers + from..][..*width]);
+                    out[..*width]
+                        .copy_from_slice(&features.numbers[row * numbers + from..][..*width]);
                 });
             }
             Piece::Indicator(feature, buckets) => {
@@ -220,7 +255,8 @@ impl InputLayer {
                 });
             }
             Piece::Embedding(lookup) => {
-                let (ids, dimension) = (&features.ids[lookup.ids], lookup.dimension);
+                let ids = &features.ids[lookup.ids];
+                let dimension = lookup.dimension;
                 let table = &values[lookup.variable];
                 if let (Some(places), None) = (ids.one_of_each(first..first + count), scales) {
                     gather(table, dimension, places, out, self.width, begin);
@@ -232,7 +268,9 @@ impl InputLayer {
                     ids.shares(row, lookup.combiner, |place, share| {
                         let share = scales.map_or(share, |scales| share * scales[place]);
                         let vector = &table[place * dimension..][..dimension];
-                        out.iter_mut().zip(vector).for_each(|(out, value)| *out += share * value);
+                        out.iter_mut()
+                            .zip(vector)
+                            .for_each(|(out, value)| *out += share * value);
                     });
                 });
             }
@@ -241,7 +279,13 @@ impl InputLayer {
 
     /// Adds the gradients of the tables, given that of the output: of [`InputLayer::learned`], other columns are not
     /// read.
-    pub fn backward(&self, features: &Features, values: &Values, delta: &[f32], gradients: &mut Gradients) {
+    pub fn backward(
+        &self,
+        features: &Features,
+        values: &Values,
+        delta: &[f32],
+        gradients: &mut Gradients,
+    ) {
         self.scatter(&self.tables, features, values, delta, 0, gradients);
     }
 
@@ -269,7 +313,14 @@ impl InputLayer {
             for (begin, piece) in table.pieces.iter().map(|place| &self.pieces[*place]) {
                 if let Piece::Embedding(lookup) = piece {
                     let gradient = &mut gradients[table.variable - from];
-                    self.scatter_piece(lookup, *begin, features, &values[table.variable], delta, gradient);
+                    self.scatter_piece(
+                        lookup,
+                        *begin,
+                        features,
+                        &values[table.variable],
+                        delta,
+                        gradient,
+                    );
                 }
             }
         }
@@ -284,7 +335,8 @@ impl InputLayer {
         delta: &[f32],
         gradient: &mut [f32],
     ) {
-        let (ids, dimension) = (&features.ids[lookup.ids], lookup.dimension);
+        let ids = &features.ids[lookup.ids];
+        let dimension = lookup.dimension;
         let scales = lookup.scales(table);
         if let (Some(places), None) = (ids.one_of_each(0..features.rows), &scales) {
             scatter_add(delta, self.width, begin, places, gradient, dimension);
@@ -297,7 +349,9 @@ impl InputLayer {
             let delta = &delta[begin..][..dimension];
             ids.shares(row, lookup.combiner, |place, share| {
                 let out = &mut target[place * dimension..][..dimension];
-                out.iter_mut().zip(delta).for_each(|(out, delta)| *out += share * delta);
+                out.iter_mut()
+                    .zip(delta)
+                    .for_each(|(out, delta)| *out += share * delta);
             });
         }
         if let (Some(own), Some(scales)) = (own, scales) {
@@ -319,8 +373,14 @@ impl Lookup {
 
     /// Adds the gradient of the vectors, given that of the clipped ones: `s (g - x (x·g) / |x|²)` where clipped.
     fn through_clip(&self, table: &[f32], scales: &[f32], clipped: &[f32], gradient: &mut [f32]) {
-        let vectors = table.chunks_exact(self.dimension).zip(clipped.chunks_exact(self.dimension));
-        for ((out, (x, g)), scale) in gradient.chunks_exact_mut(self.dimension).zip(vectors).zip(scales) {
+        let vectors = table
+            .chunks_exact(self.dimension)
+            .zip(clipped.chunks_exact(self.dimension));
+        for ((out, (x, g)), scale) in gradient
+            .chunks_exact_mut(self.dimension)
+            .zip(vectors)
+            .zip(scales)
+        {
             let along = if *scale < 1.0 {
                 let dot: f32 = x.iter().zip(g).map(|(x, g)| x * g).sum();
                 dot / x.iter().map(|x| x * x).sum::<f32>()

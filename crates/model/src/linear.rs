@@ -37,7 +37,8 @@ impl LinearModel {
         optimizer_group: &str,
         variables: &mut Vec<VariableSpec>,
     ) -> Self {
-        let (mut numeric, mut categorical) = (Vec::new(), Vec::new());
+        let mut numeric = Vec::new();
+        let mut categorical = Vec::new();
         let mut add = |feature: &str, rows: usize, access: Access| {
             let name = format!("{scope}/{feature}/weights");
             variables.push(zeros(name, vec![rows, units], access, optimizer_group));
@@ -45,14 +46,28 @@ impl LinearModel {
         };
         for column in columns.numeric.iter().filter(|column| column.wide) {
             let variable = add(&column.name, column.width, Access::Whole);
-            numeric.push(Dense { begin: column.begin, width: column.width, variable });
+            numeric.push(Dense {
+                begin: column.begin,
+                width: column.width,
+                variable,
+            });
         }
-        for (place, column) in columns.categorical.iter().enumerate().filter(|(_, column)| column.wide) {
+        for (place, column) in columns
+            .categorical
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| column.wide)
+        {
             let variable = add(&column.name, column.buckets as usize, access(column));
             categorical.push((place, variable));
         }
         let bias = format!("{scope}/bias_weights");
-        Self { combiner, numeric, categorical, ..Self::bias_only(units, bias, optimizer_group, variables) }
+        Self {
+            combiner,
+            numeric,
+            categorical,
+            ..Self::bias_only(units, bias, optimizer_group, variables)
+        }
     }
 
     /// Adds a bias of this name, and nothing else.
@@ -63,8 +78,15 @@ impl LinearModel {
         variables: &mut Vec<VariableSpec>,
     ) -> Self {
         variables.push(zeros(name, vec![units], Access::Whole, optimizer_group));
-        let (numeric, categorical) = (Vec::new(), Vec::new());
-        Self { units, combiner: Combiner::Sum, numeric, categorical, bias: variables.len() - 1 }
+        let numeric = Vec::new();
+        let categorical = Vec::new();
+        Self {
+            units,
+            combiner: Combiner::Sum,
+            numeric,
+            categorical,
+            bias: variables.len() - 1,
+        }
     }
 
     /// Names the rows that a batch reads.
@@ -76,10 +98,16 @@ impl LinearModel {
 
     /// Adds the part's logits, `rows x units`.
     pub fn forward(&self, features: &Features, values: &Values, logits: &mut [f32]) {
-        let (units, width) = (self.units, features.numbers.len().checked_div(features.rows).unwrap_or(0));
+        let units = self.units;
+        let width = features
+            .numbers
+            .len()
+            .checked_div(features.rows)
+            .unwrap_or(0);
         add_bias(logits, &values[self.bias]);
         for &(ids, variable) in &self.categorical {
-            let (ids, weights) = (&features.ids[ids], &values[variable]);
+            let ids = &features.ids[ids];
+            let weights = &values[variable];
             if let (1, Some(places)) = (units, ids.one_of_each(0..features.rows)) {
                 for (logit, place) in logits.iter_mut().zip(places) {
                     *logit += weights[*place as usize];
@@ -89,22 +117,36 @@ impl LinearModel {
             for (row, logits) in logits.chunks_exact_mut(units).enumerate() {
                 ids.shares(row, self.combiner, |place, share| {
                     let weights = &weights[place * units..][..units];
-                    logits.iter_mut().zip(weights).for_each(|(logit, weight)| *logit += share * weight);
+                    logits
+                        .iter_mut()
+                        .zip(weights)
+                        .for_each(|(logit, weight)| *logit += share * weight);
                 });
             }
         }
         for dense in &self.numeric {
             if units == 1 && width > 0 {
                 for (place, weight) in values[dense.variable].iter().enumerate() {
-                    let numbers = features.numbers[dense.begin + place..].iter().step_by(width);
-                    logits.iter_mut().zip(numbers).for_each(|(logit, x)| *logit += x * weight);
+                    let numbers = features.numbers[dense.begin + place..]
+                        .iter()
+                        .step_by(width);
+                    logits
+                        .iter_mut()
+                        .zip(numbers)
+                        .for_each(|(logit, x)| *logit += x * weight);
                 }
                 continue;
             }
             for (row, logits) in logits.chunks_exact_mut(units).enumerate() {
                 let numbers = &features.numbers[row * width + dense.begin..][..dense.width];
-                for (x, weights) in numbers.iter().zip(values[dense.variable].chunks_exact(units)) {
-                    logits.iter_mut().zip(weights).for_each(|(logit, weight)| *logit += x * weight);
+                for (x, weights) in numbers
+                    .iter()
+                    .zip(values[dense.variable].chunks_exact(units))
+                {
+                    logits
+                        .iter_mut()
+                        .zip(weights)
+                        .for_each(|(logit, weight)| *logit += x * weight);
                 }
             }
         }
@@ -112,10 +154,16 @@ impl LinearModel {
 
     /// Adds the part's gradients, given that of the logits.
     pub fn backward(&self, features: &Features, delta: &[f32], gradients: &mut Gradients) {
-        let (units, width) = (self.units, features.numbers.len().checked_div(features.rows).unwrap_or(0));
+        let units = self.units;
+        let width = features
+            .numbers
+            .len()
+            .checked_div(features.rows)
+            .unwrap_or(0);
         add_column_sums(delta, &mut gradients[self.bias]);
         for &(ids, variable) in &self.categorical {
-            let (ids, gradient) = (&features.ids[ids], &mut gradients[variable]);
+            let ids = &features.ids[ids];
+            let gradient = &mut gradients[variable];
             if let (1, Some(places)) = (units, ids.one_of_each(0..features.rows)) {
                 for (delta, place) in delta.iter().zip(places) {
                     gradient[*place as usize] += delta;
@@ -125,7 +173,10 @@ impl LinearModel {
             for (row, delta) in delta.chunks_exact(units).enumerate() {
                 ids.shares(row, self.combiner, |place, share| {
                     let gradient = &mut gradient[place * units..][..units];
-                    gradient.iter_mut().zip(delta).for_each(|(sum, delta)| *sum += share * delta);
+                    gradient
+                        .iter_mut()
+                        .zip(delta)
+                        .for_each(|(sum, delta)| *sum += share * delta);
                 });
             }
         }
@@ -133,15 +184,24 @@ impl LinearModel {
             let gradient = &mut gradients[dense.variable];
             if units == 1 && width > 0 {
                 for (place, sum) in gradient.iter_mut().enumerate() {
-                    let numbers = features.numbers[dense.begin + place..].iter().step_by(width);
-                    *sum += delta.iter().zip(numbers).map(|(delta, x)| x * delta).sum::<f32>();
+                    let numbers = features.numbers[dense.begin + place..]
+                        .iter()
+                        .step_by(width);
+                    *sum += delta
+                        .iter()
+                        .zip(numbers)
+                        .map(|(delta, x)| x * delta)
+                        .sum::<f32>();
                 }
                 continue;
             }
             for (row, delta) in delta.chunks_exact(units).enumerate() {
                 let numbers = &features.numbers[row * width + dense.begin..][..dense.width];
                 for (x, gradient) in numbers.iter().zip(gradient.chunks_exact_mut(units)) {
-                    gradient.iter_mut().zip(delta).for_each(|(sum, delta)| *sum += x * delta);
+                    gradient
+                        .iter_mut()
+                        .zip(delta)
+                        .for_each(|(sum, delta)| *sum += x * delta);
                 }
             }
         }
@@ -150,5 +210,11 @@ impl LinearModel {
 
 fn zeros(name: String, shape: Vec<usize>, access: Access, optimizer_group: &str) -> VariableSpec {
     let optimizer_group = optimizer_group.to_owned();
-    VariableSpec { name, shape, access, initializer: Initializer::Zeros, optimizer_group }
+    VariableSpec {
+        name,
+        shape,
+        access,
+        initializer: Initializer::Zeros,
+        optimizer_group,
+    }
 }

@@ -81,24 +81,52 @@ struct Builder<'a> {
 ///
 /// # Errors
 /// A feature that ONNX cannot say, values of another size, or a graph too large for one file.
-pub(crate) fn model(canned: &Canned, values: &Values, hashed: HashedColumns) -> Result<OnnxModel, Error> {
+pub(crate) fn model(
+    canned: &Canned,
+    values: &Values,
+    hashed: HashedColumns,
+) -> Result<OnnxModel, Error> {
     hashing::refuse_dynamic(&canned.columns, None)?;
     if hashed == HashedColumns::Refuse {
         hashing::refuse(&canned.columns, None)?;
     }
     for (place, spec) in canned.variables.iter().enumerate() {
-        let (wanted, given) = (spec.len(), values.get(place).map_or(0, Vec::len));
+        let wanted = spec.len();
+        let given = values.get(place).map_or(0, Vec::len);
         if wanted != given {
-            return Err(Error::Values { variable: spec.name.clone(), wanted, given });
+            return Err(Error::Values {
+                variable: spec.name.clone(),
+                wanted,
+                given,
+            });
         }
     }
     let mut graph = Graph::new("trainyard");
     head::OUTPUTS.iter().for_each(|name| graph.reserve(name));
     let inputs = Inputs::new(canned);
-    let given = inputs.list.iter().map(|input| graph.input(&input.port)).collect();
-    let (numbers, bags, tables) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    let mut builder = Builder { canned, values, graph, inputs, given, numbers, bags, tables };
+    let given = inputs
+        .list
+        .iter()
+        .map(|input| graph.input(&input.port))
+        .collect();
+    let numbers = BTreeMap::new();
+    let bags = BTreeMap::new();
+    let tables = BTreeMap::new();
+    let mut builder = Builder {
+        canned,
+        values,
+        graph,
+        inputs,
+        given,
+        numbers,
+        bags,
+        tables,
+    };
     let logits = builder.logits();
     let outputs = builder.outputs(&logits);
-    Ok(OnnxModel { file: builder.graph.finish()?, inputs: builder.inputs.list, outputs })
+    Ok(OnnxModel {
+        file: builder.graph.finish()?,
+        inputs: builder.inputs.list,
+        outputs,
+    })
 }

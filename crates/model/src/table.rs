@@ -38,7 +38,10 @@ pub(crate) fn check_rules(
     optimizers: &BTreeMap<String, OptimizerConfig>,
 ) -> Result<(), Error> {
     for spec in variables.iter().filter(|spec| spec.dynamic().is_some()) {
-        let Some(rule) = optimizers.get(&spec.optimizer_group).filter(|rule| rule.moves_all_rows()) else {
+        let Some(rule) = optimizers
+            .get(&spec.optimizer_group)
+            .filter(|rule| rule.moves_all_rows())
+        else {
             continue;
         };
         let (kind, remedy) = match rule {
@@ -46,7 +49,8 @@ pub(crate) fn check_rules(
             OptimizerConfig::KerasRmsProp(_) => ("keras_rmsprop", "set a momentum, or use rmsprop"),
             _ => ("the optimizer", "use another"),
         };
-        let (name, group) = (&spec.name, &spec.optimizer_group);
+        let name = &spec.name;
+        let group = &spec.optimizer_group;
         return Err(Error::Invalid(format!(
             "{kind} moves all rows at each step, which the dynamic table `{name}` cannot take: {remedy} in \
              [model.{group}_optimizer]"

@@ -66,19 +66,55 @@ impl Tower {
     ) -> Self {
         let mut layers: Vec<Layer> = Vec::new();
         let hidden = model.hidden_units.len();
-        for (index, outputs) in model.hidden_units.iter().copied().chain([units]).enumerate() {
-            let name =
-                if index < hidden { format!("dnn/hiddenlayer_{index}") } else { "dnn/logits".to_owned() };
+        for (index, outputs) in model
+            .hidden_units
+            .iter()
+            .copied()
+            .chain([units])
+            .enumerate()
+        {
+            let name = if index < hidden {
+                format!("dnn/hiddenlayer_{index}")
+            } else {
+                "dnn/logits".to_owned()
+            };
             let inputs = layers.last().map_or(inputs, |layer| layer.outputs);
             let glorot = Initializer::GlorotUniform;
-            variables.push(dense(format!("{name}/kernel"), vec![inputs, outputs], glorot, group));
-            variables.push(dense(format!("{name}/bias"), vec![outputs], Initializer::Zeros, group));
-            let (kernel, bias) = (variables.len() - 2, variables.len() - 1);
-            let norm = (model.batch_norm && index < hidden)
-                .then(|| BatchNorm::new(&format!("{name}/batchnorm_{index}"), outputs, group, variables));
-            layers.push(Layer { kernel, bias, inputs, outputs, norm });
+            variables.push(dense(
+                format!("{name}/kernel"),
+                vec![inputs, outputs],
+                glorot,
+                group,
+            ));
+            variables.push(dense(
+                format!("{name}/bias"),
+                vec![outputs],
+                Initializer::Zeros,
+                group,
+            ));
+            let kernel = variables.len() - 2;
+            let bias = variables.len() - 1;
+            let norm = (model.batch_norm && index < hidden).then(|| {
+                BatchNorm::new(
+                    &format!("{name}/batchnorm_{index}"),
+                    outputs,
+                    group,
+                    variables,
+                )
+            });
+            layers.push(Layer {
+                kernel,
+                bias,
+                inputs,
+                outputs,
+                norm,
+            });
         }
-        Self { layers, activation: model.activation, dropout: model.dropout }
+        Self {
+            layers,
+            activation: model.activation,
+            dropout: model.dropout,
+        }
     }
 
     /// Adds the logits of `rows` rows of input. In training (`seed` given), outputs are dropped and the batch
@@ -102,10 +138,18 @@ impl Tower {
             let pass = &mut after[0];
             let input = before.last().map_or(input, |pass| pass.output.as_slice());
             pass.output.resize(rows * layer.outputs, 0.0);
-            multiply(input, &values[layer.kernel], &mut pass.output, [rows, layer.inputs, layer.outputs]);
+            multiply(
+                input,
+                &values[layer.kernel],
+                &mut pass.output,
+                [rows, layer.inputs, layer.outputs],
+            );
             if index + 1 == self.layers.len() {
                 add_bias(&mut pass.output, &values[layer.bias]);
-                logits.iter_mut().zip(&pass.output).for_each(|(logit, value)| *logit += value);
+                logits
+                    .iter_mut()
+                    .zip(&pass.output)
+                    .for_each(|(logit, value)| *logit += value);
                 continue;
             }
             self.activate(layer, &values[layer.bias], pass);
@@ -146,11 +190,21 @@ impl Tower {
         if self.dropout == 0.0 {
             return;
         }
-        let (mut random, kept) = (ChaCha8Rng::seed_from_u64(seed), 1.0 - self.dropout);
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let kept = 1.0 - self.dropout;
         pass.mask.clear();
-        let mask = pass.output.iter().map(|_| if random.random::<f32>() < kept { 1.0 / kept } else { 0.0 });
+        let mask = pass.output.iter().map(|_| {
+            if random.random::<f32>() < kept {
+                1.0 / kept
+            } else {
+                0.0
+            }
+        });
         pass.mask.extend(mask);
-        pass.output.iter_mut().zip(&pass.mask).for_each(|(value, factor)| *value *= factor);
+        pass.output
+            .iter_mut()
+            .zip(&pass.mask)
+            .for_each(|(value, factor)| *value *= factor);
     }
 
     /// Writes the gradients, given that of the logits and what the way there left. With `of_input`, that of these
@@ -183,7 +237,8 @@ impl Tower {
                     Some((0..layer.inputs, work.below.as_mut_slice()))
                 }
             };
-            let (delta, transposed) = (&work.delta, &mut work.transposed);
+            let delta = &work.delta;
+            let transposed = &mut work.transposed;
             let mut of_kernel = std::mem::take(&mut gradients[layer.kernel]);
             let of_bias = &mut gradients[layer.bias];
             join(
@@ -211,7 +266,9 @@ impl Tower {
                 },
             );
             gradients[layer.kernel] = of_kernel;
-            [layer.bias, layer.kernel].into_iter().for_each(|variable| tell(variable, &gradients[variable]));
+            [layer.bias, layer.kernel]
+                .into_iter()
+                .for_each(|variable| tell(variable, &gradients[variable]));
             std::mem::swap(&mut work.delta, &mut work.below);
         }
     }
@@ -229,13 +286,26 @@ impl Tower {
             norm.backward(values, delta, gradients, &pass.norm);
         }
         if self.dropout > 0.0 {
-            delta.iter_mut().zip(&pass.mask).for_each(|(delta, factor)| *delta *= factor);
+            delta
+                .iter_mut()
+                .zip(&pass.mask)
+                .for_each(|(delta, factor)| *delta *= factor);
         }
         let own = self.plain(layer) && !activation::needs_input(self.activation);
-        activation::backward(self.activation, if own { &pass.output } else { &pass.kept }, delta);
+        activation::backward(
+            self.activation,
+            if own { &pass.output } else { &pass.kept },
+            delta,
+        );
     }
 }
 
 fn dense(name: String, shape: Vec<usize>, initializer: Initializer, group: &str) -> VariableSpec {
-    VariableSpec { name, shape, access: Access::Whole, initializer, optimizer_group: group.to_owned() }
+    VariableSpec {
+        name,
+        shape,
+        access: Access::Whole,
+        initializer,
+        optimizer_group: group.to_owned(),
+    }
 }

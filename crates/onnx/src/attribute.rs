@@ -17,7 +17,10 @@ pub enum Attribute {
 
 /// Returns an attribute of this name.
 pub fn attribute(name: &str, value: Attribute) -> AttributeProto {
-    let mut out = AttributeProto { name: name.to_owned(), ..AttributeProto::default() };
+    let mut out = AttributeProto {
+        name: name.to_owned(),
+        ..AttributeProto::default()
+    };
     out.r#type = match value {
         Attribute::Float(value) => {
             out.f = value;

@@ -27,7 +27,10 @@ impl File {
     pub(crate) fn of(mut model: ModelProto, most: usize) -> Result<Self, Error> {
         let mut data = Vec::new();
         if model.encoded_len() > most {
-            let tensors = model.graph.iter_mut().flat_map(|graph| &mut graph.initializer);
+            let tensors = model
+                .graph
+                .iter_mut()
+                .flat_map(|graph| &mut graph.initializer);
             let mut offset = 0;
             for tensor in tensors.filter(|tensor| tensor.raw_data.len() >= TABLE_BYTES_MIN) {
                 let table = std::mem::take(&mut tensor.raw_data);
@@ -38,14 +41,20 @@ impl File {
         }
         match model.encoded_len() {
             needed if needed > most => Err(Error::TooLarge { needed, most }),
-            _ => Ok(Self { bytes: model.encode_to_vec(), data }),
+            _ => Ok(Self {
+                bytes: model.encode_to_vec(),
+                data,
+            }),
         }
     }
 }
 
 /// Says where in the second file a tensor lies.
 fn point(tensor: &mut TensorProto, offset: usize, length: usize) {
-    let entry = |key: &str, value: String| StringStringEntryProto { key: key.to_owned(), value };
+    let entry = |key: &str, value: String| StringStringEntryProto {
+        key: key.to_owned(),
+        value,
+    };
     tensor.data_location = 1;
     tensor.external_data = vec![
         entry("location", File::DATA.to_owned()),
@@ -67,9 +76,16 @@ mod tests {
             raw_data: vec![7; count * 4],
             ..TensorProto::default()
         };
-        let initializer = vec![tensor("first", 300), tensor("small", 2), tensor("second", 400)];
+        let initializer = vec![
+            tensor("first", 300),
+            tensor("small", 2),
+            tensor("second", 400),
+        ];
         ModelProto {
-            graph: Some(GraphProto { initializer, ..GraphProto::default() }),
+            graph: Some(GraphProto {
+                initializer,
+                ..GraphProto::default()
+            }),
             ..ModelProto::default()
         }
     }
@@ -77,20 +93,38 @@ mod tests {
     #[test]
     fn a_model_that_fits_is_one_file() {
         let file = File::of(model(), File::BYTES_MAX).unwrap();
-        assert!(file.data.is_empty() && ModelProto::decode(file.bytes.as_slice()).unwrap() == model());
+        assert!(
+            file.data.is_empty() && ModelProto::decode(file.bytes.as_slice()).unwrap() == model()
+        );
     }
 
     #[test]
     fn tables_that_do_not_fit_lie_end_to_end_in_the_second_file() {
         let file = File::of(model(), 1000).unwrap();
-        assert_eq!(file.data.iter().map(Vec::len).collect::<Vec<_>>(), [1200, 1600]);
-        let graph = ModelProto::decode(file.bytes.as_slice()).unwrap().graph.unwrap();
+        assert_eq!(
+            file.data.iter().map(Vec::len).collect::<Vec<_>>(),
+            [1200, 1600]
+        );
+        let graph = ModelProto::decode(file.bytes.as_slice())
+            .unwrap()
+            .graph
+            .unwrap();
         let places: Vec<Vec<&str>> = graph
             .initializer
             .iter()
-            .map(|tensor| tensor.external_data.iter().map(|entry| entry.value.as_str()).collect())
+            .map(|tensor| {
+                tensor
+                    .external_data
+                    .iter()
+                    .map(|entry| entry.value.as_str())
+                    .collect()
+            })
             .collect();
-        let expected: [&[&str]; 3] = [&[File::DATA, "0", "1200"], &[], &[File::DATA, "1200", "1600"]];
+        let expected: [&[&str]; 3] = [
+            &[File::DATA, "0", "1200"],
+            &[],
+            &[File::DATA, "1200", "1600"],
+        ];
         assert_eq!(places, expected);
         assert_eq!(graph.initializer[1].raw_data.len(), 8);
     }
@@ -98,6 +132,9 @@ mod tests {
     #[test]
     fn a_model_that_does_not_fit_even_so_is_refused() {
         let refused = File::of(model(), 10).unwrap_err();
-        assert!(matches!(refused, Error::TooLarge { most: 10, .. }), "{refused}");
+        assert!(
+            matches!(refused, Error::TooLarge { most: 10, .. }),
+            "{refused}"
+        );
     }
 }

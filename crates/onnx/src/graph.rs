@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::message::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+    ValueInfoProto,
 };
 use crate::{Error, File, IR_VERSION, ML_DOMAIN, ML_OPSET, OPSET, Port, Tensor};
 
@@ -34,7 +35,10 @@ pub struct Graph {
 impl Graph {
     /// Returns an empty graph.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), ..Self::default() }
+        Self {
+            name: name.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// Keeps a name for an output that comes later.
@@ -46,7 +50,9 @@ impl Graph {
     fn unique(&mut self, wanted: &str) -> String {
         let numbered = (2_u64..).map(|number| format!("{wanted}_{number}"));
         let mut names = std::iter::once(wanted.to_owned()).chain(numbered);
-        let free = names.find(|name| !self.taken.contains(name)).expect("numbers do not end");
+        let free = names
+            .find(|name| !self.taken.contains(name))
+            .expect("numbers do not end");
         self.taken.insert(free.clone());
         free
     }
@@ -54,31 +60,49 @@ impl Graph {
     /// Adds an input.
     pub fn input(&mut self, port: &Port) -> Name {
         let name = self.unique(&port.name);
-        self.inputs.push(Port { name: name.clone(), ..port.clone() }.value_info());
+        self.inputs.push(
+            Port {
+                name: name.clone(),
+                ..port.clone()
+            }
+            .value_info(),
+        );
         Name(name)
     }
 
     /// Adds a constant of floats, row-major.
     pub fn floats(&mut self, name: &str, shape: &[usize], values: &[f32]) -> Name {
-        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let bytes = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
         self.constant(name, Tensor::Float, shape, bytes, Vec::new())
     }
 
     /// Adds a constant of doubles, row-major.
     pub fn doubles(&mut self, name: &str, shape: &[usize], values: &[f64]) -> Name {
-        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let bytes = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
         self.constant(name, Tensor::Double, shape, bytes, Vec::new())
     }
 
     /// Adds a constant of whole numbers, row-major.
     pub fn ints(&mut self, name: &str, shape: &[usize], values: &[i64]) -> Name {
-        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let bytes = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
         self.constant(name, Tensor::Int64, shape, bytes, Vec::new())
     }
 
     /// Adds a constant of texts, row-major.
     pub fn texts(&mut self, name: &str, shape: &[usize], values: &[String]) -> Name {
-        let texts = values.iter().map(|value| value.clone().into_bytes()).collect();
+        let texts = values
+            .iter()
+            .map(|value| value.clone().into_bytes())
+            .collect();
         self.constant(name, Tensor::String, shape, Vec::new(), texts)
     }
 
@@ -88,7 +112,11 @@ impl Graph {
             return have.clone();
         }
         let texts: Vec<String> = values.iter().map(i64::to_string).collect();
-        let name = self.ints(&format!("constant/{}", texts.join("_")), &[values.len()], values);
+        let name = self.ints(
+            &format!("constant/{}", texts.join("_")),
+            &[values.len()],
+            values,
+        );
         self.lists.insert(values.to_vec(), name.clone());
         name
     }
@@ -101,9 +129,11 @@ impl Graph {
         raw_data: Vec<u8>,
         string_data: Vec<Vec<u8>>,
     ) -> Name {
-        let (name, dims) = (self.unique(name), shape.iter().map(|size| *size as i64).collect());
+        let name = self.unique(name);
+        let dims = shape.iter().map(|size| *size as i64).collect();
         let data_type = tensor.number();
-        let (external_data, data_location) = (Vec::new(), 0);
+        let external_data = Vec::new();
+        let data_location = 0;
         let named = name.clone();
         self.initializers.push(TensorProto {
             dims,
@@ -138,7 +168,13 @@ impl Graph {
         attributes: impl IntoIterator<Item = AttributeProto>,
     ) -> Name {
         let name = self.unique(name);
-        self.push(domain, operator, &name, inputs, attributes.into_iter().collect());
+        self.push(
+            domain,
+            operator,
+            &name,
+            inputs,
+            attributes.into_iter().collect(),
+        );
         Name(name)
     }
 
@@ -172,8 +208,10 @@ impl Graph {
     /// # Errors
     /// The model is larger than a file can be, even with its tables in another.
     pub fn finish(self) -> Result<File, Error> {
-        let operators =
-            |domain: &str, version: i64| OperatorSetIdProto { domain: domain.to_owned(), version };
+        let operators = |domain: &str, version: i64| OperatorSetIdProto {
+            domain: domain.to_owned(),
+            version,
+        };
         let model = ModelProto {
             ir_version: IR_VERSION,
             producer_name: "trainyard".to_owned(),
@@ -217,7 +255,10 @@ mod tests {
         graph.output(&Port::matrix("y", Tensor::Int64, Some(1)), &sum);
         let model = ModelProto::decode(graph.finish().unwrap().bytes.as_slice()).unwrap();
         let graph = model.graph.unwrap();
-        assert_eq!((model.ir_version, graph.node.len(), graph.initializer.len()), (IR_VERSION, 2, 1));
+        assert_eq!(
+            (model.ir_version, graph.node.len(), graph.initializer.len()),
+            (IR_VERSION, 2, 1)
+        );
         assert_eq!(graph.initializer[0].raw_data, 1_i64.to_le_bytes());
         assert_eq!(graph.output[0].name, "y");
     }

@@ -31,9 +31,9 @@ pub use error::Error;
 pub use file::File;
 pub use graph::{Graph, Name};
 pub use message::{
-    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ShapeProto,
-    StringStringEntryProto, TensorProto, TensorTypeProto, TypeProto, ValueInfoProto, dimension_proto,
-    type_proto,
+    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    ShapeProto, StringStringEntryProto, TensorProto, TensorTypeProto, TypeProto, ValueInfoProto,
+    dimension_proto, type_proto,
 };
 pub use port::{Dimension, Port, Tensor};
 

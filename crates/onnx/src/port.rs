@@ -1,7 +1,8 @@
 //! What goes into a graph and what comes out: names, types and shapes.
 
 use crate::message::{
-    DimensionProto, ShapeProto, TensorTypeProto, TypeProto, ValueInfoProto, dimension_proto, type_proto,
+    DimensionProto, ShapeProto, TensorTypeProto, TypeProto, ValueInfoProto, dimension_proto,
+    type_proto,
 };
 
 /// Element types, with their numbers in `TensorProto.DataType`.
@@ -62,7 +63,11 @@ impl Port {
             Some(width) => Dimension::Fixed(width),
             None => Dimension::Any(format!("{name}/n")),
         };
-        Self { name, tensor, shape: vec![Dimension::Any("batch".to_owned()), columns] }
+        Self {
+            name,
+            tensor,
+            shape: vec![Dimension::Any("batch".to_owned()), columns],
+        }
     }
 
     pub(crate) fn value_info(&self) -> ValueInfoProto {
@@ -72,9 +77,19 @@ impl Port {
                 Dimension::Any(name) => dimension_proto::Value::DimParam(name.clone()),
             }),
         };
-        let shape = ShapeProto { dim: self.shape.iter().map(dimension).collect() };
-        let tensor = TensorTypeProto { elem_type: self.tensor.number(), shape: Some(shape) };
-        let of_type = TypeProto { value: Some(type_proto::Value::TensorType(tensor)) };
-        ValueInfoProto { name: self.name.clone(), r#type: Some(of_type) }
+        let shape = ShapeProto {
+            dim: self.shape.iter().map(dimension).collect(),
+        };
+        let tensor = TensorTypeProto {
+            elem_type: self.tensor.number(),
+            shape: Some(shape),
+        };
+        let of_type = TypeProto {
+            value: Some(type_proto::Value::TensorType(tensor)),
+        };
+        ValueInfoProto {
+            name: self.name.clone(),
+            r#type: Some(of_type),
+        }
     }
 }

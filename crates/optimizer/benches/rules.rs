@@ -35,7 +35,8 @@ fn main() {
 }
 
 fn rule(kind: &str) -> OptimizerConfig {
-    serde_json::from_value(json!({"kind": kind, "learning_rate": 0.01})).expect("every rule has defaults")
+    serde_json::from_value(json!({"kind": kind, "learning_rate": 0.01}))
+        .expect("every rule has defaults")
 }
 
 /// Bytes that an update of `length` values moves.
@@ -46,22 +47,36 @@ fn moved(rule: &OptimizerConfig, length: usize) -> usize {
 #[divan::bench(args = KINDS, consts = LENGTHS, sample_count = 20)]
 fn update<const LENGTH: usize>(bencher: Bencher<'_, '_>, kind: &str) {
     let rule = rule(kind);
-    let gradient: Vec<f32> = (0..LENGTH).map(|place| (place % 97) as f32 * 1e-3 - 0.04).collect();
+    let gradient: Vec<f32> = (0..LENGTH)
+        .map(|place| (place % 97) as f32 * 1e-3 - 0.04)
+        .collect();
     let mut values = vec![0.1; LENGTH];
-    let mut slots: Vec<Vec<f32>> = rule.slots().iter().map(|slot| vec![slot.initial; LENGTH]).collect();
+    let mut slots: Vec<Vec<f32>> = rule
+        .slots()
+        .iter()
+        .map(|slot| vec![slot.initial; LENGTH])
+        .collect();
     let mut step = 0;
-    bencher.counter(BytesCount::new(moved(&rule, LENGTH))).bench_local(|| {
-        step += 1;
-        let mut views: Vec<&mut [f32]> = slots.iter_mut().map(Vec::as_mut_slice).collect();
-        rule.apply_dense(step, black_box(&mut values), &mut views, black_box(&gradient));
-    });
+    bencher
+        .counter(BytesCount::new(moved(&rule, LENGTH)))
+        .bench_local(|| {
+            step += 1;
+            let mut views: Vec<&mut [f32]> = slots.iter_mut().map(Vec::as_mut_slice).collect();
+            rule.apply_dense(
+                step,
+                black_box(&mut values),
+                &mut views,
+                black_box(&gradient),
+            );
+        });
 }
 
 /// As many bytes as Adagrad moves.
 #[divan::bench(consts = LENGTHS, sample_count = 20)]
 fn memory_copy<const LENGTH: usize>(bencher: Bencher<'_, '_>) {
     let bytes = moved(&rule("adagrad"), LENGTH);
-    let (from, mut to) = (vec![1.0_f32; bytes / 8], vec![0.0_f32; bytes / 8]);
+    let from = vec![1.0_f32; bytes / 8];
+    let mut to = vec![0.0_f32; bytes / 8];
     bencher.counter(BytesCount::new(bytes)).bench_local(|| {
         black_box(&mut to).copy_from_slice(black_box(&from));
     });

@@ -41,7 +41,9 @@ impl Rule<2> for Adadelta {
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 2], &[f32]) {
-        let (rate, rho, epsilon) = (self.learning_rate.at(step), self.rho, self.epsilon);
+        let rate = self.learning_rate.at(step);
+        let rho = self.rho;
+        let epsilon = self.epsilon;
         #[inline(always)]
         move |values, [accum, updates], gradient| {
             for (((value, a), d), g) in values.iter_mut().zip(accum).zip(updates).zip(gradient) {

@@ -29,7 +29,11 @@ impl Rule<1> for Adagrad {
         self.learning_rate.validate()?;
         not_negative("epsilon", self.epsilon)?;
         let first = self.initial_accumulator_value;
-        let check = if self.epsilon > 0.0 { not_negative } else { positive };
+        let check = if self.epsilon > 0.0 {
+            not_negative
+        } else {
+            positive
+        };
         check("initial_accumulator_value", first)
     }
 
@@ -38,7 +42,8 @@ impl Rule<1> for Adagrad {
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 1], &[f32]) {
-        let (rate, epsilon) = (self.learning_rate.at(step), self.epsilon);
+        let rate = self.learning_rate.at(step);
+        let epsilon = self.epsilon;
         #[inline(always)]
         move |values, [accumulator], gradient| {
             for ((value, a), g) in values.iter_mut().zip(accumulator).zip(gradient) {

@@ -29,18 +29,29 @@ impl Rule<2> for AdagradDa {
         self.learning_rate.validate()?;
         let first = self.initial_gradient_squared_accumulator_value;
         positive("initial_gradient_squared_accumulator_value", first)?;
-        not_negative("l1_regularization_strength", self.l1_regularization_strength)?;
-        not_negative("l2_regularization_strength", self.l2_regularization_strength)
+        not_negative(
+            "l1_regularization_strength",
+            self.l1_regularization_strength,
+        )?;
+        not_negative(
+            "l2_regularization_strength",
+            self.l2_regularization_strength,
+        )
     }
 
     fn slots(&self) -> [Slot; 2] {
         let first = self.initial_gradient_squared_accumulator_value;
-        [Slot::new("gradient_accumulator", 0.0), Slot::new("gradient_squared_accumulator", first)]
+        [
+            Slot::new("gradient_accumulator", 0.0),
+            Slot::new("gradient_squared_accumulator", first),
+        ]
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 2], &[f32]) {
-        let (rate, t) = (self.learning_rate.at(step), step as f32);
-        let (l1, l2) = (self.l1_regularization_strength * t, self.l2_regularization_strength * t * rate);
+        let rate = self.learning_rate.at(step);
+        let t = step as f32;
+        let l1 = self.l1_regularization_strength * t;
+        let l2 = self.l2_regularization_strength * t * rate;
         #[inline(always)]
         move |values, [sums, squares], gradient| {
             for (((value, s), q), g) in values.iter_mut().zip(sums).zip(squares).zip(gradient) {

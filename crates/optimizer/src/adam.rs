@@ -58,7 +58,8 @@ impl Adam {
     /// Returns `lr √(1-β2ᵗ) / (1-β1ᵗ)` at step `t`, from 1.
     fn corrected_rate(&self, step: u64) -> f32 {
         let t = step.max(1) as f64;
-        let (one, two) = (1.0 - f64::from(self.beta1).powf(t), 1.0 - f64::from(self.beta2).powf(t));
+        let one = 1.0 - f64::from(self.beta1).powf(t);
+        let two = 1.0 - f64::from(self.beta2).powf(t);
         (f64::from(self.learning_rate.at(step)) * two.sqrt() / one) as f32
     }
 
@@ -78,12 +79,19 @@ impl Rule<3> for Adam {
     }
 
     fn slots(&self) -> [Slot; 3] {
-        [Slot::new("m", 0.0), Slot::new("v", 0.0), Slot::new("vhat", 0.0)]
+        [
+            Slot::new("m", 0.0),
+            Slot::new("v", 0.0),
+            Slot::new("vhat", 0.0),
+        ]
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 3], &[f32]) {
-        let (rate, epsilon, kept) = (self.corrected_rate(step), self.epsilon, self.kept(step));
-        let (one, two) = (1.0 - self.beta1, 1.0 - self.beta2);
+        let rate = self.corrected_rate(step);
+        let epsilon = self.epsilon;
+        let kept = self.kept(step);
+        let one = 1.0 - self.beta1;
+        let two = 1.0 - self.beta2;
         #[inline(always)]
         move |values, [m, v, most], gradient| {
             let moments = m.iter_mut().zip(v).zip(most);
@@ -107,8 +115,11 @@ impl Rule<2> for Plain<'_> {
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 2], &[f32]) {
-        let (rate, epsilon, kept) = (self.0.corrected_rate(step), self.0.epsilon, self.0.kept(step));
-        let (one, two) = (1.0 - self.0.beta1, 1.0 - self.0.beta2);
+        let rate = self.0.corrected_rate(step);
+        let epsilon = self.0.epsilon;
+        let kept = self.0.kept(step);
+        let one = 1.0 - self.0.beta1;
+        let two = 1.0 - self.0.beta2;
         #[inline(always)]
         move |values, [m, v], gradient| {
             for (((value, m), s), g) in values.iter_mut().zip(m).zip(v).zip(gradient) {
@@ -128,7 +139,11 @@ mod tests {
     fn stepped(text: &str) -> f32 {
         let config: OptimizerConfig = serde_json::from_str(text).expect("a rule");
         let mut value = [2.0_f32];
-        let mut slots: Vec<Vec<f32>> = config.slots().iter().map(|slot| vec![slot.initial; 1]).collect();
+        let mut slots: Vec<Vec<f32>> = config
+            .slots()
+            .iter()
+            .map(|slot| vec![slot.initial; 1])
+            .collect();
         for (step, gradient) in [(1, 1.0), (2, -0.5)] {
             let mut slots: Vec<&mut [f32]> = slots.iter_mut().map(Vec::as_mut_slice).collect();
             config.apply_dense(step, &mut value, &mut slots, &[gradient]);
@@ -141,13 +156,25 @@ mod tests {
         let plain = r#"{"kind": "adam", "learning_rate": 0.1}"#;
         // By the formula, in double precision.
         let decayed = r#"{"kind": "adam", "learning_rate": 0.1, "weight_decay": 0.5}"#;
-        let (first, second) =
-            (0.1, 0.1 * ((0.9 * 0.1 - 0.05) / 0.19) / ((0.999 * 0.001 + 0.000_25_f64) / 0.001_999).sqrt());
+        let first = 0.1;
+        let second =
+            0.1 * ((0.9 * 0.1 - 0.05) / 0.19) / ((0.999 * 0.001 + 0.000_25_f64) / 0.001_999).sqrt();
         let expected = (2.0 * 0.95 - first) * 0.95 - second;
-        assert!((f64::from(stepped(decayed)) - expected).abs() < 1e-6, "{} {expected}", stepped(decayed));
+        assert!(
+            (f64::from(stepped(decayed)) - expected).abs() < 1e-6,
+            "{} {expected}",
+            stepped(decayed)
+        );
         let expected = 2.0 - first - second;
-        assert!((f64::from(stepped(plain)) - expected).abs() < 1e-6, "{} {expected}", stepped(plain));
-        assert_eq!(stepped(r#"{"kind": "adam", "learning_rate": 0.1, "weight_decay": 0.0}"#), stepped(plain));
+        assert!(
+            (f64::from(stepped(plain)) - expected).abs() < 1e-6,
+            "{} {expected}",
+            stepped(plain)
+        );
+        assert_eq!(
+            stepped(r#"{"kind": "adam", "learning_rate": 0.1, "weight_decay": 0.0}"#),
+            stepped(plain)
+        );
         let negative: OptimizerConfig =
             serde_json::from_str(r#"{"kind": "adam", "weight_decay": -1.0}"#).expect("it is read");
         assert!(negative.validate().is_err());

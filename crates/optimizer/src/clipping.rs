@@ -40,11 +40,16 @@ impl Clipping {
 
     /// Clips the gradients of a step, one buffer per variable, of those variables that `counts` names by place.
     pub fn apply(&self, gradients: &mut [Vec<f32>], counts: impl Fn(usize) -> bool) {
-        let chosen = gradients.iter_mut().enumerate().filter(|(place, _)| counts(*place));
+        let chosen = gradients
+            .iter_mut()
+            .enumerate()
+            .filter(|(place, _)| counts(*place));
         let mut gradients: Vec<&mut Vec<f32>> = chosen.map(|(_, gradient)| gradient).collect();
         match *self {
             Self::Value { clip } => {
-                let all = gradients.iter_mut().flat_map(|gradient| gradient.iter_mut());
+                let all = gradients
+                    .iter_mut()
+                    .flat_map(|gradient| gradient.iter_mut());
                 all.for_each(|value| *value = value.clamp(-clip, clip));
             }
             Self::Norm { clip } => {
@@ -54,7 +59,11 @@ impl Clipping {
                 }
             }
             Self::GlobalNorm { clip } => {
-                let norm = gradients.iter().map(|gradient| square(gradient)).sum::<f64>().sqrt();
+                let norm = gradients
+                    .iter()
+                    .map(|gradient| square(gradient))
+                    .sum::<f64>()
+                    .sqrt();
                 scale(&mut gradients, clip, norm);
             }
         }
@@ -63,13 +72,19 @@ impl Clipping {
 
 fn square(gradient: &[f32]) -> f64 {
     // In pieces, so that the sum vectorises and keeps its precision.
-    gradient.chunks(256).map(|part| f64::from(part.iter().map(|value| value * value).sum::<f32>())).sum()
+    gradient
+        .chunks(256)
+        .map(|part| f64::from(part.iter().map(|value| value * value).sum::<f32>()))
+        .sum()
 }
 
 fn scale(gradients: &mut [&mut Vec<f32>], clip: f32, norm: f64) {
     if norm > f64::from(clip) {
         let factor = (f64::from(clip) / norm) as f32;
-        gradients.iter_mut().flat_map(|gradient| gradient.iter_mut()).for_each(|value| *value *= factor);
+        gradients
+            .iter_mut()
+            .flat_map(|gradient| gradient.iter_mut())
+            .for_each(|value| *value *= factor);
     }
 }
 

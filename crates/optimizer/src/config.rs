@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::rule::{Rule, State};
 use crate::{
-    Adadelta, Adagrad, AdagradDa, Adam, Error, Ftrl, KerasMomentum, KerasRmsProp, LearningRate, Momentum,
-    ProximalAdagrad, ProximalSgd, RmsProp, Sgd, Slot, adam, rmsprop,
+    Adadelta, Adagrad, AdagradDa, Adam, Error, Ftrl, KerasMomentum, KerasRmsProp, LearningRate,
+    Momentum, ProximalAdagrad, ProximalSgd, RmsProp, Sgd, Slot, adam, rmsprop,
 };
 
 /// An update rule with its hyper-parameters, under TensorFlow's names and defaults.
@@ -81,13 +81,19 @@ macro_rules! with_rule {
 impl OptimizerConfig {
     /// Returns gradient descent at a rate.
     pub fn sgd(learning_rate: impl Into<LearningRate>) -> Self {
-        Self::Sgd(Sgd { learning_rate: learning_rate.into() })
+        Self::Sgd(Sgd {
+            learning_rate: learning_rate.into(),
+        })
     }
 
     /// Returns Adagrad at a rate, with TensorFlow 1's defaults.
     pub fn adagrad(learning_rate: impl Into<LearningRate>) -> Self {
         let learning_rate = learning_rate.into();
-        Self::Adagrad(Adagrad { learning_rate, initial_accumulator_value: 0.1, epsilon: 0.0 })
+        Self::Adagrad(Adagrad {
+            learning_rate,
+            initial_accumulator_value: 0.1,
+            epsilon: 0.0,
+        })
     }
 
     /// Checks the hyper-parameters.
@@ -156,7 +162,13 @@ impl OptimizerConfig {
     ///
     /// # Panics
     /// There are fewer slots than [`OptimizerConfig::slots`] names.
-    pub fn apply_dense(&self, step: u64, values: &mut [f32], slots: &mut [&mut [f32]], gradient: &[f32]) {
+    pub fn apply_dense(
+        &self,
+        step: u64,
+        values: &mut [f32],
+        slots: &mut [&mut [f32]],
+        gradient: &[f32],
+    ) {
         with_rule!(self, rule => State::new(values, slots).whole(rule, step, gradient));
     }
 

@@ -13,8 +13,17 @@ pub struct Error {
 }
 
 /// Holds `given` to a rule.
-pub(crate) fn require(holds: bool, name: &'static str, rule: &'static str, given: f32) -> Result<(), Error> {
-    if holds { Ok(()) } else { Err(Error { name, rule, given }) }
+pub(crate) fn require(
+    holds: bool,
+    name: &'static str,
+    rule: &'static str,
+    given: f32,
+) -> Result<(), Error> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Error { name, rule, given })
+    }
 }
 
 /// At least 0, and a number.

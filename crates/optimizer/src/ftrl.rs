@@ -43,16 +43,33 @@ impl Rule<2> for Ftrl {
     fn validate(&self) -> Result<(), Error> {
         self.learning_rate.validate()?;
         let power = self.learning_rate_power;
-        require(power <= 0.0 && power.is_finite(), "learning_rate_power", "<= 0", power)?;
+        require(
+            power <= 0.0 && power.is_finite(),
+            "learning_rate_power",
+            "<= 0",
+            power,
+        )?;
         not_negative("initial_accumulator_value", self.initial_accumulator_value)?;
-        not_negative("l1_regularization_strength", self.l1_regularization_strength)?;
-        not_negative("l2_regularization_strength", self.l2_regularization_strength)?;
-        not_negative("l2_shrinkage_regularization_strength", self.l2_shrinkage_regularization_strength)?;
+        not_negative(
+            "l1_regularization_strength",
+            self.l1_regularization_strength,
+        )?;
+        not_negative(
+            "l2_regularization_strength",
+            self.l2_regularization_strength,
+        )?;
+        not_negative(
+            "l2_shrinkage_regularization_strength",
+            self.l2_shrinkage_regularization_strength,
+        )?;
         not_negative("beta", self.beta)
     }
 
     fn slots(&self) -> [Slot; 2] {
-        [Slot::new("accum", self.initial_accumulator_value), Slot::new("linear", 0.0)]
+        [
+            Slot::new("accum", self.initial_accumulator_value),
+            Slot::new("linear", 0.0),
+        ]
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 2], &[f32]) {
@@ -101,7 +118,11 @@ impl Terms {
             *z += shrunk - (root - power(*a)) * self.inverse_rate * *value;
             let quadratic = root * self.inverse_rate + 2.0 * self.l2;
             let clipped = z.clamp(-self.l1, self.l1) - *z;
-            *value = if z.abs() > self.l1 { clipped / quadratic } else { 0.0 };
+            *value = if z.abs() > self.l1 {
+                clipped / quadratic
+            } else {
+                0.0
+            };
             *a = next;
         }
     }

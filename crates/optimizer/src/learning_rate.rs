@@ -78,8 +78,12 @@ mod tests {
             let rate: LearningRate = serde_json::from_str(text).expect("a rate");
             let scaled = rate.times(4.0);
             for step in 1..30 {
-                let (once, four) = (rate.at(step), scaled.at(step));
-                assert!((four - 4.0 * once).abs() <= 1e-6, "{text} at {step}: {once} and {four}");
+                let once = rate.at(step);
+                let four = scaled.at(step);
+                assert!(
+                    (four - 4.0 * once).abs() <= 1e-6,
+                    "{text} at {step}: {once} and {four}"
+                );
             }
         }
     }

@@ -51,12 +51,18 @@ impl Rule<1> for Momentum {
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 1], &[f32]) {
-        let (rate, m, nesterov) = (self.learning_rate.at(step), self.momentum, self.use_nesterov);
+        let rate = self.learning_rate.at(step);
+        let m = self.momentum;
+        let nesterov = self.use_nesterov;
         #[inline(always)]
         move |values, [accumulator], gradient| {
             for ((value, a), g) in values.iter_mut().zip(accumulator).zip(gradient) {
                 *a = m * *a + g;
-                *value -= if nesterov { rate * g + rate * m * *a } else { rate * *a };
+                *value -= if nesterov {
+                    rate * g + rate * m * *a
+                } else {
+                    rate * *a
+                };
             }
         }
     }
@@ -73,7 +79,9 @@ impl Rule<1> for KerasMomentum {
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 1], &[f32]) {
-        let (rate, m, nesterov) = (self.learning_rate.at(step), self.momentum, self.use_nesterov);
+        let rate = self.learning_rate.at(step);
+        let m = self.momentum;
+        let nesterov = self.use_nesterov;
         #[inline(always)]
         move |values, [accumulator], gradient| {
             for ((value, a), g) in values.iter_mut().zip(accumulator).zip(gradient) {

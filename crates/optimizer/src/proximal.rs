@@ -46,8 +46,14 @@ fn shrink(moved: f32, rate: f32, l1: f32, l2: f32) -> f32 {
 impl Rule<0> for ProximalSgd {
     fn validate(&self) -> Result<(), Error> {
         self.learning_rate.validate()?;
-        not_negative("l1_regularization_strength", self.l1_regularization_strength)?;
-        not_negative("l2_regularization_strength", self.l2_regularization_strength)
+        not_negative(
+            "l1_regularization_strength",
+            self.l1_regularization_strength,
+        )?;
+        not_negative(
+            "l2_regularization_strength",
+            self.l2_regularization_strength,
+        )
     }
 
     fn slots(&self) -> [Slot; 0] {
@@ -56,7 +62,8 @@ impl Rule<0> for ProximalSgd {
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 0], &[f32]) {
         let rate = self.learning_rate.at(step);
-        let (l1, l2) = (self.l1_regularization_strength, self.l2_regularization_strength);
+        let l1 = self.l1_regularization_strength;
+        let l2 = self.l2_regularization_strength;
         #[inline(always)]
         move |values, [], gradient| {
             for (value, g) in values.iter_mut().zip(gradient) {
@@ -70,8 +77,14 @@ impl Rule<1> for ProximalAdagrad {
     fn validate(&self) -> Result<(), Error> {
         self.learning_rate.validate()?;
         positive("initial_accumulator_value", self.initial_accumulator_value)?;
-        not_negative("l1_regularization_strength", self.l1_regularization_strength)?;
-        not_negative("l2_regularization_strength", self.l2_regularization_strength)
+        not_negative(
+            "l1_regularization_strength",
+            self.l1_regularization_strength,
+        )?;
+        not_negative(
+            "l2_regularization_strength",
+            self.l2_regularization_strength,
+        )
     }
 
     fn slots(&self) -> [Slot; 1] {
@@ -80,7 +93,8 @@ impl Rule<1> for ProximalAdagrad {
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 1], &[f32]) {
         let rate = self.learning_rate.at(step);
-        let (l1, l2) = (self.l1_regularization_strength, self.l2_regularization_strength);
+        let l1 = self.l1_regularization_strength;
+        let l2 = self.l2_regularization_strength;
         #[inline(always)]
         move |values, [accumulator], gradient| {
             for ((value, a), g) in values.iter_mut().zip(accumulator).zip(gradient) {

@@ -69,11 +69,18 @@ impl Rule<3> for RmsProp {
     }
 
     fn slots(&self) -> [Slot; 3] {
-        [Slot::new("rms", 1.0), Slot::new("momentum", 0.0), Slot::new("mg", 0.0)]
+        [
+            Slot::new("rms", 1.0),
+            Slot::new("momentum", 0.0),
+            Slot::new("mg", 0.0),
+        ]
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 3], &[f32]) {
-        let (rate, rho, mu, epsilon) = (self.learning_rate.at(step), self.decay, self.momentum, self.epsilon);
+        let rate = self.learning_rate.at(step);
+        let rho = self.decay;
+        let mu = self.momentum;
+        let epsilon = self.epsilon;
         #[inline(always)]
         move |values, [rms, momentum, mean], gradient| {
             let slots = rms.iter_mut().zip(momentum).zip(mean);
@@ -100,7 +107,12 @@ impl Rule<2> for Plain<'_> {
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 2], &[f32]) {
-        let RmsProp { decay: rho, momentum: mu, epsilon, .. } = *self.0;
+        let RmsProp {
+            decay: rho,
+            momentum: mu,
+            epsilon,
+            ..
+        } = *self.0;
         let rate = self.0.learning_rate.at(step);
         #[inline(always)]
         move |values, [rms, momentum], gradient| {
@@ -122,11 +134,18 @@ impl Rule<3> for KerasRmsProp {
     }
 
     fn slots(&self) -> [Slot; 3] {
-        [Slot::new("rms", 0.0), Slot::new("momentum", 0.0), Slot::new("mg", 0.0)]
+        [
+            Slot::new("rms", 0.0),
+            Slot::new("momentum", 0.0),
+            Slot::new("mg", 0.0),
+        ]
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 3], &[f32]) {
-        let (rate, rho, mu, epsilon) = (self.learning_rate.at(step), self.decay, self.momentum, self.epsilon);
+        let rate = self.learning_rate.at(step);
+        let rho = self.decay;
+        let mu = self.momentum;
+        let epsilon = self.epsilon;
         let centered = if self.centered { 1.0 } else { 0.0 };
         #[inline(always)]
         move |values, [rms, momentum, mean], gradient| {

@@ -48,10 +48,17 @@ impl<'a, const N: usize> State<'a, N> {
     /// # Panics
     /// There are fewer than `N` slots.
     pub(crate) fn new(values: &'a mut [f32], slots: &'a mut [&mut [f32]]) -> Self {
-        assert!(slots.len() >= N, "the rule needs {N} slots, given {}", slots.len());
+        assert!(
+            slots.len() >= N,
+            "the rule needs {N} slots, given {}",
+            slots.len()
+        );
         let mut slots = slots.iter_mut();
         let mut next = || slots.next().map(|slot| &mut **slot).unwrap_or_default();
-        Self { values, slots: std::array::from_fn(|_| next()) }
+        Self {
+            values,
+            slots: std::array::from_fn(|_| next()),
+        }
     }
 
     /// Updates everything.
@@ -92,7 +99,8 @@ impl<'a, const N: usize> State<'a, N> {
         rows: &[u32],
         gradient: &[f32],
     ) {
-        let (kernel, end) = (rule.kernel(step), self.values.len());
+        let kernel = rule.kernel(step);
+        let end = self.values.len();
         vectorize(
             #[inline(always)]
             || {
@@ -109,7 +117,12 @@ impl<'a, const N: usize> State<'a, N> {
     }
 
     #[inline(always)]
-    fn rest(&mut self, kernel: &impl Fn(&mut [f32], [&mut [f32]; N], &[f32]), begin: usize, end: usize) {
+    fn rest(
+        &mut self,
+        kernel: &impl Fn(&mut [f32], [&mut [f32]; N], &[f32]),
+        begin: usize,
+        end: usize,
+    ) {
         let mut begin = begin;
         while begin < end {
             let length = (end - begin).min(ZEROS.len());

@@ -153,13 +153,19 @@ impl Schedule {
             | Self::CosineDecay { learning_rate, .. }
             | Self::CosineDecayRestarts { learning_rate, .. }
             | Self::LinearCosineDecay { learning_rate, .. } => *learning_rate *= factor,
-            Self::PolynomialDecay { learning_rate, end_learning_rate, .. } => {
+            Self::PolynomialDecay {
+                learning_rate,
+                end_learning_rate,
+                ..
+            } => {
                 *learning_rate *= factor;
                 *end_learning_rate *= f64::from(factor);
             }
             Self::Warmup { learning_rate, .. } => **learning_rate = learning_rate.times(factor),
             Self::PiecewiseConstant { values, .. } => {
-                values.iter_mut().for_each(|value| *value *= f64::from(factor));
+                values
+                    .iter_mut()
+                    .for_each(|value| *value *= f64::from(factor));
             }
         }
         self
@@ -168,40 +174,87 @@ impl Schedule {
     /// Returns the learning rate at global step `step`, from 0.
     pub fn rate(&self, step: u64) -> f32 {
         let s = step as f64;
-        let periods = |steps: f64, staircase: bool| if staircase { (s / steps).floor() } else { s / steps };
-        let rate = match self {
-            Self::ExponentialDecay { learning_rate, decay_steps, decay_rate, staircase } => {
-                f64::from(*learning_rate) * decay_rate.powf(periods(*decay_steps, *staircase))
+        let periods = |steps: f64, staircase: bool| {
+            if staircase {
+                (s / steps).floor()
+            } else {
+                s / steps
             }
-            Self::NaturalExpDecay { learning_rate, decay_steps, decay_rate, staircase } => {
+        };
+        let rate = match self {
+            Self::ExponentialDecay {
+                learning_rate,
+                decay_steps,
+                decay_rate,
+                staircase,
+            } => f64::from(*learning_rate) * decay_rate.powf(periods(*decay_steps, *staircase)),
+            Self::NaturalExpDecay {
+                learning_rate,
+                decay_steps,
+                decay_rate,
+                staircase,
+            } => {
                 f64::from(*learning_rate) * (-decay_rate * periods(*decay_steps, *staircase)).exp()
             }
-            Self::InverseTimeDecay { learning_rate, decay_steps, decay_rate, staircase } => {
-                f64::from(*learning_rate) / (1.0 + decay_rate * periods(*decay_steps, *staircase))
-            }
-            &Self::PolynomialDecay { learning_rate, decay_steps, end_learning_rate: end, power, cycle } => {
-                let cycles = if cycle { (s / decay_steps).ceil().max(1.0) } else { 1.0 };
+            Self::InverseTimeDecay {
+                learning_rate,
+                decay_steps,
+                decay_rate,
+                staircase,
+            } => f64::from(*learning_rate) / (1.0 + decay_rate * periods(*decay_steps, *staircase)),
+            &Self::PolynomialDecay {
+                learning_rate,
+                decay_steps,
+                end_learning_rate: end,
+                power,
+                cycle,
+            } => {
+                let cycles = if cycle {
+                    (s / decay_steps).ceil().max(1.0)
+                } else {
+                    1.0
+                };
                 let done = s.min(decay_steps * cycles) / (decay_steps * cycles);
                 (f64::from(learning_rate) - end) * (1.0 - done).powf(power) + end
             }
-            &Self::CosineDecay { learning_rate, decay_steps, alpha } => {
+            &Self::CosineDecay {
+                learning_rate,
+                decay_steps,
+                alpha,
+            } => {
                 let done = s.min(decay_steps) / decay_steps;
                 f64::from(learning_rate) * ((1.0 - alpha) * cosine(done) + alpha)
             }
-            &Self::CosineDecayRestarts { learning_rate, first_decay_steps, t_mul, m_mul, alpha } => {
+            &Self::CosineDecayRestarts {
+                learning_rate,
+                first_decay_steps,
+                t_mul,
+                m_mul,
+                alpha,
+            } => {
                 let (restarts, done) = restart(s / first_decay_steps, t_mul);
                 let height = m_mul.powf(restarts) * cosine(done);
                 f64::from(learning_rate) * ((1.0 - alpha) * height + alpha)
             }
-            &Self::LinearCosineDecay { learning_rate, decay_steps, num_periods, alpha, beta } => {
+            &Self::LinearCosineDecay {
+                learning_rate,
+                decay_steps,
+                num_periods,
+                alpha,
+                beta,
+            } => {
                 let done = s.min(decay_steps) / decay_steps;
                 let wave = cosine(2.0 * num_periods * done);
                 f64::from(learning_rate) * ((alpha + 1.0 - done) * wave + beta)
             }
-            Self::Warmup { warmup_steps, learning_rate } if s < *warmup_steps => {
-                f64::from(learning_rate.at(1)) * s / warmup_steps
-            }
-            Self::Warmup { warmup_steps, learning_rate } => {
+            Self::Warmup {
+                warmup_steps,
+                learning_rate,
+            } if s < *warmup_steps => f64::from(learning_rate.at(1)) * s / warmup_steps,
+            Self::Warmup {
+                warmup_steps,
+                learning_rate,
+            } => {
                 // Schedules see the step before the one that is counted.
                 f64::from(learning_rate.at((s - warmup_steps) as u64 + 1))
             }
@@ -215,25 +268,60 @@ impl Schedule {
 
     pub(crate) fn validate(&self) -> Result<(), Error> {
         match self {
-            Self::ExponentialDecay { learning_rate, decay_steps, decay_rate, .. }
-            | Self::NaturalExpDecay { learning_rate, decay_steps, decay_rate, .. }
-            | Self::InverseTimeDecay { learning_rate, decay_steps, decay_rate, .. } => {
+            Self::ExponentialDecay {
+                learning_rate,
+                decay_steps,
+                decay_rate,
+                ..
+            }
+            | Self::NaturalExpDecay {
+                learning_rate,
+                decay_steps,
+                decay_rate,
+                ..
+            }
+            | Self::InverseTimeDecay {
+                learning_rate,
+                decay_steps,
+                decay_rate,
+                ..
+            } => {
                 positive("learning_rate", *learning_rate)?;
                 positive("decay_steps", *decay_steps as f32)?;
                 positive("decay_rate", *decay_rate as f32)
             }
-            Self::PolynomialDecay { learning_rate, decay_steps, .. }
-            | Self::CosineDecay { learning_rate, decay_steps, .. }
-            | Self::LinearCosineDecay { learning_rate, decay_steps, .. } => {
+            Self::PolynomialDecay {
+                learning_rate,
+                decay_steps,
+                ..
+            }
+            | Self::CosineDecay {
+                learning_rate,
+                decay_steps,
+                ..
+            }
+            | Self::LinearCosineDecay {
+                learning_rate,
+                decay_steps,
+                ..
+            } => {
                 positive("learning_rate", *learning_rate)?;
                 positive("decay_steps", *decay_steps as f32)
             }
-            Self::CosineDecayRestarts { learning_rate, first_decay_steps, t_mul, .. } => {
+            Self::CosineDecayRestarts {
+                learning_rate,
+                first_decay_steps,
+                t_mul,
+                ..
+            } => {
                 positive("learning_rate", *learning_rate)?;
                 positive("first_decay_steps", *first_decay_steps as f32)?;
                 require(*t_mul >= 1.0, "t_mul", ">= 1", *t_mul as f32)
             }
-            Self::Warmup { warmup_steps, learning_rate } => {
+            Self::Warmup {
+                warmup_steps,
+                learning_rate,
+            } => {
                 positive("warmup_steps", *warmup_steps as f32)?;
                 learning_rate.validate()
             }
@@ -246,8 +334,16 @@ impl Schedule {
                     boundaries.first().map_or(0.0, |first| *first as f32),
                 )?;
                 let rule = "one more than there are boundaries";
-                require(values.len() == boundaries.len() + 1, "values", rule, values.len() as f32)?;
-                match values.iter().find(|value| !value.is_finite() || **value < 0.0) {
+                require(
+                    values.len() == boundaries.len() + 1,
+                    "values",
+                    rule,
+                    values.len() as f32,
+                )?;
+                match values
+                    .iter()
+                    .find(|value| !value.is_finite() || **value < 0.0)
+                {
                     Some(value) => require(false, "values", ">= 0", *value as f32),
                     None => Ok(()),
                 }
@@ -267,5 +363,8 @@ fn restart(periods: f64, t_mul: f64) -> (f64, f64) {
     }
     let restarts = ((1.0 - periods * (1.0 - t_mul)).ln() / t_mul.ln()).floor();
     let length = t_mul.powf(restarts);
-    (restarts, (periods - (1.0 - length) / (1.0 - t_mul)) / length)
+    (
+        restarts,
+        (periods - (1.0 - length) / (1.0 - t_mul)) / length,
+    )
 }

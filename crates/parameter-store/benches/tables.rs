@@ -20,7 +20,14 @@ const WIDTH: usize = 16;
 
 fn identity(role: Role, seq: u64) -> Identity {
     let session = u64::from(role == Role::Worker);
-    Identity { cluster_id: 1, epoch: 1, task: Task { role, index: 0 }, incarnation: 1, session, seq }
+    Identity {
+        cluster_id: 1,
+        epoch: 1,
+        task: Task { role, index: 0 },
+        incarnation: 1,
+        session,
+        seq,
+    }
 }
 
 fn open(access: Access) -> Store {
@@ -34,7 +41,16 @@ fn open(access: Access) -> Store {
     };
     let prepare = Prepare {
         variables: vec![spec],
-        slices: vec![(0, Slice { variable: 0, part: 0, rows: 0..ROWS, width: WIDTH, ps: 0 })],
+        slices: vec![(
+            0,
+            Slice {
+                variable: 0,
+                part: 0,
+                rows: 0..ROWS,
+                width: WIDTH,
+                ps: 0,
+            },
+        )],
         optimizers: BTreeMap::from([("dnn".to_owned(), OptimizerConfig::adagrad(0.05))]),
         seed: 1,
         layout_fingerprint: 1,
@@ -47,16 +63,25 @@ fn open(access: Access) -> Store {
         first_values: None,
     };
     let chief = identity(Role::Chief, 0);
-    store.claim(&Claim { cluster_id: 1, epoch: 1 }).expect("claimed");
+    store
+        .claim(&Claim {
+            cluster_id: 1,
+            epoch: 1,
+        })
+        .expect("claimed");
     store.prepare(&chief, prepare).expect("prepared");
     store.open(&chief).expect("open");
-    store.open_session(&identity(Role::Worker, 0), 1, 0).expect("a session");
+    store
+        .open_session(&identity(Role::Worker, 0), 1, 0)
+        .expect("a session");
     store
 }
 
 /// Numbers of a batch, ascending: the same for rows and, spread out, for ids.
 fn numbers(batch: u64, all: u64) -> Vec<u64> {
-    let mut numbers: Vec<u64> = (0..BATCH).map(|row| hash(batch * BATCH + row) % all).collect();
+    let mut numbers: Vec<u64> = (0..BATCH)
+        .map(|row| hash(batch * BATCH + row) % all)
+        .collect();
     numbers.sort_unstable();
     numbers.dedup();
     numbers
@@ -69,17 +94,32 @@ fn hash(number: u64) -> u64 {
 
 fn main() {
     let shared = ROWS as u64;
-    let forgetful = DynamicTable { expire_after_steps: Some(200), ..DynamicTable::KEEP_ALL };
-    let picky = DynamicTable { admit_after: 3, ..DynamicTable::KEEP_ALL };
+    let forgetful = DynamicTable {
+        expire_after_steps: Some(200),
+        ..DynamicTable::KEEP_ALL
+    };
+    let picky = DynamicTable {
+        admit_after: 3,
+        ..DynamicTable::KEEP_ALL
+    };
     for (what, access, all) in [
         ("rows by number", Access::Rows, shared),
-        ("ids, all with room", Access::Dynamic(DynamicTable::KEEP_ALL), shared),
-        ("ids, ten times the room", Access::Dynamic(DynamicTable::KEEP_ALL), shared * 10),
+        (
+            "ids, all with room",
+            Access::Dynamic(DynamicTable::KEEP_ALL),
+            shared,
+        ),
+        (
+            "ids, ten times the room",
+            Access::Dynamic(DynamicTable::KEEP_ALL),
+            shared * 10,
+        ),
         ("ids, third sighting", Access::Dynamic(picky), shared),
         ("ids, expiring", Access::Dynamic(forgetful), shared),
     ] {
         let store = open(access);
-        let (steps, mut seconds) = (1500_u64, [0.0; 2]);
+        let steps = 1500_u64;
+        let mut seconds = [0.0; 2];
         let mut values = Vec::new();
         for step in 0..steps {
             let numbers = numbers(step, all);
@@ -98,12 +138,17 @@ fn main() {
                 reserve_step: true,
                 ..Pull::default()
             };
-            let (worker, started) = (identity(Role::Worker, step + 1), Instant::now());
+            let worker = identity(Role::Worker, step + 1);
+            let started = Instant::now();
             let (_, mut reading) = store.pull(&worker, &pull).expect("a pull");
             values.resize(reading.remaining(), 0.0);
             reading.read(&mut values);
             let pulled = Instant::now();
-            let batch = BatchId { pass: 0, shard: 0, batch: step };
+            let batch = BatchId {
+                pass: 0,
+                shard: 0,
+                batch: step,
+            };
             let push = Push {
                 batch,
                 batches: 1,
@@ -121,7 +166,11 @@ fn main() {
             }
         }
         let [pull, push] = seconds.map(|seconds| seconds * 1e6 / (steps - 1000) as f64);
-        let rows = store.status().dynamic.first().map_or(ROWS as u64, |table| table.rows);
+        let rows = store
+            .status()
+            .dynamic
+            .first()
+            .map_or(ROWS as u64, |table| table.rows);
         println!("{what:24} pull {pull:7.0} us, push {push:7.0} us, {rows} rows");
     }
 }

@@ -52,7 +52,9 @@ impl Aggregation {
     pub(crate) fn put(&mut self, place: Contribution, part: Part) -> Result<Put, Error> {
         let Contribution { slot, of } = place;
         if of > PARTS_MAX {
-            return Err(Error::BadRequest(format!("a step has at most {PARTS_MAX} parts, given {of}")));
+            return Err(Error::BadRequest(format!(
+                "a step has at most {PARTS_MAX} parts, given {of}"
+            )));
         }
         if slot >= of {
             return Err(Error::BadRequest(format!(
@@ -118,7 +120,9 @@ impl Aggregation {
 /// Returns the mean of the parts of a step: what it updates, and the gradients. A part that does not name something
 /// counts as zeros there, so that the mean is that of one batch that holds all of them.
 pub(crate) fn mean(parts: &[Part]) -> (Resolved, Vec<f32>) {
-    let (mut merged, mut selection, mut values) = (Resolved::default(), Selection::default(), Vec::new());
+    let mut merged = Resolved::default();
+    let mut selection = Selection::default();
+    let mut values = Vec::new();
     let whole = by_number(parts, |part| (0, part.resolved.whole_lengths().collect()));
     for Named { number, places } in whole {
         let (part, place, begin) = places[0];
@@ -131,8 +135,12 @@ pub(crate) fn mean(parts: &[Part]) -> (Resolved, Vec<f32>) {
         selection.whole.push(number);
         merged.whole.push(Arc::clone(slice));
     }
-    let rows =
-        by_number(parts, |part| (sum(part.resolved.whole_lengths()), part.resolved.row_lengths().collect()));
+    let rows = by_number(parts, |part| {
+        (
+            sum(part.resolved.whole_lengths()),
+            part.resolved.row_lengths().collect(),
+        )
+    });
     for Named { number, places } in rows {
         let named = |part: usize, place: usize| {
             let selection = &parts[part].resolved.selection;
@@ -145,7 +153,10 @@ pub(crate) fn mean(parts: &[Part]) -> (Resolved, Vec<f32>) {
         merged.rows.push(Arc::clone(slice));
     }
     let ids = by_number(parts, |part| {
-        let before = part.resolved.whole_lengths().chain(part.resolved.row_lengths());
+        let before = part
+            .resolved
+            .whole_lengths()
+            .chain(part.resolved.row_lengths());
         (sum(before), part.resolved.id_lengths().collect())
     });
     for Named { number, places } in ids {
@@ -207,7 +218,13 @@ fn sum_by_key<'a, K: Ord + Copy + 'a>(
     let union = union_of_keys(places.iter().map(|&(part, place, _)| named(part, place)));
     let sums = extend(values, union.len() * width);
     for &(part, place, begin) in places {
-        add_by_key(&union, sums, named(part, place), &parts[part].values[begin..], width);
+        add_by_key(
+            &union,
+            sums,
+            named(part, place),
+            &parts[part].values[begin..],
+            width,
+        );
     }
     union
 }
@@ -219,5 +236,7 @@ fn extend(values: &mut Vec<f32>, count: usize) -> &mut [f32] {
 }
 
 fn add(sum: &mut [f32], values: &[f32]) {
-    sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+    sum.iter_mut()
+        .zip(values)
+        .for_each(|(sum, value)| *sum += value);
 }

@@ -20,7 +20,10 @@ pub(crate) struct BatchSet {
 impl BatchSet {
     /// Returns a set that holds everything below `floor`.
     pub(crate) fn starting_at(floor: u64) -> Self {
-        Self { floor, words: BTreeMap::new() }
+        Self {
+            floor,
+            words: BTreeMap::new(),
+        }
     }
 
     /// Returns the lowest number that has not been seen.
@@ -30,7 +33,10 @@ impl BatchSet {
 
     pub(crate) fn contains(&self, number: u64) -> bool {
         number < self.floor
-            || self.words.get(&(number / 64)).is_some_and(|word| word >> (number % 64) & 1 == 1)
+            || self
+                .words
+                .get(&(number / 64))
+                .is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
     /// Returns whether the set can remember `number`.
@@ -64,7 +70,8 @@ impl BatchSet {
             return;
         }
         for place in begin / 64..=(end - 1) / 64 {
-            let (from, to) = (begin.max(place * 64) - place * 64, (end - 1 - place * 64).min(63));
+            let from = begin.max(place * 64) - place * 64;
+            let to = (end - 1 - place * 64).min(63);
             let bits = u64::MAX >> (63 - (to - from)) << from;
             *self.words.entry(place).or_default() |= bits;
         }
@@ -73,13 +80,18 @@ impl BatchSet {
     /// Raises the floor past what has been seen above it.
     fn raise(&mut self) {
         while let Some(word) = self.words.get(&(self.floor / 64)) {
-            let (seen, most) = ((word >> (self.floor % 64)).trailing_ones(), 64 - self.floor % 64);
+            let seen = (word >> (self.floor % 64)).trailing_ones();
+            let most = 64 - self.floor % 64;
             self.floor += u64::from(seen);
             if u64::from(seen) < most {
                 break;
             }
         }
-        while self.words.first_key_value().is_some_and(|(place, _)| *place < self.floor / 64) {
+        while self
+            .words
+            .first_key_value()
+            .is_some_and(|(place, _)| *place < self.floor / 64)
+        {
             self.words.pop_first();
         }
     }
@@ -88,7 +100,9 @@ impl BatchSet {
     pub(crate) fn ahead(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for (&place, &word) in &self.words {
-            let seen = (0..64).filter(|bit| word >> bit & 1 == 1).map(|bit| place * 64 + bit);
+            let seen = (0..64)
+                .filter(|bit| word >> bit & 1 == 1)
+                .map(|bit| place * 64 + bit);
             for number in seen.filter(|number| *number > self.floor) {
                 match ranges.last_mut() {
                     Some(last) if last.end == number => last.end += 1,
@@ -133,7 +147,8 @@ mod tests {
             floor in 0_u64..200, numbers in prop::collection::vec(0_u64..400, 0..40),
             ranges in prop::collection::vec((0_u64..400, 0_u64..200), 0..6),
         ) {
-            let (mut one, mut other) = (BatchSet::starting_at(floor), BatchSet::starting_at(floor));
+            let mut one = BatchSet::starting_at(floor);
+            let mut other = BatchSet::starting_at(floor);
             numbers.iter().for_each(|number| {
                 one.insert(*number);
                 other.insert(*number);

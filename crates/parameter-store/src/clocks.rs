@@ -28,17 +28,25 @@ impl Clocks {
     /// Returns whether that changed anything.
     pub(crate) fn join(&mut self, task: Task) -> bool {
         let slowest = self.slowest().unwrap_or(0);
-        let clock = self.by_task.entry(task).or_insert(Clock { steps: slowest, rests: true });
+        let clock = self.by_task.entry(task).or_insert(Clock {
+            steps: slowest,
+            rests: true,
+        });
         if !clock.rests {
             return false;
         }
-        *clock = Clock { steps: clock.steps.max(slowest), rests: false };
+        *clock = Clock {
+            steps: clock.steps.max(slowest),
+            rests: false,
+        };
         true
     }
 
     /// Lets a task rest: nobody waits for it until it joins again. Returns whether that changed anything.
     pub(crate) fn rest(&mut self, task: Task) -> bool {
-        self.by_task.get_mut(&task).is_some_and(|clock| !std::mem::replace(&mut clock.rests, true))
+        self.by_task
+            .get_mut(&task)
+            .is_some_and(|clock| !std::mem::replace(&mut clock.rests, true))
     }
 
     /// Lets all go.
@@ -48,13 +56,18 @@ impl Clocks {
 
     /// Returns every task with its steps, and whether it rests.
     pub(crate) fn standing(&self) -> Vec<(Task, u64, bool)> {
-        self.by_task.iter().map(|(task, clock)| (*task, clock.steps, clock.rests)).collect()
+        self.by_task
+            .iter()
+            .map(|(task, clock)| (*task, clock.steps, clock.rests))
+            .collect()
     }
 
     /// Returns the clocks of a standing.
     pub(crate) fn at(standing: &[(Task, u64, bool)]) -> Self {
         let clock = |&(task, steps, rests): &(Task, u64, bool)| (task, Clock { steps, rests });
-        Self { by_task: standing.iter().map(clock).collect() }
+        Self {
+            by_task: standing.iter().map(clock).collect(),
+        }
     }
 
     /// Lets a task go: nobody waits for it any more.
@@ -76,7 +89,11 @@ impl Clocks {
     }
 
     fn slowest(&self) -> Option<u64> {
-        self.by_task.values().filter(|clock| !clock.rests).map(|clock| clock.steps).min()
+        self.by_task
+            .values()
+            .filter(|clock| !clock.rests)
+            .map(|clock| clock.steps)
+            .min()
     }
 }
 
@@ -88,7 +105,10 @@ mod tests {
     use super::*;
 
     fn task(index: usize) -> Task {
-        Task { role: Role::Worker, index }
+        Task {
+            role: Role::Worker,
+            index,
+        }
     }
 
     proptest! {

@@ -130,17 +130,25 @@ impl DynamicSlice {
     /// Returns how many of checked ids have no row.
     pub(crate) fn count_new(&self, ids: &[u64]) -> usize {
         let state = self.state.read();
-        ids.iter().filter(|id| state.rows.place(**id).is_none()).count()
+        ids.iter()
+            .filter(|id| state.rows.place(**id).is_none())
+            .count()
     }
 
     /// Checks that `ids` ascend strictly and belong to the slice.
     pub(crate) fn check_ids(&self, number: u32, ids: &[u64]) -> Result<(), Error> {
         if let Some(pair) = ids.windows(2).find(|pair| pair[0] >= pair[1]) {
-            let message = format!("ids of slice {number} must ascend, given {} before {}", pair[0], pair[1]);
+            let message = format!(
+                "ids of slice {number} must ascend, given {} before {}",
+                pair[0], pair[1]
+            );
             return Err(Error::BadRequest(message));
         }
         let ends = ids.first().into_iter().chain(ids.last());
-        match ends.into_iter().find(|id| !self.ids.contains(&u128::from(**id))) {
+        match ends
+            .into_iter()
+            .find(|id| !self.ids.contains(&u128::from(**id)))
+        {
             Some(id) => {
                 let Range { start, end } = self.ids;
                 Err(Error::BadRequest(format!(
@@ -183,8 +191,13 @@ impl DynamicSlice {
                 named += 1;
             }
         }
-        let (mut dropped, known) = (0, named);
-        for (place, &id) in scratch.iter_mut().zip(ids).filter(|(place, _)| **place == u32::MAX) {
+        let mut dropped = 0;
+        let known = named;
+        for (place, &id) in scratch
+            .iter_mut()
+            .zip(ids)
+            .filter(|(place, _)| **place == u32::MAX)
+        {
             match self.admit(state, id, now, named) {
                 Some(new) => {
                     *place = new;
@@ -208,7 +221,9 @@ impl DynamicSlice {
             let gradient: Vec<f32> = kept.flat_map(|(_, gradient)| gradient).copied().collect();
             scratch.retain(|place| *place != u32::MAX);
             self.update(state, now.pushes, scratch, &gradient);
-            self.counts.gradients_dropped.fetch_add(dropped, Ordering::Relaxed);
+            self.counts
+                .gradients_dropped
+                .fetch_add(dropped, Ordering::Relaxed);
         }
         self.forget(state);
     }
@@ -244,7 +259,14 @@ impl DynamicSlice {
     fn update(&self, state: &mut State, step: u64, places: &[u32], gradient: &[f32]) {
         let values = &mut state.values;
         let mut slots: Vec<&mut [f32]> = values.slots.iter_mut().map(Vec::as_mut_slice).collect();
-        self.optimizer.apply_rows(step, self.width, places, &mut values.values, &mut slots, gradient);
+        self.optimizer.apply_rows(
+            step,
+            self.width,
+            places,
+            &mut values.values,
+            &mut slots,
+            gradient,
+        );
     }
 
     /// Removes what has been unused for too long, by now.
@@ -255,9 +277,15 @@ impl DynamicSlice {
     }
 
     fn count(&self, state: &State) {
-        self.counts.rows.store(state.rows.len() as u64, Ordering::Relaxed);
-        self.counts.values.store(state.values.bytes(), Ordering::Relaxed);
-        self.counts.candidates.store(state.candidates.len() as u64, Ordering::Relaxed);
+        self.counts
+            .rows
+            .store(state.rows.len() as u64, Ordering::Relaxed);
+        self.counts
+            .values
+            .store(state.values.bytes(), Ordering::Relaxed);
+        self.counts
+            .candidates
+            .store(state.candidates.len() as u64, Ordering::Relaxed);
         let aside = state.aside.as_ref().map_or(0, |aside| aside.bytes());
         self.counts.aside.store(aside, Ordering::Relaxed);
     }

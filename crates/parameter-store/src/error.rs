@@ -16,7 +16,7 @@ pub enum Error {
         given: u64,
     },
     /// The task has a newer session, or this one was closed.
-    #[error("session of {task} must be {current} and open, given {given}")]
+    #[error("session {given} of {task} is over{}", newer(*current, *given))]
     Fenced {
         /// The task.
         task: Task,
@@ -113,4 +113,13 @@ pub enum Error {
     /// Values to restore from could not be read.
     #[error("cannot restore: {0}")]
     Restore(String),
+}
+
+/// Says that a task has joined again, where it has.
+fn newer(current: u64, given: u64) -> String {
+    if current > given {
+        format!("; its latest one is {current}")
+    } else {
+        String::new()
+    }
 }

@@ -31,7 +31,10 @@ pub trait Gradients: Sync {
 
     /// Returns the values as a journal keeps them: as they came, if they came as bytes.
     fn written(&self) -> Written {
-        Written { encoding: 0, pieces: vec![Bytes::copy_from_slice(bytemuck::cast_slice(&self.copy()))] }
+        Written {
+            encoding: 0,
+            pieces: vec![Bytes::copy_from_slice(bytemuck::cast_slice(&self.copy()))],
+        }
     }
 }
 
@@ -66,5 +69,9 @@ pub fn unfit(values: &[f32]) -> Option<usize> {
     let last = GRADIENT_ABS_BOUND.to_bits().cast_signed() - 1;
     let room = |value: &f32| last - (value.to_bits().cast_signed() & i32::MAX);
     let signs = values.iter().fold(0, |signs, value| signs | room(value));
-    if signs < 0 { values.iter().position(|value| room(value) < 0) } else { None }
+    if signs < 0 {
+        values.iter().position(|value| room(value) < 0)
+    } else {
+        None
+    }
 }

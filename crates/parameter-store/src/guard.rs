@@ -76,9 +76,13 @@ impl Rejection {
 
     /// Says what is wrong. `name` tells the variables' names.
     pub fn describe<'a>(&self, name: impl Fn(usize) -> Option<&'a str>) -> String {
-        let (position, value) = (self.position, self.value());
+        let position = self.position;
+        let value = self.value();
         let of = self.variable.map(|variable| {
-            name(variable as usize).map_or_else(|| format!("variable {variable}"), |name| format!("`{name}`"))
+            name(variable as usize).map_or_else(
+                || format!("variable {variable}"),
+                |name| format!("`{name}`"),
+            )
         });
         match (self.fault, of) {
             (Fault::Norm, _) => format!("the norm of its gradients is {value}"),
@@ -112,8 +116,16 @@ pub struct Found {
 
 impl Found {
     fn unfit(position: usize, value: f32) -> Self {
-        let fault = if value.is_finite() { Fault::Abs } else { Fault::Nonfinite };
-        Self { fault, position, value }
+        let fault = if value.is_finite() {
+            Fault::Abs
+        } else {
+            Fault::Nonfinite
+        };
+        Self {
+            fault,
+            position,
+            value,
+        }
     }
 }
 
@@ -124,7 +136,10 @@ impl Guard {
         let mut scratch = Vec::new();
         if self.max_norm.is_none() && self.max_abs.is_none() {
             let position = gradients.unfit()?;
-            return Some(Found::unfit(position, gradients.get(position..position + 1, &mut scratch)[0]));
+            return Some(Found::unfit(
+                position,
+                gradients.get(position..position + 1, &mut scratch)[0],
+            ));
         }
         let grown = 1.0 + gradients.rounding();
         let bounds = Self {
@@ -132,11 +147,15 @@ impl Guard {
             max_abs: self.max_abs.map(|most| most * grown),
             ..*self
         };
-        let (mut look, count) = (Look::new(bounds), gradients.values());
+        let mut look = Look::new(bounds);
+        let count = gradients.values();
         for begin in (0..count).step_by(BLOCK_VALUES) {
             let block = gradients.get(begin..count.min(begin + BLOCK_VALUES), &mut scratch);
             if let Some(found) = look.at(block) {
-                return Some(Found { position: begin + found.position, ..found });
+                return Some(Found {
+                    position: begin + found.position,
+                    ..found
+                });
             }
         }
         look.end()
@@ -153,7 +172,10 @@ pub struct Look {
 impl Look {
     /// Begins.
     pub fn new(guard: Guard) -> Self {
-        Self { guard, squares: 0.0 }
+        Self {
+            guard,
+            squares: 0.0,
+        }
     }
 
     /// Looks at the next piece. What is found lies at a place of this piece.
@@ -163,9 +185,14 @@ impl Look {
             return Some(found(position));
         }
         if let Some(most) = self.guard.max_abs {
-            let large = values.iter().fold(false, |large, value| large | (value.abs() > most));
+            let large = values
+                .iter()
+                .fold(false, |large, value| large | (value.abs() > most));
             if large {
-                return values.iter().position(|value| value.abs() > most).map(found);
+                return values
+                    .iter()
+                    .position(|value| value.abs() > most)
+                    .map(found);
             }
         }
         if self.guard.max_norm.is_some() {
@@ -179,8 +206,13 @@ impl Look {
 
     /// Looks at all of them together.
     pub fn end(self) -> Option<Found> {
-        let (norm, most) = (self.squares.sqrt(), self.guard.max_norm?);
-        let found = Found { fault: Fault::Norm, position: 0, value: norm as f32 };
+        let norm = self.squares.sqrt();
+        let most = self.guard.max_norm?;
+        let found = Found {
+            fault: Fault::Norm,
+            position: 0,
+            value: norm as f32,
+        };
         (norm > f64::from(most)).then_some(found)
     }
 }
@@ -189,9 +221,15 @@ fn squares(values: &[f32]) -> f64 {
     let mut sums = [0.0_f64; LANES];
     let (whole, rest) = values.as_chunks::<LANES>();
     for values in whole {
-        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(*value) * f64::from(*value));
+        sums.iter_mut()
+            .zip(values)
+            .for_each(|(sum, value)| *sum += f64::from(*value) * f64::from(*value));
     }
-    sums.iter().sum::<f64>() + rest.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>()
+    sums.iter().sum::<f64>()
+        + rest
+            .iter()
+            .map(|value| f64::from(*value) * f64::from(*value))
+            .sum::<f64>()
 }
 
 /// Makes 0 of what is infinite or no number. Returns how many values that were.
@@ -209,7 +247,11 @@ mod tests {
 
     use super::*;
 
-    const ANY: Guard = Guard { nonfinite: Nonfinite::Reject, max_norm: None, max_abs: None };
+    const ANY: Guard = Guard {
+        nonfinite: Nonfinite::Reject,
+        max_norm: None,
+        max_abs: None,
+    };
 
     proptest! {
         #[test]
@@ -246,10 +288,31 @@ mod tests {
 
     #[test]
     fn finite_values_whose_squares_rules_cannot_add_up_are_found_whatever_the_bounds_are() {
-        let bounds = [ANY, Guard { max_norm: Some(3e38), ..ANY }, Guard { max_abs: Some(3e38), ..ANY }];
-        for (guard, value) in bounds.into_iter().flat_map(|guard| [(guard, 2e20_f32), (guard, -2e15)]) {
+        let bounds = [
+            ANY,
+            Guard {
+                max_norm: Some(3e38),
+                ..ANY
+            },
+            Guard {
+                max_abs: Some(3e38),
+                ..ANY
+            },
+        ];
+        for (guard, value) in bounds
+            .into_iter()
+            .flat_map(|guard| [(guard, 2e20_f32), (guard, -2e15)])
+        {
             let found = guard.find([0.0, 1e15, value].as_slice());
-            assert_eq!(found, Some(Found { fault: Fault::Abs, position: 2, value }), "{guard:?}");
+            assert_eq!(
+                found,
+                Some(Found {
+                    fault: Fault::Abs,
+                    position: 2,
+                    value
+                }),
+                "{guard:?}"
+            );
         }
     }
 
@@ -269,7 +332,11 @@ mod tests {
             1.0 / 128.0
         }
 
-        fn get<'a>(&'a self, place: std::ops::Range<usize>, _scratch: &'a mut Vec<f32>) -> &'a [f32] {
+        fn get<'a>(
+            &'a self,
+            place: std::ops::Range<usize>,
+            _scratch: &'a mut Vec<f32>,
+        ) -> &'a [f32] {
             &self.0[place]
         }
 
@@ -280,10 +347,22 @@ mod tests {
 
     #[test]
     fn bounds_give_way_by_the_rounding_of_what_they_are_looked_at_for() {
-        for guard in [Guard { max_abs: Some(0.999), ..ANY }, Guard { max_norm: Some(0.999), ..ANY }] {
+        for guard in [
+            Guard {
+                max_abs: Some(0.999),
+                ..ANY
+            },
+            Guard {
+                max_norm: Some(0.999),
+                ..ANY
+            },
+        ] {
             // bfloat16 makes 1 of 0.9985.
             assert_eq!(guard.find(&Rounded(vec![1.0])), None, "{guard:?}");
-            assert!(guard.find([1.0_f32].as_slice()).is_some(), "{guard:?}: where nothing was rounded");
+            assert!(
+                guard.find([1.0_f32].as_slice()).is_some(),
+                "{guard:?}: where nothing was rounded"
+            );
             assert!(guard.find(&Rounded(vec![1.02])).is_some(), "{guard:?}");
         }
     }

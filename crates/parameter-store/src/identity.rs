@@ -34,6 +34,10 @@ pub struct BatchId {
 
 impl fmt::Display for BatchId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "pass {}/shard {}/{}", self.pass, self.shard, self.batch)
+        write!(
+            formatter,
+            "pass {}/shard {}/{}",
+            self.pass, self.shard, self.batch
+        )
     }
 }

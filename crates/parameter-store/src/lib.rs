@@ -43,8 +43,8 @@ pub use selection::Selection;
 pub use snapshot::{Snapshot, SnapshotSlice, SnapshotTable};
 pub use steps::Ticket;
 pub use store::{
-    Claim, FirstValues, Lots, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Rejections, Restore,
-    ShardPosition, SnapshotAt, State, Status, Store, TensorSource,
+    Claim, FirstValues, Lots, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Rejections,
+    Restore, ShardPosition, SnapshotAt, State, Status, Store, TensorSource,
 };
 pub use stripe::SliceValues;
 pub use update::{Contribution, Update};

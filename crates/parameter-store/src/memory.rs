@@ -27,7 +27,13 @@ impl Held {
 
     /// Returns each kind by the name that telemetry has for it.
     pub fn kinds(&self) -> [(&'static str, u64); 5] {
-        let Self { slices, tables, set_aside, copies, parts } = *self;
+        let Self {
+            slices,
+            tables,
+            set_aside,
+            copies,
+            parts,
+        } = *self;
         [
             ("variables", slices),
             ("dynamic_tables", tables),
@@ -40,8 +46,17 @@ impl Held {
 
 impl fmt::Display for Held {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { slices, tables, set_aside, copies, parts } = *self;
-        write!(formatter, "{slices} of variables and slots, {tables} of dynamic tables")?;
+        let Self {
+            slices,
+            tables,
+            set_aside,
+            copies,
+            parts,
+        } = *self;
+        write!(
+            formatter,
+            "{slices} of variables and slots, {tables} of dynamic tables"
+        )?;
         let others = [
             (set_aside + copies, "of a checkpoint that is being written"),
             (parts, "of the parts of a synchronous step"),
@@ -67,9 +82,16 @@ pub(crate) struct Memory {
 
 impl Default for Memory {
     fn default() -> Self {
-        let (slices, parts) = (AtomicU64::new(0), AtomicU64::new(0));
+        let slices = AtomicU64::new(0);
+        let parts = AtomicU64::new(0);
         let [max, machine] = [u64::MAX; 2].map(AtomicU64::new);
-        Self { max, machine, slices, parts, copies: Arc::default() }
+        Self {
+            max,
+            machine,
+            slices,
+            parts,
+            copies: Arc::default(),
+        }
     }
 }
 
@@ -79,7 +101,8 @@ impl Memory {
     }
 
     pub(crate) fn know_machine(&self, bytes: Option<u64>) {
-        self.machine.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.machine
+            .store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Returns what the process may have, if that is known.
@@ -103,7 +126,10 @@ pub(crate) struct Loan {
 impl Loan {
     pub(crate) fn new(bytes: u64, of: &Arc<AtomicU64>) -> Self {
         of.fetch_add(bytes, Ordering::Relaxed);
-        Self { bytes, of: Arc::clone(of) }
+        Self {
+            bytes,
+            of: Arc::clone(of),
+        }
     }
 }
 
@@ -124,7 +150,9 @@ pub(crate) fn reserve<T>(buffer: &mut Vec<T>, most: usize) {
 /// memory than its rows.
 pub(crate) fn grow(buffer: &mut Vec<f32>, length: usize, most: usize) {
     if buffer.capacity() < length {
-        let wanted = (buffer.len() + buffer.len() / 2).max(length).min(most.max(length));
+        let wanted = (buffer.len() + buffer.len() / 2)
+            .max(length)
+            .min(most.max(length));
         buffer.reserve_exact(wanted - buffer.len());
     }
     buffer.resize(length, 0.0);

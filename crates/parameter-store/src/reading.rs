@@ -24,10 +24,28 @@ pub struct Reading {
 impl Reading {
     pub(crate) fn new(resolved: Arc<Resolved>, unchanged: Vec<u32>) -> Self {
         let all: usize = resolved.lengths().map(|(_, length)| length).sum();
-        let known: usize = unchanged.iter().map(|&place| resolved.whole[place as usize].len()).sum();
-        let static_widths = resolved.whole.iter().chain(&resolved.rows).map(|slice| slice.width);
-        let widest = static_widths.chain(resolved.ids.iter().map(|slice| slice.width)).max().unwrap_or(0);
-        Self { resolved, unchanged, slice: 0, rows: 0, left: all - known, widest, copied: None }
+        let known: usize = unchanged
+            .iter()
+            .map(|&place| resolved.whole[place as usize].len())
+            .sum();
+        let static_widths = resolved
+            .whole
+            .iter()
+            .chain(&resolved.rows)
+            .map(|slice| slice.width);
+        let widest = static_widths
+            .chain(resolved.ids.iter().map(|slice| slice.width))
+            .max()
+            .unwrap_or(0);
+        Self {
+            resolved,
+            unchanged,
+            slice: 0,
+            rows: 0,
+            left: all - known,
+            widest,
+            copied: None,
+        }
     }
 
     /// Returns the number of values that have not been read yet.
@@ -63,7 +81,15 @@ impl Reading {
     /// Copies the next rows into the front of `out`, as many as fit, and returns the number of their values: 0 at the
     /// end, or where `out` is too short for the next row.
     pub fn read(&mut self, out: &mut [f32]) -> usize {
-        let Self { resolved, unchanged, slice, rows, left, copied, .. } = self;
+        let Self {
+            resolved,
+            unchanged,
+            slice,
+            rows,
+            left,
+            copied,
+            ..
+        } = self;
         if let Some((values, passed)) = copied {
             let count = out.len().min(*left);
             out[..count].copy_from_slice(&values[*passed..*passed + count]);
@@ -74,7 +100,8 @@ impl Reading {
         while *left > 0 {
             let room = &mut out[done..];
             let place = *slice;
-            let (whole, by_row) = (resolved.whole.len(), resolved.rows.len());
+            let whole = resolved.whole.len();
+            let by_row = resolved.rows.len();
             // Rows there are, and the values and rows that have been read now.
             let (all, (count, now)) = if let Some(source) = resolved.whole.get(place) {
                 match unchanged.binary_search(&(place as u32)) {
@@ -89,7 +116,9 @@ impl Reading {
                 (named.len(), (count, now.len()))
             } else {
                 let place = place - whole - by_row;
-                let Some(source) = resolved.ids.get(place) else { break };
+                let Some(source) = resolved.ids.get(place) else {
+                    break;
+                };
                 let named = &resolved.selection.id_sets[resolved.selection.ids[place].1];
                 let now = fitting(&named[*rows..], source.width, room.len());
                 let count = now.len() * source.width;

@@ -17,7 +17,10 @@ pub(crate) struct Moment {
 impl Moment {
     /// Returns the later of both, in each respect.
     pub(crate) fn latest(self, other: Self) -> Self {
-        Self { pushes: self.pushes.max(other.pushes), secs: self.secs.max(other.secs) }
+        Self {
+            pushes: self.pushes.max(other.pushes),
+            secs: self.secs.max(other.secs),
+        }
     }
 }
 
@@ -41,7 +44,13 @@ pub(crate) struct Recency {
 
 impl Default for Recency {
     fn default() -> Self {
-        Self { places: SpreadMap::default(), nodes: Vec::new(), free: Vec::new(), oldest: NONE, newest: NONE }
+        Self {
+            places: SpreadMap::default(),
+            nodes: Vec::new(),
+            free: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+        }
     }
 }
 
@@ -83,7 +92,12 @@ impl Recency {
 
     /// Adds an id that is not there, as the one used last, and returns its place: a free one, or the next.
     pub(crate) fn insert(&mut self, id: u64, now: Moment) -> u32 {
-        let node = Node { id, used: now, older: NONE, newer: NONE };
+        let node = Node {
+            id,
+            used: now,
+            older: NONE,
+            newer: NONE,
+        };
         let place = match self.free.pop() {
             Some(place) => {
                 self.nodes[place as usize] = node;
@@ -117,19 +131,24 @@ impl Recency {
 
     /// Returns the place that is unused for longest, and since when.
     pub(crate) fn oldest(&self) -> Option<(u32, Moment)> {
-        self.nodes.get(self.oldest as usize).map(|node| (self.oldest, node.used))
+        self.nodes
+            .get(self.oldest as usize)
+            .map(|node| (self.oldest, node.used))
     }
 
     /// Returns (id, place, last use) of every id, in no order.
     #[cfg(test)]
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, u32, Moment)> {
-        self.places.iter().map(|(&id, &place)| (id, place, self.nodes[place as usize].used))
+        self.places
+            .iter()
+            .map(|(&id, &place)| (id, place, self.nodes[place as usize].used))
     }
 
     /// Puts the ids into the order of their last use, and ids of one use into theirs: they may have come in any.
     pub(crate) fn put_in_order(&mut self) {
-        let mut order: Vec<u32> =
-            (0..self.nodes.len() as u32).filter(|place| self.at(*place).is_some()).collect();
+        let mut order: Vec<u32> = (0..self.nodes.len() as u32)
+            .filter(|place| self.at(*place).is_some())
+            .collect();
         order.sort_unstable_by_key(|place| {
             let node = &self.nodes[*place as usize];
             (node.used, node.id)
@@ -172,7 +191,8 @@ mod tests {
         /// Against a list that is searched from its front.
         #[test]
         fn order_of_use_is_that_of_a_list(acts in prop::collection::vec((0_u8..3, 0_u64..12), 0..200)) {
-            let (mut recency, mut list) = (Recency::default(), Vec::<(u64, Moment)>::new());
+            let mut recency = Recency::default();
+            let mut list = Vec::<(u64, Moment)>::new();
             for (number, (act, id)) in acts.into_iter().enumerate() {
                 let now = Moment { pushes: number as u64, secs: 0 };
                 match (act, recency.place(id)) {

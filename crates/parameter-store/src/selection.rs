@@ -34,38 +34,54 @@ impl Resolved {
     /// Returns each slice that rows are named of: its number, itself, the rows.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (u32, &Slice, &[u32])> {
         let named = self.selection.rows.iter().zip(&self.rows);
-        named.map(|(&(number, set), slice)| (number, &**slice, self.selection.row_sets[set].as_slice()))
+        named.map(|(&(number, set), slice)| {
+            (number, &**slice, self.selection.row_sets[set].as_slice())
+        })
     }
 
     /// Returns each slice of a dynamic table that ids are named of: its number, itself, the ids.
     pub(crate) fn ids(&self) -> impl Iterator<Item = (u32, &DynamicSlice, &[u64])> {
         let named = self.selection.ids.iter().zip(&self.ids);
-        named.map(|(&(number, set), slice)| (number, &**slice, self.selection.id_sets[set].as_slice()))
+        named.map(|(&(number, set), slice)| {
+            (number, &**slice, self.selection.id_sets[set].as_slice())
+        })
     }
 
     /// Returns the variable of everything named, in the order of its payload.
     pub(crate) fn variables(&self) -> impl Iterator<Item = usize> {
-        let named = self.whole.iter().chain(&self.rows).map(|slice| slice.variable);
+        let named = self
+            .whole
+            .iter()
+            .chain(&self.rows)
+            .map(|slice| slice.variable);
         named.chain(self.ids.iter().map(|slice| slice.variable))
     }
 
     /// Returns slice number and values of everything named, in the order of its payload.
     pub(crate) fn lengths(&self) -> impl Iterator<Item = (u32, usize)> {
-        self.whole_lengths().chain(self.row_lengths()).chain(self.id_lengths())
+        self.whole_lengths()
+            .chain(self.row_lengths())
+            .chain(self.id_lengths())
     }
 
     /// The same of the whole slices, which come first.
     pub(crate) fn whole_lengths(&self) -> impl Iterator<Item = (u32, usize)> {
-        self.selection.whole.iter().zip(&self.whole).map(|(number, slice)| (*number, slice.len()))
+        self.selection
+            .whole
+            .iter()
+            .zip(&self.whole)
+            .map(|(number, slice)| (*number, slice.len()))
     }
 
     /// The same of the rows, which come next.
     pub(crate) fn row_lengths(&self) -> impl Iterator<Item = (u32, usize)> {
-        self.rows().map(|(number, slice, rows)| (number, slice.width * rows.len()))
+        self.rows()
+            .map(|(number, slice, rows)| (number, slice.width * rows.len()))
     }
 
     /// The same of the ids.
     pub(crate) fn id_lengths(&self) -> impl Iterator<Item = (u32, usize)> {
-        self.ids().map(|(number, slice, ids)| (number, slice.width * ids.len()))
+        self.ids()
+            .map(|(number, slice, ids)| (number, slice.width * ids.len()))
     }
 }

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use rayon::iter::{IndexedParallelIterator as _, IntoParallelRefIterator as _, ParallelIterator as _};
+use rayon::iter::{
+    IndexedParallelIterator as _, IntoParallelRefIterator as _, ParallelIterator as _,
+};
 use trainyard_optimizer::{OptimizerConfig, SLOTS_MAX};
 use trainyard_variable::InitialRows;
 
@@ -69,7 +71,11 @@ pub(crate) struct Parts {
 pub(crate) fn listed_max(rows: usize, width: usize, in_stripe: usize) -> usize {
     let stripes = rows.div_ceil(rows_of_stripe(width));
     // Beyond half of the rows the memory that the list takes is more than that of the others.
-    if stripes > SMALL_STRIPES { in_stripe / 2 } else { 0 }
+    if stripes > SMALL_STRIPES {
+        in_stripe / 2
+    } else {
+        0
+    }
 }
 
 /// Returns the rows of a stripe.
@@ -86,7 +92,14 @@ pub(crate) fn stripe_rows(rows: usize, width: usize) -> impl Iterator<Item = Ran
 impl Slice {
     /// Returns the slice that holds `stripes`, each of the rows that [`stripe_rows`] gives it.
     pub(crate) fn new(parts: Parts, stripes: impl IntoIterator<Item = Stripe>) -> Self {
-        let Parts { variable, part, rows, width, optimizer, first } = parts;
+        let Parts {
+            variable,
+            part,
+            rows,
+            width,
+            optimizer,
+            first,
+        } = parts;
         let stripes: Vec<Stripe> = stripes.into_iter().collect();
         let held: usize = stripes.iter().map(|stripe| stripe.held(width)).sum();
         let bytes: u64 = stripes.iter().map(Stripe::bytes).sum();
@@ -127,11 +140,17 @@ impl Slice {
     /// Checks that `rows` ascend strictly and lie within the slice.
     pub(crate) fn check_rows(&self, number: u32, rows: &[u32]) -> Result<(), Error> {
         if let Some(pair) = rows.windows(2).find(|pair| pair[0] >= pair[1]) {
-            let message = format!("rows of slice {number} must ascend, given {} before {}", pair[0], pair[1]);
+            let message = format!(
+                "rows of slice {number} must ascend, given {} before {}",
+                pair[0], pair[1]
+            );
             return Err(Error::BadRequest(message));
         }
-        let outside =
-            rows.first().into_iter().chain(rows.last()).find(|&&row| !self.rows.contains(&(row as usize)));
+        let outside = rows
+            .first()
+            .into_iter()
+            .chain(rows.last())
+            .find(|&&row| !self.rows.contains(&(row as usize)));
         match outside {
             Some(row) => {
                 let Range { start, end } = self.rows;
@@ -159,9 +178,13 @@ impl Slice {
             Rows::All => out.copy_from_slice(&state.now.values[in_stripe * self.width..][..count]),
             Rows::Listed(places) => {
                 let begin = self.rows.start + begin;
-                self.first.fill_rows((begin..begin + rows).map(|row| row as u64), out);
+                self.first
+                    .fill_rows((begin..begin + rows).map(|row| row as u64), out);
                 for (row, place) in places {
-                    if let Some(row) = (*row as usize).checked_sub(in_stripe).filter(|row| *row < rows) {
+                    if let Some(row) = (*row as usize)
+                        .checked_sub(in_stripe)
+                        .filter(|row| *row < rows)
+                    {
                         let place = *place as usize * self.width;
                         let values = &state.now.values[place..place + self.width];
                         out[row * self.width..][..self.width].copy_from_slice(values);
@@ -206,7 +229,11 @@ impl Slice {
                     }
                 }
                 Rows::Listed(places) => {
-                    for (at, (row, out)) in rows.iter().zip(out.chunks_exact_mut(self.width)).enumerate() {
+                    for (at, (row, out)) in rows
+                        .iter()
+                        .zip(out.chunks_exact_mut(self.width))
+                        .enumerate()
+                    {
                         match places.get(&(row - begin)) {
                             Some(place) => {
                                 let place = *place as usize * self.width;
@@ -221,7 +248,8 @@ impl Slice {
         });
         if !absent.is_empty() {
             let mut first = vec![0.0; absent.len() * self.width];
-            self.first.fill_rows(absent.iter().map(|at| rows[*at].into()), &mut first);
+            self.first
+                .fill_rows(absent.iter().map(|at| rows[*at].into()), &mut first);
             for (at, values) in absent.iter().zip(first.chunks_exact(self.width)) {
                 out[at * self.width..][..self.width].copy_from_slice(values);
             }
@@ -242,23 +270,34 @@ impl Slice {
     }
 
     /// Applies a gradient of the whole slice, which lies from `begin` on in `gradients`. `step` counts from 1.
-    pub(crate) fn apply_whole<G: Gradients + ?Sized>(&self, step: u64, gradients: &G, begin: usize) {
+    pub(crate) fn apply_whole<G: Gradients + ?Sized>(
+        &self,
+        step: u64,
+        gradients: &G,
+        begin: usize,
+    ) {
         let stripe_values = self.width * self.in_stripe;
         let apply = |(place, stripe): (usize, &RwLock<Stripe>), scratch: &mut Vec<f32>| {
             let stripe = &mut *stripe.write();
             self.hold_all(place, stripe);
             self.set_aside(stripe, |stripe| stripe.set_all_aside(self.width));
             let state = &mut stripe.now;
-            let (mut done, length) = (0, state.values.len());
+            let mut done = 0;
+            let length = state.values.len();
             while done < length {
                 let block = done..(done + BLOCK_VALUES).min(length);
                 let from = begin + place * stripe_values;
                 let gradient = gradients.get(from + block.start..from + block.end, scratch);
                 let mut slots: [&mut [f32]; SLOTS_MAX] = Default::default();
                 let held = state.slots.iter_mut().map(|slot| &mut slot[block.clone()]);
-                let count = slots.iter_mut().zip(held).map(|(slot, held)| *slot = held).count();
+                let count = slots
+                    .iter_mut()
+                    .zip(held)
+                    .map(|(slot, held)| *slot = held)
+                    .count();
                 let values = &mut state.values[block.clone()];
-                self.optimizer.apply_dense(step, values, &mut slots[..count], gradient);
+                self.optimizer
+                    .apply_dense(step, values, &mut slots[..count], gradient);
                 done = block.end;
             }
         };
@@ -269,7 +308,10 @@ impl Slice {
                 .for_each_init(Vec::new, |scratch, stripe| apply(stripe, scratch));
         } else {
             let mut scratch = Vec::new();
-            self.stripes.iter().enumerate().for_each(|stripe| apply(stripe, &mut scratch));
+            self.stripes
+                .iter()
+                .enumerate()
+                .for_each(|stripe| apply(stripe, &mut scratch));
         }
         self.updates.fetch_add(1, Ordering::Release);
     }
@@ -297,25 +339,42 @@ impl Slice {
             if self.optimizer.moves_all_rows() {
                 self.set_aside(stripe, |stripe| stripe.set_all_aside(self.width));
             } else {
-                self.set_aside(stripe, |stripe| stripe.set_places_aside(&scratch.places, self.width));
+                self.set_aside(stripe, |stripe| {
+                    stripe.set_places_aside(&scratch.places, self.width)
+                });
             }
             let state = &mut stripe.now;
             let mut slots: [&mut [f32]; SLOTS_MAX] = Default::default();
             let held = state.slots.iter_mut().map(Vec::as_mut_slice);
-            let count = slots.iter_mut().zip(held).map(|(slot, held)| *slot = held).count();
-            let (places, values) = (&scratch.places, &mut state.values);
+            let count = slots
+                .iter_mut()
+                .zip(held)
+                .map(|(slot, held)| *slot = held)
+                .count();
+            let places = &scratch.places;
+            let values = &mut state.values;
             for places in places.chunks(FETCH_ROWS) {
                 let begins = places.iter().map(|place| *place as usize * self.width);
                 fetch(values, begins.clone(), self.width);
-                slots[..count].iter().for_each(|slot| fetch(slot, begins.clone(), self.width));
+                slots[..count]
+                    .iter()
+                    .for_each(|slot| fetch(slot, begins.clone(), self.width));
             }
-            self.optimizer.apply_rows(step, self.width, places, values, &mut slots[..count], gradient);
+            self.optimizer.apply_rows(
+                step,
+                self.width,
+                places,
+                values,
+                &mut slots[..count],
+                gradient,
+            );
         };
         if self.optimizer.moves_all_rows() {
             let mut rest = rows;
             for stripe in 0..self.stripes.len() {
                 let end = self.stripe_begin(stripe + 1);
-                let (here, later) = rest.split_at(rest.partition_point(|row| (*row as usize) < end));
+                let (here, later) =
+                    rest.split_at(rest.partition_point(|row| (*row as usize) < end));
                 apply(stripe, here);
                 rest = later;
             }
@@ -333,7 +392,9 @@ impl Slice {
     /// The instant of a checkpoint: what changes from now on is set aside, until the stripe is read by
     /// [`Slice::take`].
     pub(crate) fn cut(&self) {
-        self.stripes.iter().for_each(|stripe| stripe.write().cut(self.width));
+        self.stripes
+            .iter()
+            .for_each(|stripe| stripe.write().cut(self.width));
     }
 
     /// Returns the rows that a checkpoint has to hold, as ranges of rows of the variable, ascending: from its instant on
@@ -350,7 +411,9 @@ impl Slice {
             match listed {
                 None => add(begin..begin + self.stripe_len(number)),
                 Some(rows) => {
-                    rows.iter().map(|(row, _)| begin + *row as usize).for_each(|row| add(row..row + 1));
+                    rows.iter()
+                        .map(|(row, _)| begin + *row as usize)
+                        .for_each(|row| add(row..row + 1));
                 }
             }
         }
@@ -361,7 +424,8 @@ impl Slice {
     pub(crate) fn take(&self, stripe: usize, out: &mut SliceValues) {
         let mut stripe = self.stripes[stripe].write();
         stripe.read(out, self.width);
-        self.aside.fetch_sub(stripe.aside_bytes(), Ordering::Relaxed);
+        self.aside
+            .fetch_sub(stripe.aside_bytes(), Ordering::Relaxed);
         stripe.forget();
     }
 
@@ -384,7 +448,9 @@ impl Slice {
 
     /// Has a stripe hold these rows, and turns their numbers into their places.
     fn hold_rows(&self, number: usize, stripe: &mut Stripe, rows: &mut [u32]) {
-        let Rows::Listed(places) = &stripe.rows else { return };
+        let Rows::Listed(places) = &stripe.rows else {
+            return;
+        };
         // Mostly there is room for as many, and none needs to be looked up before.
         let fits = places.len() + rows.len() <= self.all_from || {
             let new = rows.iter().filter(|row| !places.contains_key(row)).count();
@@ -400,7 +466,9 @@ impl Slice {
     /// The same of a stripe that lists the rows which it holds.
     fn list_rows(&self, number: usize, stripe: &mut Stripe, rows: &mut [u32]) {
         let before = (stripe.held(self.width), stripe.bytes());
-        let Rows::Listed(places) = &mut stripe.rows else { return };
+        let Rows::Listed(places) = &mut stripe.rows else {
+            return;
+        };
         let begin = self.stripe_begin(number);
         let mut new: Vec<u64> = Vec::new();
         for row in rows {
@@ -416,12 +484,20 @@ impl Slice {
         }
         let held = places.len() * self.width;
         let from = held - new.len() * self.width;
-        stripe.now.slots.resize_with(self.first_slots.len(), Vec::new);
-        for (part, first) in stripe.now.parts().zip(std::iter::once(&0.0).chain(&self.first_slots)) {
+        stripe
+            .now
+            .slots
+            .resize_with(self.first_slots.len(), Vec::new);
+        for (part, first) in stripe
+            .now
+            .parts()
+            .zip(std::iter::once(&0.0).chain(&self.first_slots))
+        {
             grow(part, held, self.all_from * self.width);
             part[from..].fill(*first);
         }
-        self.first.fill_rows(new.into_iter(), &mut stripe.now.values[from..]);
+        self.first
+            .fill_rows(new.into_iter(), &mut stripe.now.values[from..]);
         self.count(before, stripe);
     }
 
@@ -432,15 +508,22 @@ impl Slice {
         }
         self.set_aside(stripe, |stripe| stripe.set_list_aside(self.width));
         let before = (stripe.held(self.width), stripe.bytes());
-        let Rows::Listed(places) = &stripe.rows else { return };
+        let Rows::Listed(places) = &stripe.rows else {
+            return;
+        };
         let begin = self.stripe_begin(number);
         let rows = self.stripe_len(number);
         let mut values = vec![0.0; rows * self.width];
         // Where all are listed, none is computed.
         if places.len() < rows {
-            self.first.fill_rows((begin..begin + rows).map(|row| row as u64), &mut values);
+            self.first
+                .fill_rows((begin..begin + rows).map(|row| row as u64), &mut values);
         }
-        let slots = self.first_slots.iter().map(|first| vec![*first; rows * self.width]).collect();
+        let slots = self
+            .first_slots
+            .iter()
+            .map(|first| vec![*first; rows * self.width])
+            .collect();
         let mut all = SliceValues { values, slots };
         let parts = std::iter::once(&stripe.now.values).chain(&stripe.now.slots);
         for (all, part) in all.parts().zip(parts) {
@@ -455,11 +538,14 @@ impl Slice {
     }
 
     fn count(&self, (held, bytes): (usize, u64), stripe: &Stripe) {
-        self.held.fetch_add((stripe.held(self.width) - held) as u64, Ordering::Relaxed);
+        self.held
+            .fetch_add((stripe.held(self.width) - held) as u64, Ordering::Relaxed);
         // A list may take more than the array that it turns into.
         match stripe.bytes().checked_sub(bytes) {
             Some(more) => self.bytes.fetch_add(more, Ordering::Relaxed),
-            None => self.bytes.fetch_sub(bytes - stripe.bytes(), Ordering::Relaxed),
+            None => self
+                .bytes
+                .fetch_sub(bytes - stripe.bytes(), Ordering::Relaxed),
         };
     }
 
@@ -483,16 +569,26 @@ impl Slice {
         let mut growth = 0;
         self.by_stripe(rows, |number, rows| {
             let stripe = self.stripes[number].read();
-            let Rows::Listed(places) = &stripe.rows else { return };
+            let Rows::Listed(places) = &stripe.rows else {
+                return;
+            };
             let begin = self.stripe_begin(number) as u32;
-            let new = rows.iter().filter(|row| !places.contains_key(&(*row - begin))).count();
+            let new = rows
+                .iter()
+                .filter(|row| !places.contains_key(&(*row - begin)))
+                .count();
             let then = if places.len() + new > self.all_from {
                 self.row_bytes(self.stripe_len(number))
             } else {
                 // Lists grow by half of themselves.
-                self.row_bytes(places.len() + places.len() / 2 + new) + 18 * (places.len() + new) as u64
+                self.row_bytes(places.len() + places.len() / 2 + new)
+                    + 18 * (places.len() + new) as u64
             };
-            growth += if new > 0 { then.saturating_sub(stripe.bytes()) } else { 0 };
+            growth += if new > 0 {
+                then.saturating_sub(stripe.bytes())
+            } else {
+                0
+            };
         });
         growth
     }
@@ -506,7 +602,8 @@ impl Slice {
     pub(crate) fn forget(&self) {
         for stripe in &self.stripes {
             let mut stripe = stripe.write();
-            self.aside.fetch_sub(stripe.aside_bytes(), Ordering::Relaxed);
+            self.aside
+                .fetch_sub(stripe.aside_bytes(), Ordering::Relaxed);
             stripe.forget();
         }
     }
@@ -516,7 +613,8 @@ impl Slice {
 /// other they come from memory many at a time, where updating or copying each as it comes would wait for each.
 fn fetch(values: &[f32], begins: impl Iterator<Item = usize>, width: usize) {
     if width > 0 {
-        let ends = begins.map(|begin| values[begin].to_bits() | values[begin + width - 1].to_bits());
+        let ends =
+            begins.map(|begin| values[begin].to_bits() | values[begin + width - 1].to_bits());
         std::hint::black_box(ends.fold(0, |seen, bits| seen | bits));
     }
 }

@@ -35,7 +35,12 @@ impl SnapshotSlice {
             part: slice.part,
             rows: slice.rows.clone(),
             width: slice.width,
-            slot_names: slice.optimizer.slots().iter().map(|slot| slot.name).collect(),
+            slot_names: slice
+                .optimizer
+                .slots()
+                .iter()
+                .map(|slot| slot.name)
+                .collect(),
             slice: Arc::clone(slice),
         }
     }
@@ -74,8 +79,14 @@ impl SnapshotSlice {
     pub fn read_all(&self) -> SliceValues {
         let length = self.rows.len() * self.width;
         let mut values = vec![0.0; length];
-        self.slice.first.fill_rows(self.rows.clone().map(|row| row as u64), &mut values);
-        let slots = self.first_slots().iter().map(|first| vec![*first; length]).collect();
+        self.slice
+            .first
+            .fill_rows(self.rows.clone().map(|row| row as u64), &mut values);
+        let slots = self
+            .first_slots()
+            .iter()
+            .map(|first| vec![*first; length])
+            .collect();
         let mut all = SliceValues { values, slots };
         let mut held = self.held().into_iter().flatten();
         let mut stripe = SliceValues::default();
@@ -85,7 +96,8 @@ impl SnapshotSlice {
             for (at, row) in held.by_ref().take(rows).enumerate() {
                 let to = (row - self.rows.start) * self.width;
                 for (all, part) in all.parts().zip(stripe.parts()) {
-                    all[to..to + self.width].copy_from_slice(&part[at * self.width..][..self.width]);
+                    all[to..to + self.width]
+                        .copy_from_slice(&part[at * self.width..][..self.width]);
                 }
             }
         }

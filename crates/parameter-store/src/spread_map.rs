@@ -18,7 +18,9 @@ impl Hasher for IdHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(self.0 ^ u64::from(*byte)));
+        bytes
+            .iter()
+            .for_each(|byte| self.write_u64(self.0 ^ u64::from(*byte)));
     }
 
     fn write_u32(&mut self, row: u32) {
@@ -42,7 +44,10 @@ pub(crate) struct SpreadMap<K, V> {
 
 impl<K, V> Default for SpreadMap<K, V> {
     fn default() -> Self {
-        Self { maps: (0..MAPS).map(|_| HashMap::default()).collect(), len: 0 }
+        Self {
+            maps: (0..MAPS).map(|_| HashMap::default()).collect(),
+            len: 0,
+        }
     }
 }
 
@@ -96,10 +101,14 @@ mod tests {
             keys.for_each(|key| counts[Map::map_of(key)] += 1);
             (counts.iter().min().copied(), counts.iter().max().copied())
         };
-        for (least, most) in
-            [counts(&mut (0..256_000)), counts(&mut (0..256_000).map(|number| number * (u64::MAX / 256_000)))]
-        {
-            assert!(least > Some(800) && most < Some(1200), "{least:?} to {most:?} of 1000");
+        for (least, most) in [
+            counts(&mut (0..256_000)),
+            counts(&mut (0..256_000).map(|number| number * (u64::MAX / 256_000))),
+        ] {
+            assert!(
+                least > Some(800) && most < Some(1200),
+                "{least:?} to {most:?} of 1000"
+            );
         }
     }
 
@@ -111,7 +120,10 @@ mod tests {
         (0..10_000).step_by(2).for_each(|key| map.remove(key));
         map.remove(10_000);
         assert_eq!((map.len(), map.iter().count()), (5000, 5000));
-        assert_eq!((map.get(7), map.get(8), map.contains(9)), (Some(&0), None, true));
+        assert_eq!(
+            (map.get(7), map.get(8), map.contains(9)),
+            (Some(&0), None, true)
+        );
         *map.get_mut(9).expect("it is there") = 1;
         assert_eq!(map.get(9), Some(&1));
     }

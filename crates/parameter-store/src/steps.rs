@@ -33,7 +33,12 @@ pub(crate) struct Steps {
 
 impl Steps {
     pub(crate) fn new(global_step: u64, max: u64, update: Update) -> Self {
-        Self { global_step, max, update, ..Self::default() }
+        Self {
+            global_step,
+            max,
+            update,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn global_step(&self) -> u64 {
@@ -131,7 +136,10 @@ impl Steps {
     /// Whether an earlier step of the same session waits. A session pushes its steps in order: one that is given the last ticket
     /// before the step in front of it could use it never.
     fn would_overtake(&self, (task, session, seq): (Task, u64, u64)) -> bool {
-        self.waiting.range((task, session, 0)..(task, session, seq)).next().is_some()
+        self.waiting
+            .range((task, session, 0)..(task, session, seq))
+            .next()
+            .is_some()
     }
 
     /// Returns by how many steps a task is ahead of the slowest live one where it begins this one.
@@ -139,13 +147,16 @@ impl Steps {
         let this = (identity.task, identity.session, identity.seq);
         // One that was asked for earlier comes first, although it waits: the task waits for it, too.
         let before = self.outstanding.iter().chain(&self.waiting);
-        let own = before.filter(|ticket| ticket.0 == identity.task && **ticket < this).count();
+        let own = before
+            .filter(|ticket| ticket.0 == identity.task && **ticket < this)
+            .count();
         self.clocks.lead(identity.task, own as u64)
     }
 
     /// Returns whether the push holds a ticket.
     pub(crate) fn holds(&self, identity: &Identity) -> bool {
-        self.outstanding.contains(&(identity.task, identity.session, identity.seq))
+        self.outstanding
+            .contains(&(identity.task, identity.session, identity.seq))
     }
 
     /// Counts a push that is about to be applied. Its task has come on by a step when it has been: see [`Steps::tick`].
@@ -193,8 +204,18 @@ mod tests {
     use super::*;
 
     fn step(seq: u64) -> Identity {
-        let task = Task { role: Role::Worker, index: 0 };
-        Identity { cluster_id: 1, epoch: 1, task, incarnation: 1, session: 1, seq }
+        let task = Task {
+            role: Role::Worker,
+            index: 0,
+        };
+        Identity {
+            cluster_id: 1,
+            epoch: 1,
+            task,
+            incarnation: 1,
+            session: 1,
+            seq,
+        }
     }
 
     #[test]
@@ -204,7 +225,11 @@ mod tests {
         steps.advance(&step(1));
         assert_eq!(steps.reserve(&step(2)).0, Ticket::Finished);
         assert_eq!(steps.reserve_beyond(&step(2)), (Ticket::Granted, true));
-        assert_eq!(steps.reserve_beyond(&step(2)), (Ticket::Granted, false), "asked again");
+        assert_eq!(
+            steps.reserve_beyond(&step(2)),
+            (Ticket::Granted, false),
+            "asked again"
+        );
         assert!(steps.holds(&step(2)));
         // Of this server, the batch was missing.
         steps.advance(&step(2));
@@ -218,8 +243,18 @@ mod tests {
     #[test]
     fn the_last_ticket_goes_to_the_first_step_that_waits_of_a_task_and_not_to_the_one_behind_it() {
         let of = |index: usize, seq: u64| {
-            let task = Task { role: Role::Worker, index };
-            Identity { cluster_id: 1, epoch: 1, task, incarnation: 1, session: 1, seq }
+            let task = Task {
+                role: Role::Worker,
+                index,
+            };
+            Identity {
+                cluster_id: 1,
+                epoch: 1,
+                task,
+                incarnation: 1,
+                session: 1,
+                seq,
+            }
         };
         let mut steps = Steps::new(0, 1, Update::Async);
         assert_eq!(steps.reserve(&of(1, 1)).0, Ticket::Granted);
@@ -248,10 +283,18 @@ mod tests {
         let mut steps = Steps::new(0, 0, Update::StaleSynchronous { staleness_max: 0 });
         steps.join(step(1).task, 1);
         assert_eq!(steps.reserve(&step(1)).0, Ticket::Granted);
-        assert_eq!(steps.reserve(&step(2)).0, Ticket::Wait, "the first is under way");
+        assert_eq!(
+            steps.reserve(&step(2)).0,
+            Ticket::Wait,
+            "the first is under way"
+        );
         steps.advance(&step(1));
         steps.tick(step(1).task);
-        assert_eq!(steps.reserve(&step(3)).0, Ticket::Wait, "the second comes first");
+        assert_eq!(
+            steps.reserve(&step(3)).0,
+            Ticket::Wait,
+            "the second comes first"
+        );
         assert_eq!(steps.reserve(&step(2)).0, Ticket::Granted);
         steps.advance(&step(2));
         steps.tick(step(2).task);

@@ -28,14 +28,16 @@ use crate::slice::Slice;
 use crate::steps::Steps;
 use crate::sync::{Mutex, RwLock};
 use crate::turn::Turn;
-use crate::{Change, Error, Guard, Identity, Journal, Reading, Selection, Snapshot, Ticket, Update};
+use crate::{
+    Change, Error, Guard, Identity, Journal, Reading, Selection, Snapshot, Ticket, Update,
+};
 use build::BuildStanding;
 pub use cut::SnapshotAt;
 pub use position::ShardPosition;
 use previous::Previous;
 pub use request::{
-    Claim, FirstValues, Lots, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Rejections, Restore,
-    State, Status, TensorSource,
+    Claim, FirstValues, Lots, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Rejections,
+    Restore, State, Status, TensorSource,
 };
 use tables::Tables;
 
@@ -146,7 +148,10 @@ impl Store {
 
     fn moment(&self, pushes: u64) -> Moment {
         let secs = self.clock_secs.load(Ordering::Relaxed);
-        Moment { pushes, secs: i64::try_from(secs).unwrap_or(i64::MAX) }
+        Moment {
+            pushes,
+            secs: i64::try_from(secs).unwrap_or(i64::MAX),
+        }
     }
 
     /// Returns what the store is and does.
@@ -154,7 +159,11 @@ impl Store {
         let control = self.control.read();
         let slowest_slot = self.aggregation.lock().last();
         let ledger = self.ledger.lock();
-        let bytes: u64 = self.slices.iter().map(|slice| slice.row_bytes(slice.held())).sum();
+        let bytes: u64 = self
+            .slices
+            .iter()
+            .map(|slice| slice.row_bytes(slice.held()))
+            .sum();
         Status {
             state: control.state,
             cluster_id: control.cluster_id,
@@ -190,12 +199,18 @@ impl Store {
         let mut control = self.control.write();
         match control.cluster_id {
             Some(current) if current != claim.cluster_id => {
-                return Err(Error::OtherCluster { current, given: claim.cluster_id });
+                return Err(Error::OtherCluster {
+                    current,
+                    given: claim.cluster_id,
+                });
             }
             _ => {}
         }
         if claim.epoch < control.epoch {
-            return Err(Error::StaleEpoch { current: control.epoch, given: claim.epoch });
+            return Err(Error::StaleEpoch {
+                current: control.epoch,
+                given: claim.epoch,
+            });
         }
         control.cluster_id = Some(claim.cluster_id);
         if claim.epoch > control.epoch {
@@ -249,23 +264,36 @@ impl Store {
         let control = self.control.read();
         check_worker(&control, identity)?;
         if fingerprint != control.layout_fingerprint {
-            return Err(Error::OtherLayout { current: control.layout_fingerprint, given: fingerprint });
+            return Err(Error::OtherLayout {
+                current: control.layout_fingerprint,
+                given: fingerprint,
+            });
         }
         let mut ledger = self.ledger.lock();
         let fresh = ledger.sessions.open(identity)?;
         ledger.steps.join(identity.task, identity.session);
         if fresh {
-            let Identity { task, session, seq, .. } = *identity;
+            let Identity {
+                task, session, seq, ..
+            } = *identity;
             self.note(ledger.version, &Change::OpenSession { task, session, seq });
         }
-        Ok(Opened { version: ledger.version, batches_applied: ledger.sessions.next_batch(data_shard) })
+        Ok(Opened {
+            version: ledger.version,
+            batches_applied: ledger.sessions.next_batch(data_shard),
+        })
     }
 
     /// Ends a session on the chief's word: nothing more is accepted from it, and its tickets return.
     ///
     /// # Errors
     /// A stale epoch.
-    pub fn close_session(&self, identity: &Identity, task: Task, session: u64) -> Result<(), Error> {
+    pub fn close_session(
+        &self,
+        identity: &Identity,
+        task: Task,
+        session: u64,
+    ) -> Result<(), Error> {
         let control = self.control.read();
         check_control(&control, identity)?;
         let mut ledger = self.ledger.lock();
@@ -286,7 +314,12 @@ impl Store {
         let mut ledger = self.ledger.lock();
         ledger.sessions.check(identity)?;
         if ledger.steps.rest(identity.task) {
-            self.note(ledger.version, &Change::Rest { task: identity.task });
+            self.note(
+                ledger.version,
+                &Change::Rest {
+                    task: identity.task,
+                },
+            );
         }
         Ok(())
     }
@@ -325,17 +358,31 @@ impl Store {
                         ledger.steps.reserve(identity)
                     };
                     if changed {
-                        let Identity { task, session, seq, .. } = *identity;
+                        let Identity {
+                            task, session, seq, ..
+                        } = *identity;
                         self.note(ledger.version, &Change::Reserve { task, session, seq });
                     }
                     ticket
                 }
                 false => Ticket::Granted,
             };
-            let (reached, global_step) = (ledger.version, ledger.steps.global_step());
+            let reached = ledger.version;
+            let global_step = ledger.steps.global_step();
             let version = if before { pull.at_least } else { reached };
-            let lead = if wanted { ledger.steps.lead(identity) } else { 0 };
-            Pulled { version, reached, global_step, ticket, lead, updates: Vec::new() }
+            let lead = if wanted {
+                ledger.steps.lead(identity)
+            } else {
+                0
+            };
+            Pulled {
+                version,
+                reached,
+                global_step,
+                ticket,
+                lead,
+                updates: Vec::new(),
+            }
         };
         let before = pulled.version < pulled.reached;
         if pulled.ticket != Ticket::Granted {
@@ -355,8 +402,9 @@ impl Store {
         let count = |slice: &Arc<Slice>| if before { 0 } else { slice.updates() };
         pulled.updates = resolved.whole.iter().map(count).collect();
         let known = pull.known.iter().zip(&pulled.updates).zip(0_u32..);
-        let unchanged =
-            known.filter(|((known, updates), _)| known == updates && !before).map(|(_, place)| place);
+        let unchanged = known
+            .filter(|((known, updates), _)| known == updates && !before)
+            .map(|(_, place)| place);
         let mut reading = Reading::new(Arc::clone(&resolved), unchanged.collect());
         if one_version.is_some() {
             reading.read_all();
@@ -380,29 +428,50 @@ impl Store {
     fn resolve_answer(&self, selection: &Arc<Selection>) -> Result<Resolved, Error> {
         let resolved = self.resolve(selection)?;
         let given = resolved.lengths().map(|(_, length)| length).sum();
-        match given > ANSWER_VALUES_MAX {
-            true => Err(Error::TooLarge { given, max: ANSWER_VALUES_MAX }),
-            false => Ok(resolved),
+        if given > ANSWER_VALUES_MAX {
+            Err(Error::TooLarge {
+                given,
+                max: ANSWER_VALUES_MAX,
+            })
+        } else {
+            Ok(resolved)
         }
     }
 
     /// Finds everything that a request names, and checks its rows and ids.
     fn resolve(&self, selection: &Arc<Selection>) -> Result<Resolved, Error> {
         let find = |number: u32| {
-            let slice = self.slices.get(&number).map(|slice| Arc::clone(slice.value()));
-            slice.ok_or_else(|| Error::BadRequest(format!("ps:{} does not hold slice {number}", self.ps)))
+            let slice = self
+                .slices
+                .get(&number)
+                .map(|slice| Arc::clone(slice.value()));
+            slice.ok_or_else(|| {
+                Error::BadRequest(format!("ps:{} does not hold slice {number}", self.ps))
+            })
         };
         let of_rows = |&(number, set): &(u32, usize)| {
-            let (slice, row_sets) = (find(number)?, &selection.row_sets);
+            let slice = find(number)?;
+            let row_sets = &selection.row_sets;
             let rows = row_sets.get(set).ok_or_else(|| {
-                Error::BadRequest(format!("row_set must be below {}, given {set}", row_sets.len()))
+                Error::BadRequest(format!(
+                    "row_set must be below {}, given {set}",
+                    row_sets.len()
+                ))
             })?;
             slice.check_rows(number, rows)?;
             Ok(slice)
         };
         Ok(Resolved {
-            whole: selection.whole.iter().map(|&number| find(number)).collect::<Result<_, _>>()?,
-            rows: selection.rows.iter().map(of_rows).collect::<Result<_, _>>()?,
+            whole: selection
+                .whole
+                .iter()
+                .map(|&number| find(number))
+                .collect::<Result<_, _>>()?,
+            rows: selection
+                .rows
+                .iter()
+                .map(of_rows)
+                .collect::<Result<_, _>>()?,
             ids: self.tables.resolve(self.ps, selection)?,
             selection: Arc::clone(selection),
         })
@@ -411,16 +480,18 @@ impl Store {
 
 fn check_control(control: &Control, identity: &Identity) -> Result<(), Error> {
     match control.cluster_id {
-        Some(current) if current != identity.cluster_id => {
-            Err(Error::OtherCluster { current, given: identity.cluster_id })
-        }
+        Some(current) if current != identity.cluster_id => Err(Error::OtherCluster {
+            current,
+            given: identity.cluster_id,
+        }),
         None => Err(Error::NotReady("no chief has claimed it")),
-        Some(_) if identity.epoch < control.epoch => {
-            Err(Error::StaleEpoch { current: control.epoch, given: identity.epoch })
-        }
-        Some(_) if identity.epoch > control.epoch => {
-            Err(Error::NotReady("its chief has not claimed it for this epoch"))
-        }
+        Some(_) if identity.epoch < control.epoch => Err(Error::StaleEpoch {
+            current: control.epoch,
+            given: identity.epoch,
+        }),
+        Some(_) if identity.epoch > control.epoch => Err(Error::NotReady(
+            "its chief has not claimed it for this epoch",
+        )),
         Some(_) => Ok(()),
     }
 }

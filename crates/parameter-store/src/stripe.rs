@@ -86,7 +86,10 @@ struct Before {
 #[derive(Debug)]
 enum Changed {
     /// Some rows: where each begins among the copies, by place.
-    Rows { begins: HashMap<u32, u32, BuildHasherDefault<IdHasher>>, copies: Vec<f32> },
+    Rows {
+        begins: HashMap<u32, u32, BuildHasherDefault<IdHasher>>,
+        copies: Vec<f32>,
+    },
     /// Everything.
     All(SliceValues),
 }
@@ -105,7 +108,11 @@ pub(crate) struct Stripe {
 
 impl Stripe {
     pub(crate) fn new(rows: Rows, now: SliceValues) -> Self {
-        Self { rows, now, before: None }
+        Self {
+            rows,
+            now,
+            before: None,
+        }
     }
 
     /// Returns the number of rows that are held.
@@ -128,8 +135,15 @@ impl Stripe {
 
     /// The instant of a checkpoint.
     pub(crate) fn cut(&mut self, width: usize) {
-        let changed = Changed::Rows { begins: HashMap::default(), copies: Vec::new() };
-        self.before = Some(Before { places: self.held(width), changed, listed: None });
+        let changed = Changed::Rows {
+            begins: HashMap::default(),
+            copies: Vec::new(),
+        };
+        self.before = Some(Before {
+            places: self.held(width),
+            changed,
+            listed: None,
+        });
     }
 
     /// Forgets the checkpoint.
@@ -150,8 +164,12 @@ impl Stripe {
 
     /// To be called before what lies at these places changes.
     pub(crate) fn set_places_aside(&mut self, places: &[u32], width: usize) {
-        let Some(before) = &mut self.before else { return };
-        let Changed::Rows { begins, copies } = &mut before.changed else { return };
+        let Some(before) = &mut self.before else {
+            return;
+        };
+        let Changed::Rows { begins, copies } = &mut before.changed else {
+            return;
+        };
         let there = before.places;
         // Rows that have come since are none of the checkpoint's.
         for &place in places.iter().filter(|place| (**place as usize) < there) {
@@ -166,9 +184,18 @@ impl Stripe {
 
     /// To be called before everything changes.
     pub(crate) fn set_all_aside(&mut self, width: usize) {
-        if let Some(Before { changed: Changed::Rows { .. }, places, listed: None }) = self.before {
+        if let Some(Before {
+            changed: Changed::Rows { .. },
+            places,
+            listed: None,
+        }) = self.before
+        {
             let changed = Changed::All(self.before_now(places, width));
-            self.before = Some(Before { places, changed, listed: None });
+            self.before = Some(Before {
+                places,
+                changed,
+                listed: None,
+            });
         }
     }
 
@@ -191,11 +218,18 @@ impl Stripe {
 
     /// Puts back the rows of `out` that have changed since the instant of the checkpoint.
     fn put_back(&self, out: &mut SliceValues, width: usize) {
-        if let Some(Before { changed: Changed::Rows { begins, copies }, .. }) = &self.before {
+        if let Some(Before {
+            changed: Changed::Rows { begins, copies },
+            ..
+        }) = &self.before
+        {
             let length = width * (1 + out.slots.len());
             for (place, at) in begins {
                 let begin = *place as usize * width;
-                out.put_row(begin..begin + width, &copies[*at as usize..*at as usize + length]);
+                out.put_row(
+                    begin..begin + width,
+                    &copies[*at as usize..*at as usize + length],
+                );
             }
         }
     }
@@ -203,13 +237,24 @@ impl Stripe {
     /// Returns the rows that a checkpoint has to hold, by their number in the stripe, ascending, and the place of each. Nothing
     /// stands for all of them.
     pub(crate) fn listed(&self) -> Option<Vec<(u32, u32)>> {
-        if let Some(Before { listed: Some(listed), .. }) = &self.before {
+        if let Some(Before {
+            listed: Some(listed),
+            ..
+        }) = &self.before
+        {
             return Some(listed.clone());
         }
-        let Rows::Listed(places) = &self.rows else { return None };
-        let there = self.before.as_ref().map_or(usize::MAX, |before| before.places);
+        let Rows::Listed(places) = &self.rows else {
+            return None;
+        };
+        let there = self
+            .before
+            .as_ref()
+            .map_or(usize::MAX, |before| before.places);
         let listed = places.iter().map(|(row, place)| (*row, *place));
-        let mut listed: Vec<(u32, u32)> = listed.filter(|(_, place)| (*place as usize) < there).collect();
+        let mut listed: Vec<(u32, u32)> = listed
+            .filter(|(_, place)| (*place as usize) < there)
+            .collect();
         listed.sort_unstable();
         Some(listed)
     }
@@ -245,6 +290,10 @@ impl Stripe {
         };
         gather(&by_place.values, &mut out.values);
         out.slots.resize_with(by_place.slots.len(), Vec::new);
-        by_place.slots.iter().zip(&mut out.slots).for_each(|(part, out)| gather(part, out));
+        by_place
+            .slots
+            .iter()
+            .zip(&mut out.slots)
+            .for_each(|(part, out)| gather(part, out));
     }
 }

@@ -24,7 +24,10 @@ impl Turn {
             return;
         }
         if self.session != identity.session {
-            *self = Self { session: identity.session, pulls: VecDeque::new() };
+            *self = Self {
+                session: identity.session,
+                pulls: VecDeque::new(),
+            };
         }
         self.pulls.retain(|(seq, _)| *seq != identity.seq);
         if self.pulls.len() == PULLS_MAX {
@@ -35,8 +38,13 @@ impl Turn {
 
     /// Returns what the pull of `identity.seq` read.
     pub(crate) fn recall(&self, identity: &Identity) -> Option<Arc<Resolved>> {
-        let mut pulls = self.pulls.iter().filter(|_| self.session == identity.session);
-        pulls.find(|(seq, _)| *seq == identity.seq).map(|(_, resolved)| Arc::clone(resolved))
+        let mut pulls = self
+            .pulls
+            .iter()
+            .filter(|_| self.session == identity.session);
+        pulls
+            .find(|(seq, _)| *seq == identity.seq)
+            .map(|(_, resolved)| Arc::clone(resolved))
     }
 
     /// Forgets a pull whose push has been applied.

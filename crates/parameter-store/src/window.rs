@@ -15,7 +15,10 @@ pub(crate) struct Window {
 impl Window {
     /// Returns a window in which all numbers up to `number` have been seen.
     pub(crate) fn behind(number: u64) -> Self {
-        Self { highest: number, seen: u64::MAX }
+        Self {
+            highest: number,
+            seen: u64::MAX,
+        }
     }
 
     /// Returns the window with this highest number and these bits.
@@ -43,7 +46,11 @@ impl Window {
     pub(crate) fn insert(&mut self, number: u64) {
         if number > self.highest {
             let shift = number - self.highest;
-            self.seen = if shift < WINDOW { self.seen << shift | 1 } else { 1 };
+            self.seen = if shift < WINDOW {
+                self.seen << shift | 1
+            } else {
+                1
+            };
             self.highest = number;
         } else if self.highest - number < WINDOW {
             self.seen |= 1 << (self.highest - number);
@@ -62,7 +69,8 @@ mod tests {
     proptest! {
         #[test]
         fn window_agrees_with_a_set(numbers in prop::collection::vec(1_u64..200, 1..200)) {
-            let (mut window, mut set) = (Window::default(), BTreeSet::new());
+            let mut window = Window::default();
+            let mut set = BTreeSet::new();
             for number in numbers {
                 let highest = set.last().copied().unwrap_or(0);
                 let expected = set.contains(&number) || number + WINDOW <= highest;

@@ -8,7 +8,8 @@ use shuttle::thread;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{
-    BatchId, Claim, Error, Guard, Identity, Prepare, Pull, Push, Reading, Selection, Store, Ticket, Update,
+    BatchId, Claim, Error, Guard, Identity, Prepare, Pull, Push, Reading, Selection, Store, Ticket,
+    Update,
 };
 use trainyard_variable::{Access, Initializer, Slice, VariableSpec};
 
@@ -18,13 +19,33 @@ const ORDERS: usize = 2_000;
 const DENSE: usize = (128 << 10) + 3;
 
 fn chief() -> Identity {
-    let task = Task { role: Role::Chief, index: 0 };
-    Identity { cluster_id: 1, epoch: 1, task, incarnation: 1, session: 0, seq: 0 }
+    let task = Task {
+        role: Role::Chief,
+        index: 0,
+    };
+    Identity {
+        cluster_id: 1,
+        epoch: 1,
+        task,
+        incarnation: 1,
+        session: 0,
+        seq: 0,
+    }
 }
 
 fn worker(index: usize, session: u64, seq: u64) -> Identity {
-    let task = Task { role: Role::Worker, index };
-    Identity { cluster_id: 1, epoch: 1, task, incarnation: 1, session, seq }
+    let task = Task {
+        role: Role::Worker,
+        index,
+    };
+    Identity {
+        cluster_id: 1,
+        epoch: 1,
+        task,
+        incarnation: 1,
+        session,
+        seq,
+    }
 }
 
 /// `dense` values in one column, and a table of 4 rows of 2; every push adds its negative.
@@ -36,10 +57,18 @@ fn open(dense: usize, global_step_max: u64) -> Arc<Store> {
         initializer: Initializer::Zeros,
         optimizer_group: "sgd".into(),
     };
-    let slice =
-        |variable: usize, rows: usize, width: usize| Slice { variable, part: 0, rows: 0..rows, width, ps: 0 };
+    let slice = |variable: usize, rows: usize, width: usize| Slice {
+        variable,
+        part: 0,
+        rows: 0..rows,
+        width,
+        ps: 0,
+    };
     let prepare = Prepare {
-        variables: vec![spec("dense", vec![dense], Access::Whole), spec("table", vec![4, 2], Access::Rows)],
+        variables: vec![
+            spec("dense", vec![dense], Access::Whole),
+            spec("table", vec![4, 2], Access::Rows),
+        ],
         slices: vec![(0, slice(0, dense, 1)), (1, slice(1, 4, 2))],
         optimizers: BTreeMap::from([("sgd".to_owned(), OptimizerConfig::sgd(1.0))]),
         seed: 0,
@@ -53,19 +82,32 @@ fn open(dense: usize, global_step_max: u64) -> Arc<Store> {
         first_values: None,
     };
     let store = Store::new(0);
-    store.claim(&Claim { cluster_id: 1, epoch: 1 }).unwrap();
+    store
+        .claim(&Claim {
+            cluster_id: 1,
+            epoch: 1,
+        })
+        .unwrap();
     store.prepare(&chief(), prepare).unwrap();
     store.open(&chief()).unwrap();
     Arc::new(store)
 }
 
 fn rows(rows: &[u32]) -> Arc<Selection> {
-    Arc::new(Selection { rows: vec![(1, 0)], row_sets: vec![rows.to_vec()], ..Selection::default() })
+    Arc::new(Selection {
+        rows: vec![(1, 0)],
+        row_sets: vec![rows.to_vec()],
+        ..Selection::default()
+    })
 }
 
 fn pull(store: &Store, identity: &Identity, selection: &Arc<Selection>) -> Result<Ticket, Error> {
-    let pull =
-        Pull { selection: Arc::clone(selection), known: Vec::new(), reserve_step: true, ..Pull::default() };
+    let pull = Pull {
+        selection: Arc::clone(selection),
+        known: Vec::new(),
+        reserve_step: true,
+        ..Pull::default()
+    };
     store.pull(identity, &pull).map(|(pulled, _)| pulled.ticket)
 }
 
@@ -76,9 +118,23 @@ fn push(
     batch: u64,
     gradients: &[f32],
 ) -> Result<bool, Error> {
-    let batch = BatchId { pass: 0, shard, batch };
-    let (contribution, selection, rejected) = (None, None, None);
-    let push = Push { batch, batches: 1, pulled_version: 0, contribution, selection, gradients, rejected };
+    let batch = BatchId {
+        pass: 0,
+        shard,
+        batch,
+    };
+    let contribution = None;
+    let selection = None;
+    let rejected = None;
+    let push = Push {
+        batch,
+        batches: 1,
+        pulled_version: 0,
+        contribution,
+        selection,
+        gradients,
+        rejected,
+    };
     store.push(identity, &push).map(|pushed| pushed.duplicate)
 }
 
@@ -89,7 +145,9 @@ fn read_all(mut reading: Reading) -> Vec<f32> {
 }
 
 fn table(store: &Store) -> Vec<f32> {
-    store.snapshot(&chief()).unwrap().slices[1].read_all().values
+    store.snapshot(&chief()).unwrap().slices[1]
+        .read_all()
+        .values
 }
 
 /// One task, whose answer was lost, sends its push again while the first one is still on its way; meanwhile the chief
@@ -101,13 +159,24 @@ fn a_batch_counts_once_whoever_sends_it_and_however_often() {
         let selection = rows(&[0, 2]);
         for index in 0..2 {
             store.open_session(&worker(index, 1, 0), 1, 0).unwrap();
-            assert_eq!(pull(&store, &worker(index, 1, 1), &selection), Ok(Ticket::Granted));
+            assert_eq!(
+                pull(&store, &worker(index, 1, 1), &selection),
+                Ok(Ticket::Granted)
+            );
         }
         let threads: Vec<_> = [0, 0, 1]
             .into_iter()
             .map(|index| {
                 let store = Arc::clone(&store);
-                thread::spawn(move || push(&store, &worker(index, 1, 1), 0, 0, &[-1.0, -2.0, -3.0, -4.0]))
+                thread::spawn(move || {
+                    push(
+                        &store,
+                        &worker(index, 1, 1),
+                        0,
+                        0,
+                        &[-1.0, -2.0, -3.0, -4.0],
+                    )
+                })
             })
             .collect();
         let closing = {
@@ -115,11 +184,21 @@ fn a_batch_counts_once_whoever_sends_it_and_however_often() {
             let task = worker(0, 1, 0).task;
             thread::spawn(move || store.close_session(&chief(), task, 1))
         };
-        let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let outcomes: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect();
         closing.join().unwrap().unwrap();
-        let applied = outcomes.iter().filter(|outcome| **outcome == Ok(false)).count();
+        let applied = outcomes
+            .iter()
+            .filter(|outcome| **outcome == Ok(false))
+            .count();
         assert_eq!(applied, 1, "{outcomes:?}");
-        assert_eq!(table(&store), [1.0, 2.0, 0.0, 0.0, 3.0, 4.0, 0.0, 0.0], "{outcomes:?}");
+        assert_eq!(
+            table(&store),
+            [1.0, 2.0, 0.0, 0.0, 3.0, 4.0, 0.0, 0.0],
+            "{outcomes:?}"
+        );
     };
     shuttle::check_pct(run, ORDERS, 3);
     shuttle::check_random(run, ORDERS);
@@ -131,24 +210,52 @@ fn a_batch_counts_once_whoever_sends_it_and_however_often() {
 fn updates_add_up_and_a_checkpoint_sees_each_whole_or_not_at_all() {
     let run = || {
         let store = open(DENSE, 0);
-        let selection = Arc::new(Selection { whole: vec![0], ..Selection::clone(&rows(&[1, 3])) });
+        let selection = Arc::new(Selection {
+            whole: vec![0],
+            ..Selection::clone(&rows(&[1, 3]))
+        });
         let threads: Vec<_> = (0..3_usize)
             .map(|index| {
-                let (store, selection) = (Arc::clone(&store), Arc::clone(&selection));
+                let store = Arc::clone(&store);
+                let selection = Arc::clone(&selection);
                 thread::spawn(move || {
-                    store.open_session(&worker(index, 1, 0), 1, index as u64).unwrap();
+                    store
+                        .open_session(&worker(index, 1, 0), 1, index as u64)
+                        .unwrap();
                     pull(&store, &worker(index, 1, 1), &selection).unwrap();
                     let gradients = vec![-1.0; DENSE + 4];
-                    assert_eq!(push(&store, &worker(index, 1, 1), index as u64, 0, &gradients), Ok(false));
+                    assert_eq!(
+                        push(&store, &worker(index, 1, 1), index as u64, 0, &gradients),
+                        Ok(false)
+                    );
                 })
             })
             .collect();
         let snapshot = store.snapshot(&chief()).unwrap();
         let held = snapshot.version as f32;
-        assert!(snapshot.slices[0].read_all().values.iter().all(|value| *value == held), "version {held}");
-        assert_eq!(snapshot.slices[1].read_all().values, [0.0, 0.0, held, held, 0.0, 0.0, held, held]);
-        assert_eq!(snapshot.positions.iter().map(|position| position.batch).sum::<u64>(), snapshot.version);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(
+            snapshot.slices[0]
+                .read_all()
+                .values
+                .iter()
+                .all(|value| *value == held),
+            "version {held}"
+        );
+        assert_eq!(
+            snapshot.slices[1].read_all().values,
+            [0.0, 0.0, held, held, 0.0, 0.0, held, held]
+        );
+        assert_eq!(
+            snapshot
+                .positions
+                .iter()
+                .map(|position| position.batch)
+                .sum::<u64>(),
+            snapshot.version
+        );
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         drop(snapshot);
         assert_eq!(table(&store), [0.0, 0.0, 3.0, 3.0, 0.0, 0.0, 3.0, 3.0]);
     };
@@ -166,17 +273,30 @@ fn what_is_said_to_be_unchanged_is() {
             .map(|index| {
                 let store = Arc::clone(&store);
                 thread::spawn(move || {
-                    store.open_session(&worker(index, 1, 0), 1, index as u64).unwrap();
-                    let selection = Arc::new(Selection { whole: vec![0], ..Selection::default() });
+                    store
+                        .open_session(&worker(index, 1, 0), 1, index as u64)
+                        .unwrap();
+                    let selection = Arc::new(Selection {
+                        whole: vec![0],
+                        ..Selection::default()
+                    });
                     pull(&store, &worker(index, 1, 1), &selection).unwrap();
                     push(&store, &worker(index, 1, 1), index as u64, 0, &[-1.0, -1.0]).unwrap();
                 })
             })
             .collect();
-        let selection = Arc::new(Selection { whole: vec![0], ..Selection::default() });
-        let (mut values, mut known) = (vec![0.0; 2], Vec::new());
+        let selection = Arc::new(Selection {
+            whole: vec![0],
+            ..Selection::default()
+        });
+        let mut values = vec![0.0; 2];
+        let mut known = Vec::new();
         let mut look = || {
-            let pull = Pull { selection: Arc::clone(&selection), known: known.clone(), ..Pull::default() };
+            let pull = Pull {
+                selection: Arc::clone(&selection),
+                known: known.clone(),
+                ..Pull::default()
+            };
             let (pulled, reading) = store.pull(&worker(9, 1, 0), &pull).unwrap();
             if reading.unchanged().is_empty() {
                 values = read_all(reading);
@@ -187,7 +307,9 @@ fn what_is_said_to_be_unchanged_is() {
         for _ in 0..3 {
             look();
         }
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         assert_eq!(look(), [2.0, 2.0]);
     };
     shuttle::check_random(run, ORDERS);
@@ -204,7 +326,9 @@ fn the_last_step_is_never_overshot() {
                 let store = Arc::clone(&store);
                 thread::spawn(move || {
                     let selection = rows(&[0]);
-                    store.open_session(&worker(index, 1, 0), 1, index as u64).unwrap();
+                    store
+                        .open_session(&worker(index, 1, 0), 1, index as u64)
+                        .unwrap();
                     let ticket = pull(&store, &worker(index, 1, 1), &selection).unwrap();
                     if ticket == Ticket::Granted {
                         push(&store, &worker(index, 1, 1), index as u64, 0, &[-1.0, -1.0]).unwrap();
@@ -213,8 +337,18 @@ fn the_last_step_is_never_overshot() {
                 })
             })
             .collect();
-        let tickets: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-        assert_eq!(tickets.iter().filter(|ticket| **ticket == Ticket::Granted).count(), 2, "{tickets:?}");
+        let tickets: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect();
+        assert_eq!(
+            tickets
+                .iter()
+                .filter(|ticket| **ticket == Ticket::Granted)
+                .count(),
+            2,
+            "{tickets:?}"
+        );
         assert_eq!(table(&store)[..2], [2.0, 2.0]);
     };
     shuttle::check_random(run, ORDERS);

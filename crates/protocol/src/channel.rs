@@ -25,13 +25,19 @@ impl Channel {
             value.set_sensitive(true);
             Some(value)
         });
-        Self { transport, authorization }
+        Self {
+            transport,
+            authorization,
+        }
     }
 }
 
 impl From<Transport> for Channel {
     fn from(transport: Transport) -> Self {
-        Self { transport, authorization: None }
+        Self {
+            transport,
+            authorization: None,
+        }
     }
 }
 
@@ -46,7 +52,9 @@ impl Service<Request<Body>> for Channel {
 
     fn call(&mut self, mut request: Request<Body>) -> ResponseFuture {
         if let Some(authorization) = &self.authorization {
-            request.headers_mut().insert(header::AUTHORIZATION, authorization.clone());
+            request
+                .headers_mut()
+                .insert(header::AUTHORIZATION, authorization.clone());
         }
         self.transport.call(request)
     }

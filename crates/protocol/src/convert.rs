@@ -26,7 +26,11 @@ pub struct Invalid {
 }
 
 fn invalid(field: &'static str, rule: &'static str, given: impl ToString) -> Invalid {
-    Invalid { field, rule, given: given.to_string() }
+    Invalid {
+        field,
+        rule,
+        given: given.to_string(),
+    }
 }
 
 /// Returns the wire form of a task.
@@ -37,7 +41,10 @@ pub fn task_to_wire(task: Task) -> v1::Task {
         Role::Ps => v1::Role::Ps,
         Role::Evaluator => v1::Role::Evaluator,
     };
-    v1::Task { role: role.into(), index: u32::try_from(task.index).unwrap_or(u32::MAX) }
+    v1::Task {
+        role: role.into(),
+        index: u32::try_from(task.index).unwrap_or(u32::MAX),
+    }
 }
 
 /// Returns the task in a message.
@@ -52,10 +59,17 @@ pub fn task_from_wire(task: Option<v1::Task>) -> Result<Task, Invalid> {
         v1::Role::Ps => Role::Ps,
         v1::Role::Evaluator => Role::Evaluator,
         v1::Role::Unspecified => {
-            return Err(invalid("task.role", "must be chief, worker, ps or evaluator", task.role));
+            return Err(invalid(
+                "task.role",
+                "must be chief, worker, ps or evaluator",
+                task.role,
+            ));
         }
     };
-    Ok(Task { role, index: task.index as usize })
+    Ok(Task {
+        role,
+        index: task.index as usize,
+    })
 }
 
 /// Returns the wire form of an encoding.
@@ -76,7 +90,11 @@ pub fn encoding_from_wire(encoding: i32) -> Result<Encoding, Invalid> {
         Ok(v1::Encoding::Unspecified | v1::Encoding::Float32) => Ok(Encoding::Float32),
         Ok(v1::Encoding::Bfloat16) => Ok(Encoding::Bfloat16),
         Ok(v1::Encoding::Float16) => Ok(Encoding::Float16),
-        Err(_) => Err(invalid("encoding", "must be float32, bfloat16 or float16", encoding)),
+        Err(_) => Err(invalid(
+            "encoding",
+            "must be float32, bfloat16 or float16",
+            encoding,
+        )),
     }
 }
 
@@ -85,8 +103,13 @@ pub fn encoding_from_wire(encoding: i32) -> Result<Encoding, Invalid> {
 /// # Errors
 /// It is not 16 bytes long.
 pub fn cluster_id_from_wire(bytes: &[u8]) -> Result<u128, Invalid> {
-    let array = <[u8; 16]>::try_from(bytes)
-        .map_err(|_| invalid("cluster_id", "must be 16 bytes long", format!("{} bytes", bytes.len())))?;
+    let array = <[u8; 16]>::try_from(bytes).map_err(|_| {
+        invalid(
+            "cluster_id",
+            "must be 16 bytes long",
+            format!("{} bytes", bytes.len()),
+        )
+    })?;
     Ok(u128::from_be_bytes(array))
 }
 
@@ -126,7 +149,9 @@ fn fields_to_wire(fields: serde_json::Map<String, serde_json::Value>) -> v1::Con
                 None => continue,
             },
         };
-        message.parameters.insert(key, v1::Parameter { value: Some(value) });
+        message
+            .parameters
+            .insert(key, v1::Parameter { value: Some(value) });
     }
     message
 }
@@ -154,7 +179,9 @@ fn fields_from_wire(
         let value: serde_json::Value = match parameter.value {
             Some(Value::Number(number)) => number.into(),
             Some(Value::Flag(flag)) => flag.into(),
-            Some(Value::Numbers(numbers)) if numbers.values.len() <= NUMBERS_MAX => numbers.values.into(),
+            Some(Value::Numbers(numbers)) if numbers.values.len() <= NUMBERS_MAX => {
+                numbers.values.into()
+            }
             Some(Value::Configuration(inner)) if outer => fields_from_wire(inner, false)?.into(),
             Some(_) => return None,
             None => continue,
@@ -168,7 +195,10 @@ fn fields_from_wire(
 pub fn optimizers_to_wire(
     optimizers: &BTreeMap<String, OptimizerConfig>,
 ) -> HashMap<String, v1::Configuration> {
-    optimizers.iter().map(|(group, config)| (group.clone(), configuration_to_wire(config))).collect()
+    optimizers
+        .iter()
+        .map(|(group, config)| (group.clone(), configuration_to_wire(config)))
+        .collect()
 }
 
 /// Returns the optimizers in a message.
@@ -199,7 +229,11 @@ pub fn variable_to_wire(spec: &VariableSpec) -> v1::Variable {
     });
     v1::Variable {
         name: spec.name.clone(),
-        shape: spec.shape.iter().map(|&dimension| dimension as u64).collect(),
+        shape: spec
+            .shape
+            .iter()
+            .map(|&dimension| dimension as u64)
+            .collect(),
         access: access.into(),
         initializer: Some(configuration_to_wire(&spec.initializer)),
         optimizer_group: spec.optimizer_group.clone(),
@@ -213,32 +247,58 @@ pub fn variable_to_wire(spec: &VariableSpec) -> v1::Variable {
 /// There are too many, or one has no usable name, shape, access or initializer.
 pub fn variables_from_wire(variables: Vec<v1::Variable>) -> Result<Vec<VariableSpec>, Invalid> {
     if variables.len() > VARIABLES_MAX {
-        return Err(invalid("variables", "must be at most 100000", variables.len()));
+        return Err(invalid(
+            "variables",
+            "must be at most 100000",
+            variables.len(),
+        ));
     }
     variables.into_iter().map(variable_from_wire).collect()
 }
 
 fn variable_from_wire(variable: v1::Variable) -> Result<VariableSpec, Invalid> {
     if variable.name.is_empty() || variable.name.len() > NAME_BYTES_MAX {
-        return Err(invalid("variable.name", "must be 1 to 255 bytes long", variable.name.len()));
+        return Err(invalid(
+            "variable.name",
+            "must be 1 to 255 bytes long",
+            variable.name.len(),
+        ));
     }
     let access = match variable.access() {
         v1::Access::Whole => Access::Whole,
         v1::Access::Rows => Access::Rows,
         v1::Access::Dynamic => Access::Dynamic(dynamic_from_wire(&variable)?),
         v1::Access::Unspecified => {
-            return Err(invalid("variable.access", "must be whole, rows or dynamic", variable.access));
+            return Err(invalid(
+                "variable.access",
+                "must be whole, rows or dynamic",
+                variable.access,
+            ));
         }
     };
     if variable.shape.len() > DIMENSIONS_MAX {
-        return Err(invalid("variable.shape", "must have at most 32 dimensions", variable.shape.len()));
+        return Err(invalid(
+            "variable.shape",
+            "must have at most 32 dimensions",
+            variable.shape.len(),
+        ));
     }
-    let shape: Option<Vec<usize>> =
-        variable.shape.iter().map(|&dimension| usize::try_from(dimension).ok()).collect();
-    let size =
-        |shape: &Vec<usize>| shape.iter().try_fold(4_usize, |bytes, &dimension| bytes.checked_mul(dimension));
+    let shape: Option<Vec<usize>> = variable
+        .shape
+        .iter()
+        .map(|&dimension| usize::try_from(dimension).ok())
+        .collect();
+    let size = |shape: &Vec<usize>| {
+        shape
+            .iter()
+            .try_fold(4_usize, |bytes, &dimension| bytes.checked_mul(dimension))
+    };
     let shape = shape.filter(|shape| size(shape).is_some()).ok_or_else(|| {
-        invalid("variable.shape", "must fit the address space", format!("{:?}", variable.shape))
+        invalid(
+            "variable.shape",
+            "must fit the address space",
+            format!("{:?}", variable.shape),
+        )
     })?;
     Ok(VariableSpec {
         name: variable.name,
@@ -250,13 +310,23 @@ fn variable_from_wire(variable: v1::Variable) -> Result<VariableSpec, Invalid> {
 }
 
 fn dynamic_from_wire(variable: &v1::Variable) -> Result<DynamicTable, Invalid> {
-    let table = variable.dynamic.ok_or_else(|| invalid("variable.dynamic", "must be set", "nothing"))?;
+    let table = variable
+        .dynamic
+        .ok_or_else(|| invalid("variable.dynamic", "must be set", "nothing"))?;
     if table.admit_after == 0 {
-        return Err(invalid("variable.dynamic.admit_after", "must be at least 1", table.admit_after));
+        return Err(invalid(
+            "variable.dynamic.admit_after",
+            "must be at least 1",
+            table.admit_after,
+        ));
     }
     let rows_max = variable.shape.first().copied().unwrap_or(0);
     if rows_max == 0 || rows_max > DYNAMIC_ROWS_MAX as u64 {
-        return Err(invalid("variable.shape", "must begin with 1 to 4294967295 rows", rows_max));
+        return Err(invalid(
+            "variable.shape",
+            "must begin with 1 to 4294967295 rows",
+            rows_max,
+        ));
     }
     let after = |count: u64| (count > 0).then_some(count);
     Ok(DynamicTable {
@@ -287,15 +357,28 @@ pub fn slice_from_wire(
     ps: usize,
 ) -> Result<(u32, Slice), Invalid> {
     let variable = slice.variable as usize;
-    let spec = variables
-        .get(variable)
-        .ok_or_else(|| invalid("slice.variable", "must be an index of `variables`", slice.variable))?;
+    let spec = variables.get(variable).ok_or_else(|| {
+        invalid(
+            "slice.variable",
+            "must be an index of `variables`",
+            slice.variable,
+        )
+    })?;
     if slice.row_begin > slice.row_end || slice.row_end > spec.rows() as u64 {
         let given = format!("{}..{} of {}", slice.row_begin, slice.row_end, spec.rows());
         return Err(invalid("slice.rows", "must lie within the variable", given));
     }
     let rows = slice.row_begin as usize..slice.row_end as usize;
-    Ok((slice.number, Slice { variable, part: slice.part as usize, rows, width: spec.width(), ps }))
+    Ok((
+        slice.number,
+        Slice {
+            variable,
+            part: slice.part as usize,
+            rows,
+            width: spec.width(),
+            ps,
+        },
+    ))
 }
 
 #[cfg(test)]
@@ -312,8 +395,15 @@ mod tests {
             initializer: Initializer::TruncatedNormal { stddev: 0.1 },
             optimizer_group: "dnn".into(),
         };
-        let table = DynamicTable { admit_after: 3, expire_after_steps: Some(9), expire_after_secs: None };
-        let dynamic = VariableSpec { access: Access::Dynamic(table), ..spec.clone() };
+        let table = DynamicTable {
+            admit_after: 3,
+            expire_after_steps: Some(9),
+            expire_after_secs: None,
+        };
+        let dynamic = VariableSpec {
+            access: Access::Dynamic(table),
+            ..spec.clone()
+        };
         let wire = vec![variable_to_wire(&spec), variable_to_wire(&dynamic)];
         assert_eq!(variables_from_wire(wire), Ok(vec![spec, dynamic]));
         let schedule = serde_json::json!({
@@ -321,9 +411,14 @@ mod tests {
             "learning_rate": {"kind": "piecewise_constant", "boundaries": [10.0], "values": [0.5, 0.25]},
         });
         let adam: OptimizerConfig = serde_json::from_value(schedule).unwrap();
-        let optimizers =
-            BTreeMap::from([("dnn".to_owned(), adam), ("linear".to_owned(), OptimizerConfig::sgd(0.5))]);
-        assert_eq!(optimizers_from_wire(optimizers_to_wire(&optimizers)), Ok(optimizers));
+        let optimizers = BTreeMap::from([
+            ("dnn".to_owned(), adam),
+            ("linear".to_owned(), OptimizerConfig::sgd(0.5)),
+        ]);
+        assert_eq!(
+            optimizers_from_wire(optimizers_to_wire(&optimizers)),
+            Ok(optimizers)
+        );
     }
 
     #[test]
@@ -336,14 +431,24 @@ mod tests {
             optimizer_group: "dnn".into(),
             dynamic: None,
         };
-        let table = v1::DynamicTable { admit_after: 1, ..v1::DynamicTable::default() };
+        let table = v1::DynamicTable {
+            admit_after: 1,
+            ..v1::DynamicTable::default()
+        };
         let dynamic = |shape: Vec<u64>, admit_after| v1::Variable {
             shape,
             access: v1::Access::Dynamic.into(),
-            dynamic: Some(v1::DynamicTable { admit_after, ..table }),
+            dynamic: Some(v1::DynamicTable {
+                admit_after,
+                ..table
+            }),
             ..wire.clone()
         };
-        let lacking = v1::Variable { access: v1::Access::Dynamic.into(), shape: vec![1], ..wire.clone() };
+        let lacking = v1::Variable {
+            access: v1::Access::Dynamic.into(),
+            shape: vec![1],
+            ..wire.clone()
+        };
         for (variable, field) in [
             (dynamic(vec![1 << 32, 2], 1), "variable.shape"),
             (dynamic(vec![0, 2], 1), "variable.shape"),
@@ -351,14 +456,23 @@ mod tests {
             (lacking, "variable.dynamic"),
             (wire, "variable.shape"),
         ] {
-            assert_eq!(variables_from_wire(vec![variable]).unwrap_err().field, field);
+            assert_eq!(
+                variables_from_wire(vec![variable]).unwrap_err().field,
+                field
+            );
         }
     }
 
     #[test]
     fn an_unknown_optimizer_is_refused() {
-        let config = v1::Configuration { kind: "adamm".into(), parameters: HashMap::new() };
+        let config = v1::Configuration {
+            kind: "adamm".into(),
+            parameters: HashMap::new(),
+        };
         let error = optimizers_from_wire(HashMap::from([("dnn".into(), config)])).unwrap_err();
-        assert_eq!((error.field, error.given.as_str()), ("optimizers", "kind `adamm`"));
+        assert_eq!(
+            (error.field, error.given.as_str()),
+            ("optimizers", "kind `adamm`")
+        );
     }
 }

@@ -86,7 +86,8 @@ impl Outgoing {
     }
 
     fn new(fields: &impl Message, payload: impl Tensor, trailers: bool) -> Self {
-        let (length, bytes) = (fields.encoded_len(), payload.bytes());
+        let length = fields.encoded_len();
+        let bytes = payload.bytes();
         let tensor = match bytes {
             0 => 0,
             bytes => 1 + prost::length_delimiter_len(bytes) + bytes,
@@ -101,8 +102,17 @@ impl Outgoing {
             let _ = prost::encode_length_delimiter(bytes, &mut front);
         }
         let left = front.len() + bytes;
-        let tensor: Option<Box<dyn Tensor>> = if bytes > 0 { Some(Box::new(payload)) } else { None };
-        Self { front: Some(front.freeze()), tensor, left, trailers }
+        let tensor: Option<Box<dyn Tensor>> = if bytes > 0 {
+            Some(Box::new(payload))
+        } else {
+            None
+        };
+        Self {
+            front: Some(front.freeze()),
+            tensor,
+            left,
+            trailers,
+        }
     }
 }
 
@@ -149,7 +159,8 @@ pub async fn read<M: Message + Default>(
     body: tonic::body::Body,
     bytes_max: usize,
 ) -> Result<(M, Vec<Bytes>), Status> {
-    let (message, payload, _) = read_within(body, bytes_max, |_| std::future::ready(()), None).await?;
+    let (message, payload, _) =
+        read_within(body, bytes_max, |_| std::future::ready(()), None).await?;
     Ok((message, payload))
 }
 
@@ -177,8 +188,10 @@ async fn read_within<M: Message + Default, T, F: Future<Output = T>>(
     time: Option<Duration>,
 ) -> Result<(M, Vec<Bytes>, Option<T>), Status> {
     let mut body = std::pin::pin!(body);
-    let (mut pieces, mut length) = (VecDeque::new(), 0);
-    let (mut admit, mut admitted) = (Some(admit), None);
+    let mut pieces = VecDeque::new();
+    let mut length = 0;
+    let mut admit = Some(admit);
+    let mut admitted = None;
     let mut until = None;
     loop {
         let next = match until {
@@ -186,9 +199,13 @@ async fn read_within<M: Message + Default, T, F: Future<Output = T>>(
             None => body.frame().await,
             Some(until) => {
                 let soon = Instant::now() + MESSAGE_SILENCE_MAX;
-                timeout_at(soon.min(until), body.frame()).await.map_err(|_| {
-                    Status::deadline_exceeded(format!("message does not come: {length} bytes of it have"))
-                })?
+                timeout_at(soon.min(until), body.frame())
+                    .await
+                    .map_err(|_| {
+                        Status::deadline_exceeded(format!(
+                            "message does not come: {length} bytes of it have"
+                        ))
+                    })?
             }
         };
         let Some(frame) = next else { break };
@@ -229,7 +246,10 @@ async fn read_within<M: Message + Default, T, F: Future<Output = T>>(
 fn announced(pieces: &VecDeque<Bytes>, bytes_max: usize) -> Result<usize, Status> {
     let mut prefix = [0; PREFIX_BYTES];
     let bytes = pieces.iter().flat_map(|piece| piece.iter());
-    prefix.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    prefix
+        .iter_mut()
+        .zip(bytes)
+        .for_each(|(to, from)| *to = *from);
     let announced = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
     match announced > bytes_max {
         _ if prefix[0] != 0 => Err(Status::unimplemented(COMPRESSED)),
@@ -239,7 +259,9 @@ fn announced(pieces: &VecDeque<Bytes>, bytes_max: usize) -> Result<usize, Status
 }
 
 fn too_large(bytes: usize, bytes_max: usize) -> Status {
-    Status::resource_exhausted(format!("message of {bytes} bytes, at most {bytes_max} are taken"))
+    Status::resource_exhausted(format!(
+        "message of {bytes} bytes, at most {bytes_max} are taken"
+    ))
 }
 
 /// What has arrived, front first.
@@ -258,10 +280,14 @@ pub(crate) fn split(mut from: Pieces) -> Result<(Vec<u8>, Vec<Bytes>), Status> {
         return Err(Status::unimplemented(COMPRESSED));
     }
     if announced != from.length {
-        let message = format!("message of {announced} bytes announced, {} have come", from.length);
+        let message = format!(
+            "message of {announced} bytes announced, {} have come",
+            from.length
+        );
         return Err(Status::invalid_argument(message));
     }
-    let (mut fields, mut payload) = (Vec::new(), Vec::new());
+    let mut fields = Vec::new();
+    let mut payload = Vec::new();
     while from.length > 0 {
         let before = fields.len();
         let tag = from.number(&mut fields)?;
@@ -280,7 +306,11 @@ pub(crate) fn split(mut from: Pieces) -> Result<(Vec<u8>, Vec<Bytes>), Status> {
                 from.copy(bytes, &mut fields)?;
             }
             5 => from.copy(4, &mut fields)?,
-            other => return Err(Status::invalid_argument(format!("field of unknown wire type {other}"))),
+            other => {
+                return Err(Status::invalid_argument(format!(
+                    "field of unknown wire type {other}"
+                )));
+            }
         }
     }
     Ok((fields, payload))
@@ -305,7 +335,10 @@ impl Pieces {
         if self.length < length {
             return Ok(None);
         }
-        Ok(Some(Self { pieces: self.take(length)?.into(), length }))
+        Ok(Some(Self {
+            pieces: self.take(length)?.into(),
+            length,
+        }))
     }
 
     fn front(&mut self, wanted: usize) -> Result<Bytes, Status> {
@@ -313,7 +346,10 @@ impl Pieces {
             self.pieces.pop_front();
         }
         let Some(front) = self.pieces.front_mut().filter(|_| wanted <= self.length) else {
-            let message = format!("message ends {} bytes early", wanted.saturating_sub(self.length).max(1));
+            let message = format!(
+                "message ends {} bytes early",
+                wanted.saturating_sub(self.length).max(1)
+            );
             return Err(Status::invalid_argument(message));
         };
         let taken = front.split_to(wanted.min(front.len()));
@@ -363,8 +399,17 @@ mod tests {
     use crate::v1;
 
     fn reply(payload: Vec<u8>) -> v1::StepReply {
-        let pulled = v1::Pulled { version: 300, global_step: 7, ticket: 1, ..Default::default() };
-        v1::StepReply { pushed: None, pulled: Some(pulled), payload: payload.into() }
+        let pulled = v1::Pulled {
+            version: 300,
+            global_step: 7,
+            ticket: 1,
+            ..Default::default()
+        };
+        v1::StepReply {
+            pushed: None,
+            pulled: Some(pulled),
+            payload: payload.into(),
+        }
     }
 
     /// The bytes of a message as the stock codec sends them.
@@ -376,14 +421,18 @@ mod tests {
     }
 
     fn cut(bytes: &[u8], sizes: &[usize]) -> Pieces {
-        let (mut rest, mut pieces) = (Bytes::copy_from_slice(bytes), VecDeque::new());
+        let mut rest = Bytes::copy_from_slice(bytes);
+        let mut pieces = VecDeque::new();
         for size in sizes.iter().cycle() {
             if rest.is_empty() {
                 break;
             }
             pieces.push_back(rest.split_to((*size).min(rest.len())));
         }
-        Pieces { pieces, length: bytes.len() }
+        Pieces {
+            pieces,
+            length: bytes.len(),
+        }
     }
 
     #[test]
@@ -391,8 +440,10 @@ mod tests {
         for payload in [Vec::new(), vec![1, 2, 3], vec![9; 70_000]] {
             let whole = stock(&reply(payload.clone()));
             let (front, back) = payload.split_at(payload.len() / 3);
-            let tensor: VecDeque<Bytes> =
-                [front, &[], back].map(Bytes::copy_from_slice).into_iter().collect();
+            let tensor: VecDeque<Bytes> = [front, &[], back]
+                .map(Bytes::copy_from_slice)
+                .into_iter()
+                .collect();
             let mut body = Outgoing::reply(&reply(Vec::new()), tensor);
             assert_eq!(body.size_hint().exact(), Some(whole.len() as u64));
             let mut context = Context::from_waker(std::task::Waker::noop());
@@ -403,7 +454,9 @@ mod tests {
                         assert!(!piece.is_empty());
                         sent.extend_from_slice(&piece);
                     }
-                    Err(trailers) => assert_eq!(trailers.trailers_ref().unwrap()["grpc-status"], "0"),
+                    Err(trailers) => {
+                        assert_eq!(trailers.trailers_ref().unwrap()["grpc-status"], "0")
+                    }
                 }
             }
             assert!(body.is_end_stream());

@@ -16,12 +16,20 @@ const JOINED_BYTES_MAX: usize = 1024;
 
 /// Returns the pieces of one message: these fields, whose own payload is empty, and this payload. No piece is empty.
 pub fn message(fields: &impl Message, payload: impl IntoIterator<Item = Bytes>) -> VecDeque<Bytes> {
-    let mut pieces: VecDeque<Bytes> = payload.into_iter().filter(|piece| !piece.is_empty()).collect();
+    let mut pieces: VecDeque<Bytes> = payload
+        .into_iter()
+        .filter(|piece| !piece.is_empty())
+        .collect();
     let bytes: usize = pieces.iter().map(Bytes::len).sum();
     let length = fields.encoded_len();
-    let tensor = if bytes == 0 { 0 } else { 1 + prost::length_delimiter_len(bytes) + bytes };
+    let tensor = if bytes == 0 {
+        0
+    } else {
+        1 + prost::length_delimiter_len(bytes) + bytes
+    };
     let joined = bytes <= JOINED_BYTES_MAX;
-    let mut front = BytesMut::with_capacity(PREFIX_BYTES + length + 11 + if joined { bytes } else { 0 });
+    let mut front =
+        BytesMut::with_capacity(PREFIX_BYTES + length + 11 + if joined { bytes } else { 0 });
     front.put_u8(0);
     front.put_u32((length + tensor) as u32);
     // The buffer grows: there is always room.
@@ -48,7 +56,11 @@ pub struct Messages {
 impl Messages {
     /// Reads messages of at most `bytes_max` bytes each.
     pub fn new(body: tonic::body::Body, bytes_max: usize) -> Self {
-        Self { body, arrived: Pieces::default(), bytes_max }
+        Self {
+            body,
+            arrived: Pieces::default(),
+            bytes_max,
+        }
     }
 
     /// Returns the fields of the next message, with an empty payload, and the pieces of its payload; nothing when the
@@ -88,7 +100,11 @@ mod tests {
     use crate::v1;
 
     fn deposit(number: usize) -> v1::Deposit {
-        v1::Deposit { step: number as u64, part: 1, ..v1::Deposit::default() }
+        v1::Deposit {
+            step: number as u64,
+            part: 1,
+            ..v1::Deposit::default()
+        }
     }
 
     /// Reads all messages of bytes that arrive in pieces of these sizes.

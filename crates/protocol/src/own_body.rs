@@ -39,7 +39,9 @@ pub async fn call<R: Message + Default>(
     }
     let mut channel = channel.clone();
     let lost = |error: tonic::transport::Error| Status::from_error(Box::new(error));
-    std::future::poll_fn(|context| channel.poll_ready(context)).await.map_err(lost)?;
+    std::future::poll_fn(|context| channel.poll_ready(context))
+        .await
+        .map_err(lost)?;
     let (head, body) = channel.call(request).await.map_err(lost)?.into_parts();
     match Status::from_header_map(&head.headers) {
         Some(status) if status.code() != Code::Ok => Err(status),

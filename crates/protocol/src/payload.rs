@@ -39,7 +39,10 @@ pub fn row_bytes(rows: &[u32]) -> &[u8] {
 /// The length is not a multiple of 4.
 pub fn rows(bytes: &[u8]) -> Result<Vec<u32>, LengthError> {
     if !bytes.len().is_multiple_of(4) {
-        return Err(LengthError { given: bytes.len(), expected: bytes.len() / 4 * 4 });
+        return Err(LengthError {
+            given: bytes.len(),
+            expected: bytes.len() / 4 * 4,
+        });
     }
     let mut rows = vec![0_u32; bytes.len() / 4];
     bytemuck::cast_slice_mut(&mut rows).copy_from_slice(bytes);
@@ -58,7 +61,10 @@ pub fn id_bytes(ids: &[u64]) -> &[u8] {
 pub fn ids(bytes: &[u8]) -> Result<Vec<u64>, LengthError> {
     let expected = (bytes.len() / 8).min(IDS_MAX) * 8;
     if bytes.len() != expected {
-        return Err(LengthError { given: bytes.len(), expected });
+        return Err(LengthError {
+            given: bytes.len(),
+            expected,
+        });
     }
     let mut ids = vec![0_u64; bytes.len() / 8];
     bytemuck::cast_slice_mut(&mut ids).copy_from_slice(bytes);
@@ -102,10 +108,15 @@ impl Encoding {
             }
             Self::Float16 => {
                 for (bytes, values) in out.chunks_mut(2 * LANES).zip(values.chunks(LANES)) {
-                    let (mut near, mut halves) = ([0.0; LANES], [half::f16::ZERO; LANES]);
+                    let mut near = [0.0; LANES];
+                    let mut halves = [half::f16::ZERO; LANES];
                     for (near, value) in near.iter_mut().zip(values) {
                         let most = f32::from(half::f16::MAX);
-                        *near = if value.is_finite() { value.clamp(-most, most) } else { *value };
+                        *near = if value.is_finite() {
+                            value.clamp(-most, most)
+                        } else {
+                            *value
+                        };
                     }
                     halves.convert_from_f32_slice(&near);
                     for (bytes, half) in bytes.chunks_exact_mut(2).zip(halves) {
@@ -122,7 +133,10 @@ impl Encoding {
         for (values, bytes) in values.chunks_mut(LANES).zip(bytes.chunks(width * LANES)) {
             let mut written = [0.0; LANES];
             self.read(bytes, &mut written[..values.len()]);
-            values.iter_mut().zip(written).for_each(|(value, written)| *value -= written);
+            values
+                .iter_mut()
+                .zip(written)
+                .for_each(|(value, written)| *value -= written);
         }
     }
 
@@ -132,7 +146,8 @@ impl Encoding {
             Self::Float32 => bytemuck::cast_slice_mut(out).copy_from_slice(bytes),
             Self::Bfloat16 => {
                 for (out, bytes) in out.iter_mut().zip(bytes.chunks_exact(2)) {
-                    *out = f32::from_bits(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) << 16);
+                    *out =
+                        f32::from_bits(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) << 16);
                 }
             }
             Self::Float16 => {
@@ -156,10 +171,18 @@ fn bfloat16(value: f32) -> u16 {
     const INFINITE: u32 = 0x7f80;
     let bits = value.to_bits();
     let near = (bits.wrapping_add(0x7fff + (bits >> 16 & 1))) >> 16;
-    let kept = if near & 0x7fff == INFINITE { near - 1 } else { near };
+    let kept = if near & 0x7fff == INFINITE {
+        near - 1
+    } else {
+        near
+    };
     // Infinities and what is no number are not rounded; of the latter, a bit that is cut off might be the only one.
     let special = bits >> 16 | u32::from(bits & 0x007f_ffff != 0) << 6;
-    (if bits >> 16 & INFINITE == INFINITE { special } else { kept }) as u16
+    (if bits >> 16 & INFINITE == INFINITE {
+        special
+    } else {
+        kept
+    }) as u16
 }
 
 /// The values of a message, in the pieces that a connection brought.
@@ -189,9 +212,16 @@ impl Payload {
         let ends = ends.collect();
         let width = encoding.value_bytes();
         if !given.is_multiple_of(width) {
-            return Err(LengthError { given, expected: given / width * width });
+            return Err(LengthError {
+                given,
+                expected: given / width * width,
+            });
         }
-        Ok(Self { pieces, ends, encoding })
+        Ok(Self {
+            pieces,
+            ends,
+            encoding,
+        })
     }
 
     /// Returns the pieces, and how their values are written.
@@ -215,11 +245,13 @@ impl Payload {
     /// Never, as long as they lie within the payload.
     pub fn read(&self, begin: usize, out: &mut [f32]) {
         let width = self.encoding.value_bytes();
-        let (mut at, mut out) = (begin * width, out);
+        let mut at = begin * width;
+        let mut out = out;
         let mut piece = self.ends.partition_point(|end| *end <= at);
         let mut bridge = [0_u8; BRIDGE_BYTES];
         while !out.is_empty() {
-            let (bytes, end) = (&self.pieces[piece], self.ends[piece]);
+            let bytes = &self.pieces[piece];
+            let end = self.ends[piece];
             let rest = &bytes[bytes.len() - (end - at)..];
             let here = (rest.len() / width).min(out.len());
             if here > 0 {
@@ -240,10 +272,12 @@ impl Payload {
     }
 
     fn copy_bytes(&self, begin: usize, out: &mut [u8]) {
-        let (mut at, mut done) = (begin, 0);
+        let mut at = begin;
+        let mut done = 0;
         while done < out.len() {
             let piece = self.ends.partition_point(|end| *end <= at);
-            let (bytes, end) = (&self.pieces[piece], self.ends[piece]);
+            let bytes = &self.pieces[piece];
+            let end = self.ends[piece];
             let rest = &bytes[bytes.len() - (end - at)..];
             let count = rest.len().min(out.len() - done);
             out[done..done + count].copy_from_slice(&rest[..count]);
@@ -273,8 +307,8 @@ impl Payload {
             suspect |= match self.encoding {
                 Encoding::Float32 => {
                     let values = whole.chunks_exact(4);
-                    let values =
-                        values.map(|bytes| i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+                    let values = values
+                        .map(|bytes| i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
                     values.fold(0, |signs, value| signs | (last - (value & i32::MAX))) < 0
                 }
                 Encoding::Bfloat16 => halves_suspect(whole, (bound.to_bits() >> 16) as i16),
@@ -288,14 +322,19 @@ impl Payload {
         places.find_map(|begin| {
             let count = block.len().min(self.values() - begin);
             self.read(begin, &mut block[..count]);
-            block[..count].iter().position(|value| !fits(*value)).map(|place| begin + place)
+            block[..count]
+                .iter()
+                .position(|value| !fits(*value))
+                .map(|place| begin + place)
         })
     }
 }
 
 /// Returns whether the bits of a half, without its sign, are not below those of a bound.
 fn halves_suspect(bytes: &[u8], bound: i16) -> bool {
-    let halves = bytes.chunks_exact(2).map(|bytes| i16::from_le_bytes([bytes[0], bytes[1]]));
+    let halves = bytes
+        .chunks_exact(2)
+        .map(|bytes| i16::from_le_bytes([bytes[0], bytes[1]]));
     halves.fold(0, |signs, half| signs | (bound - 1 - (half & i16::MAX))) < 0
 }
 
@@ -316,7 +355,8 @@ mod tests {
     fn payload(values: &[f32], encoding: Encoding, sizes: &[usize]) -> Payload {
         let mut bytes = vec![0; values.len() * encoding.value_bytes()];
         encoding.write(values, &mut bytes);
-        let (mut rest, mut pieces) = (Bytes::from(bytes), Vec::new());
+        let mut rest = Bytes::from(bytes);
+        let mut pieces = Vec::new();
         for size in sizes.iter().cycle() {
             if rest.is_empty() {
                 break;
@@ -327,7 +367,11 @@ mod tests {
     }
 
     fn encoding() -> impl Strategy<Value = Encoding> {
-        prop::sample::select(vec![Encoding::Float32, Encoding::Bfloat16, Encoding::Float16])
+        prop::sample::select(vec![
+            Encoding::Float32,
+            Encoding::Bfloat16,
+            Encoding::Float16,
+        ])
     }
 
     proptest! {
@@ -371,7 +415,8 @@ mod tests {
         #[test]
         fn a_bfloat16_is_what_the_half_crate_makes_it_unless_that_is_infinite(bits in any::<u32>()) {
             let value = f32::from_bits(bits);
-            let (ours, theirs) = (half::bf16::from_bits(bfloat16(value)), half::bf16::from_f32(value));
+            let ours = half::bf16::from_bits(bfloat16(value));
+            let theirs = half::bf16::from_f32(value);
             prop_assert_eq!(ours.is_nan(), value.is_nan());
             if theirs.is_infinite() && value.is_finite() {
                 prop_assert_eq!(f32::from(ours).abs(), f32::from(half::bf16::MAX));
@@ -392,10 +437,35 @@ mod tests {
     #[test]
     fn a_payload_of_the_wrong_length_is_refused() {
         let short = Payload::new(vec![Bytes::from_static(&[0; 9])], Encoding::Float32).map(|_| ());
-        assert_eq!(short, Err(LengthError { given: 9, expected: 8 }));
-        assert_eq!(rows(&[0; 6]), Err(LengthError { given: 6, expected: 4 }));
-        assert_eq!(ids(&[0; 12]), Err(LengthError { given: 12, expected: 8 }));
-        let (most, given) = (IDS_MAX * 8, IDS_MAX * 8 + 8);
-        assert_eq!(ids(&vec![0; given]), Err(LengthError { given, expected: most }));
+        assert_eq!(
+            short,
+            Err(LengthError {
+                given: 9,
+                expected: 8
+            })
+        );
+        assert_eq!(
+            rows(&[0; 6]),
+            Err(LengthError {
+                given: 6,
+                expected: 4
+            })
+        );
+        assert_eq!(
+            ids(&[0; 12]),
+            Err(LengthError {
+                given: 12,
+                expected: 8
+            })
+        );
+        let most = IDS_MAX * 8;
+        let given = IDS_MAX * 8 + 8;
+        assert_eq!(
+            ids(&vec![0; given]),
+            Err(LengthError {
+                given,
+                expected: most
+            })
+        );
     }
 }

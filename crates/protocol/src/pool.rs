@@ -24,15 +24,26 @@ pub struct Pooled {
 impl Pool {
     /// Returns a buffer: one that was used before, with what it held, if there is one, else an empty one.
     pub fn take(&self) -> Pooled {
-        let waiting = self.waiting.lock().ok().and_then(|mut waiting| waiting.pop());
-        Pooled { bytes: waiting.unwrap_or_default(), pool: self.clone() }
+        let waiting = self
+            .waiting
+            .lock()
+            .ok()
+            .and_then(|mut waiting| waiting.pop());
+        Pooled {
+            bytes: waiting.unwrap_or_default(),
+            pool: self.clone(),
+        }
     }
 }
 
 impl Pooled {
     /// Returns what it holds; the buffer goes back when the last of it is gone.
     pub fn into_bytes(self) -> Bytes {
-        if self.bytes.is_empty() { Bytes::new() } else { Bytes::from_owner(self) }
+        if self.bytes.is_empty() {
+            Bytes::new()
+        } else {
+            Bytes::from_owner(self)
+        }
     }
 }
 
@@ -67,9 +78,16 @@ mod tests {
         assert_eq!(bytes.len(), 2);
         let kept = bytes.slice(1..);
         drop(bytes);
-        assert!(pool.take().bytes.capacity() == 0, "the bytes are still in use");
+        assert!(
+            pool.take().bytes.capacity() == 0,
+            "the bytes are still in use"
+        );
         drop(kept);
         let again = [pool.take(), pool.take()];
-        assert!(again.iter().any(|buffer| buffer.bytes.as_ptr() == place && buffer.bytes == [1, 2]));
+        assert!(
+            again
+                .iter()
+                .any(|buffer| buffer.bytes.as_ptr() == place && buffer.bytes == [1, 2])
+        );
     }
 }

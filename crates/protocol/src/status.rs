@@ -94,14 +94,20 @@ pub struct Refusal {
 impl Refusal {
     /// Returns a refusal.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+        Self {
+            reason,
+            message: message.into(),
+        }
     }
 
     /// Returns the refusal that a peer's status carries, if it carries one.
     pub fn from_status(status: &Status) -> Option<Self> {
         let text = status.metadata().get(REASON_KEY)?.to_str().ok()?;
         let message = cut(status.message(), PEER_MESSAGE_BYTES_MAX).to_owned();
-        Some(Self { reason: Reason::parse(text)?, message })
+        Some(Self {
+            reason: Reason::parse(text)?,
+            message,
+        })
     }
 }
 
@@ -110,7 +116,10 @@ impl From<Refusal> for Status {
         // It travels in a header, of which there is not much room either.
         let message = cut(&refusal.message, PEER_MESSAGE_BYTES_MAX);
         let mut status = Status::new(refusal.reason.code(), message);
-        status.metadata_mut().insert(REASON_KEY, MetadataValue::from_static(refusal.reason.as_str()));
+        status.metadata_mut().insert(
+            REASON_KEY,
+            MetadataValue::from_static(refusal.reason.as_str()),
+        );
         status
     }
 }
@@ -146,7 +155,13 @@ mod tests {
     #[test]
     fn a_refusal_survives_the_wire() {
         let refusal = Refusal::new(Reason::StaleEpoch, "epoch must be at least 3, given 2");
-        assert_eq!(Refusal::from_status(&Status::from(refusal.clone())), Some(refusal));
-        assert_eq!(Refusal::from_status(&Status::internal("no reason given")), None);
+        assert_eq!(
+            Refusal::from_status(&Status::from(refusal.clone())),
+            Some(refusal)
+        );
+        assert_eq!(
+            Refusal::from_status(&Status::internal("no reason given")),
+            None
+        );
     }
 }

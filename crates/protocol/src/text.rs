@@ -6,7 +6,9 @@ use crate::limits::PEER_TEXT_BYTES_MAX;
 
 /// Returns the beginning of a text, of at most `bytes_max` bytes.
 pub fn cut(text: &str, bytes_max: usize) -> &str {
-    let end = (0..=text.len().min(bytes_max)).rev().find(|end| text.is_char_boundary(*end));
+    let end = (0..=text.len().min(bytes_max))
+        .rev()
+        .find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]
 }
 
@@ -28,7 +30,10 @@ mod tests {
         assert_eq!(once, "a\\n\\u{1b}[2J\\u{202e}ä \"b\"");
         assert_eq!(shown(&once), once);
         let long = shown(&"ä".repeat(1 << 20));
-        assert_eq!((long.len(), long.ends_with("ä...")), (PEER_TEXT_BYTES_MAX + 3, true));
+        assert_eq!(
+            (long.len(), long.ends_with("ä...")),
+            (PEER_TEXT_BYTES_MAX + 3, true)
+        );
         assert_eq!(cut("aä", 2), "a");
     }
 }

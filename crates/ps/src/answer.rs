@@ -30,7 +30,14 @@ impl AnswerTensor {
         started: Instant,
         seconds: Histogram,
     ) -> Self {
-        Self { reading, encoding, pool, started, seconds, scratch: Vec::new() }
+        Self {
+            reading,
+            encoding,
+            pool,
+            started,
+            seconds,
+            scratch: Vec::new(),
+        }
     }
 }
 
@@ -40,15 +47,21 @@ impl Tensor for AnswerTensor {
     }
 
     fn next(&mut self) -> Option<Bytes> {
-        let most = PIECE_VALUES.max(self.reading.row_values_max()).min(self.reading.remaining());
-        let (mut piece, width) = (self.pool.take(), self.encoding.value_bytes());
+        let most = PIECE_VALUES
+            .max(self.reading.row_values_max())
+            .min(self.reading.remaining());
+        let mut piece = self.pool.take();
+        let width = self.encoding.value_bytes();
         piece.bytes.resize(most * width, 0);
-        let count = match float_bytes_mut(&mut piece.bytes).filter(|_| self.encoding == Encoding::Float32) {
+        let count = match float_bytes_mut(&mut piece.bytes)
+            .filter(|_| self.encoding == Encoding::Float32)
+        {
             Some(values) => self.reading.read(values),
             None => {
                 self.scratch.resize(most, 0.0);
                 let count = self.reading.read(&mut self.scratch);
-                self.encoding.write(&self.scratch[..count], &mut piece.bytes);
+                self.encoding
+                    .write(&self.scratch[..count], &mut piece.bytes);
                 count
             }
         };

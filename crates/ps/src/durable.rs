@@ -15,14 +15,17 @@ use trainyard_runtime::has_threads;
 use trainyard_write_ahead_log::{Durability, Error, Folder, Log};
 
 use crate::journal::{Course, LogJournal};
-use crate::recovery::{Expected, Problem, Recovered, recover};
+use crate::recovery::{Expected, Problem, Recovered, owner, recover};
 
 /// Folder of the logs in the job's folder on this machine.
 const LOGS: &str = "wal";
 
 /// Returns where the logs of servers lie.
 pub(crate) fn logs(context: &Context) -> PathBuf {
-    context.state_dir.clone().unwrap_or_else(|| context.job.local_dir().join(LOGS))
+    context
+        .state_dir
+        .clone()
+        .unwrap_or_else(|| context.job.local_dir().join(LOGS))
 }
 
 /// Says that the log cannot be used as it has to be, and ends the server.
@@ -41,13 +44,38 @@ pub(crate) fn cannot(failure: &Error) -> Diagnostic {
         ))
 }
 
-/// Whether there is a log, and the model folder does not say yet which cluster it is of. A folder that is not mounted looks
-/// like one that was never used: whose the log is can be told when a chief has been there, and not before.
+/// Why a server cannot decide yet whether its log is of the job at hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Undecided {
+    /// The model folder has no cluster id. A folder that is not mounted looks like one that was never used.
+    NoClusterId,
+    /// The log is of another cluster than the model folder, and no chief of the folder's cluster has come.
+    OtherCluster { log: u128, model_dir: u128 },
+}
+
+/// Returns why the log of this server must be left alone for now. `claimant` is the cluster of the chief that asks for this server.
+///
+/// A log of another cluster is of an earlier job only where a chief of the folder's cluster claims this server. Otherwise it may as
+/// well be the folder that is wrong: a mount that is missing, and in its place what another process has written there.
 ///
 /// # Errors
 /// The log or the model folder cannot be looked at.
-pub(crate) fn must_wait_for_model_dir(context: &Context) -> Result<bool, Diagnostic> {
-    Ok(known_cluster_id(&context.job.model_dir)?.is_none())
+pub(crate) fn undecided(
+    context: &Context,
+    claimant: Option<u128>,
+) -> Result<Option<Undecided>, Diagnostic> {
+    let Some(model_dir) = known_cluster_id(&context.job.model_dir)? else {
+        return Ok(Some(Undecided::NoClusterId));
+    };
+    let keeps_log = context.job.parameter_servers.durability != DurabilityConfig::None;
+    if !keeps_log || claimant == Some(model_dir) || !has_log(context)? {
+        return Ok(None);
+    }
+    let folder = Folder::open(&log_of(context)).map_err(|failure| cannot(&failure))?;
+    let log = owner(&folder).map_err(|failure| cannot(&failure))?;
+    Ok(log
+        .filter(|log| *log != model_dir)
+        .map(|log| Undecided::OtherCluster { log, model_dir }))
 }
 
 /// Returns whether this server has a log of an earlier process.
@@ -60,7 +88,10 @@ pub(crate) fn has_log(context: &Context) -> Result<bool, Diagnostic> {
         return Ok(false);
     }
     let folder = Folder::open(&path).map_err(|failure| cannot(&failure))?;
-    Ok(!folder.segments().map_err(|failure| cannot(&failure))?.is_empty())
+    Ok(!folder
+        .segments()
+        .map_err(|failure| cannot(&failure))?
+        .is_empty())
 }
 
 fn log_of(context: &Context) -> PathBuf {
@@ -72,7 +103,10 @@ fn log_of(context: &Context) -> PathBuf {
 ///
 /// # Errors
 /// The folder of the log cannot be used.
-pub(crate) fn remember(context: &Context, shard: &LocalShard) -> Result<Option<Arc<LogJournal>>, Diagnostic> {
+pub(crate) fn remember(
+    context: &Context,
+    shard: &LocalShard,
+) -> Result<Option<Arc<LogJournal>>, Diagnostic> {
     remember_at(context, &log_of(context), context.task, shard)
 }
 
@@ -96,7 +130,11 @@ pub(crate) fn remember_at(
     }
     let folder = Folder::open(path).map_err(|failure| cannot(&failure))?;
     if durability == Durability::None {
-        if !folder.segments().map_err(|failure| cannot(&failure))?.is_empty() {
+        if !folder
+            .segments()
+            .map_err(|failure| cannot(&failure))?
+            .is_empty()
+        {
             let aside = folder.set_aside().map_err(|failure| cannot(&failure))?;
             info!(log = %aside.display(), "parameter_servers.durability is \"none\": an earlier log was put aside");
         }
@@ -144,7 +182,9 @@ pub(crate) fn remember_at(
     let journal = open(folder, durability, task.index, recovered.as_ref());
     let journal = Arc::new(journal.map_err(|failure| cannot(&failure))?);
     info!(log = %path.display(), ?durability, "keeping a log");
-    shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
+    shard
+        .store()
+        .keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
     if let Some(found) = &recovered {
         shard.store().set_restarts(journal.restarted());
         say(found, shard);
@@ -158,10 +198,15 @@ fn open(
     member: usize,
     recovered: Option<&Recovered>,
 ) -> Result<LogJournal, Error> {
-    let open = if has_threads() { Log::open } else { Log::open_without_thread };
+    let open = if has_threads() {
+        Log::open
+    } else {
+        Log::open_without_thread
+    };
     let log = open(folder, durability, recovered.map(|found| &found.last))?;
-    let (owner, course) =
-        recovered.map_or((0, Course::default()), |found| (found.owner, found.course.clone()));
+    let (owner, course) = recovered.map_or((0, Course::default()), |found| {
+        (found.owner, found.course.clone())
+    });
     let changes = recovered.map(|found| found.changes);
     Ok(LogJournal::new(log, owner, member, course, changes))
 }
@@ -169,7 +214,8 @@ fn open(
 fn tell(problem: &Problem, aside: &std::path::Path) {
     match problem {
         Problem::Damaged(_) => {
-            let message = format!("the log of this parameter server is damaged and was put aside: {problem}");
+            let message =
+                format!("the log of this parameter server is damaged and was put aside: {problem}");
             let told = Diagnostic::error(Code::E3008, message)
                 .note(format!("it lies in {}", aside.display()))
                 .note("the chief restores every parameter server from the latest checkpoint; steps since are repeated");
@@ -181,9 +227,16 @@ fn tell(problem: &Problem, aside: &std::path::Path) {
 
 fn say(found: &Recovered, shard: &LocalShard) {
     let seconds = found.took.as_secs_f64();
-    let rate = if seconds > 0.0 { found.bytes as f64 / 1e6 / seconds } else { 0.0 };
+    let rate = if seconds > 0.0 {
+        found.bytes as f64 / 1e6 / seconds
+    } else {
+        0.0
+    };
     if found.torn > 0 {
-        warn!(bytes = found.torn, "the torn end of the log was cut off: it was not acknowledged");
+        warn!(
+            bytes = found.torn,
+            "the torn end of the log was cut off: it was not acknowledged"
+        );
     }
     let status = shard.store().status();
     let serves = status.state == State::Open;

@@ -18,7 +18,11 @@ pub(crate) enum Item {
     /// A record behind the others.
     Record(Entry),
     /// A segment and its first records. `alone`: what was before is over.
-    Segment { memory: u64, alone: bool, head: Vec<Entry> },
+    Segment {
+        memory: u64,
+        alone: bool,
+        head: Vec<Entry>,
+    },
 }
 
 impl Item {
@@ -104,9 +108,18 @@ pub(crate) struct Feed {
 impl Feed {
     /// Returns the feed of a log that holds so many changes; absent = it has not been begun.
     pub(crate) fn new(changes: Option<u64>) -> Self {
-        let (begun, changes) = (changes.is_some(), changes.unwrap_or(0));
-        let state = Mutex::new(State { begun, changes, ..State::default() });
-        Self { state, progress: watch::Sender::default(), filled: Notify::new() }
+        let begun = changes.is_some();
+        let changes = changes.unwrap_or(0);
+        let state = Mutex::new(State {
+            begun,
+            changes,
+            ..State::default()
+        });
+        Self {
+            state,
+            progress: watch::Sender::default(),
+            filled: Notify::new(),
+        }
     }
 
     /// Nothing that holds the lock panics half-way through a change.
@@ -147,7 +160,14 @@ impl Feed {
         }
         let head = head(state.changes);
         if state.outlet.is_some() {
-            self.hand_on(&mut state, Item::Segment { memory: origin.memory, alone, head: head.clone() });
+            self.hand_on(
+                &mut state,
+                Item::Segment {
+                    memory: origin.memory,
+                    alone,
+                    head: head.clone(),
+                },
+            );
         }
         state.items += 1;
         log.begin(origin, head, alone)
@@ -168,11 +188,14 @@ impl Feed {
     }
 
     fn hand_on(&self, state: &mut State, item: Item) {
-        let Some(outlet) = &mut state.outlet else { return };
+        let Some(outlet) = &mut state.outlet else {
+            return;
+        };
         outlet.bytes += item.bytes();
         outlet.queue.push_back(item);
         if outlet.bytes > QUEUED_BYTES_MAX {
-            self.progress.send_if_modified(|progress| !std::mem::replace(&mut progress.crowded, true));
+            self.progress
+                .send_if_modified(|progress| !std::mem::replace(&mut progress.crowded, true));
         }
     }
 
@@ -180,33 +203,58 @@ impl Feed {
     pub(crate) fn subscribe(&self) -> Subscription {
         let mut state = self.locked();
         state.subscriptions += 1;
-        let (number, items, changes) = (state.subscriptions, state.items, state.changes);
-        state.outlet = Some(Outlet { number, queue: VecDeque::new(), bytes: 0 });
-        self.progress.send_modify(|progress| (progress.confirmed, progress.crowded) = (0, false));
-        Subscription { number, items, changes }
+        let number = state.subscriptions;
+        let items = state.items;
+        let changes = state.changes;
+        state.outlet = Some(Outlet {
+            number,
+            queue: VecDeque::new(),
+            bytes: 0,
+        });
+        self.progress
+            .send_modify(|progress| (progress.confirmed, progress.crowded) = (0, false));
+        Subscription {
+            number,
+            items,
+            changes,
+        }
     }
 
     /// Ends a subscription, unless there is a later one.
     pub(crate) fn unsubscribe(&self, subscription: Subscription) {
         let mut state = self.locked();
-        if state.outlet.as_ref().is_some_and(|outlet| outlet.number == subscription.number) {
+        if state
+            .outlet
+            .as_ref()
+            .is_some_and(|outlet| outlet.number == subscription.number)
+        {
             state.outlet = None;
-            self.progress.send_modify(|progress| progress.crowded = false);
+            self.progress
+                .send_modify(|progress| progress.crowded = false);
         }
     }
 
     /// Takes what waits to be sent, of at most about so many bytes. Nothing where there is a later subscription.
     pub(crate) fn take(&self, subscription: Subscription, bytes_max: u64) -> Option<Vec<Item>> {
         let mut state = self.locked();
-        let outlet = state.outlet.as_mut().filter(|outlet| outlet.number == subscription.number)?;
-        let (mut taken, mut bytes) = (Vec::new(), 0);
-        while let Some(item) = outlet.queue.front().filter(|_| taken.is_empty() || bytes < bytes_max) {
+        let outlet = state
+            .outlet
+            .as_mut()
+            .filter(|outlet| outlet.number == subscription.number)?;
+        let mut taken = Vec::new();
+        let mut bytes = 0;
+        while let Some(item) = outlet
+            .queue
+            .front()
+            .filter(|_| taken.is_empty() || bytes < bytes_max)
+        {
             bytes += item.bytes();
             taken.extend(outlet.queue.pop_front());
         }
         outlet.bytes -= bytes;
         if outlet.bytes <= QUEUED_BYTES_MAX {
-            self.progress.send_if_modified(|progress| std::mem::take(&mut progress.crowded));
+            self.progress
+                .send_if_modified(|progress| std::mem::take(&mut progress.crowded));
         }
         Some(taken)
     }
@@ -218,7 +266,8 @@ impl Feed {
 
     /// Takes note that the backup has so many items, counted as [`Subscription::items`] is.
     pub(crate) fn confirm(&self, items: u64) {
-        self.progress.send_modify(|progress| progress.confirmed = progress.confirmed.max(items));
+        self.progress
+            .send_modify(|progress| progress.confirmed = progress.confirmed.max(items));
     }
 
     /// Says whether anything is acknowledged before the backup has it.
@@ -248,7 +297,10 @@ impl Feed {
     pub(crate) fn lag(&self) -> (u64, u64) {
         let state = self.locked();
         let items = state.items.saturating_sub(self.progress.borrow().confirmed);
-        state.outlet.as_ref().map_or((0, 0), |outlet| (items, outlet.bytes))
+        state
+            .outlet
+            .as_ref()
+            .map_or((0, 0), |outlet| (items, outlet.bytes))
     }
 
     /// Returns the items that there are, and wakes who sends them.
@@ -269,7 +321,12 @@ impl Feed {
     /// They may not, and perhaps never will be.
     pub(crate) async fn settle(&self, items: u64) -> Result<(), Unsettled> {
         let may = |progress: &Progress| {
-            progress.closed || if progress.waits { progress.confirmed >= items } else { !progress.crowded }
+            progress.closed
+                || if progress.waits {
+                    progress.confirmed >= items
+                } else {
+                    !progress.crowded
+                }
         };
         let now = *self.progress.borrow();
         if !may(&now) {
@@ -280,7 +337,11 @@ impl Feed {
                 return Err(Unsettled::Unconfirmed { changes });
             }
         }
-        if self.is_closed() { Err(Unsettled::Deposed) } else { Ok(()) }
+        if self.is_closed() {
+            Err(Unsettled::Deposed)
+        } else {
+            Ok(())
+        }
     }
 }
 

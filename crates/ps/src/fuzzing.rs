@@ -21,8 +21,16 @@ pub fn recover_store(
 ) -> Result<Option<(u64, u64)>, String> {
     let folder = Folder::open(log).map_err(|error| error.to_string())?;
     let shard = LocalShard::new(0, 1, 1, 1);
-    let task = Task { role: Role::Ps, index: 0 };
-    let expected = Expected { model_dir, owner: Some(owner), memory, task };
+    let task = Task {
+        role: Role::Ps,
+        index: 0,
+    };
+    let expected = Expected {
+        model_dir,
+        owner: Some(owner),
+        memory,
+        task,
+    };
     let recovered = recover(&shard, &folder, expected).map_err(|problem| problem.to_string())?;
     Ok(recovered.map(|recovered| (shard.store().status().version, recovered.records)))
 }

@@ -42,6 +42,9 @@ impl Gradients for WireGradients {
 
     fn written(&self) -> Written {
         let (pieces, encoding) = self.0.pieces();
-        Written { encoding: convert::encoding_to_wire(encoding).into(), pieces: pieces.to_vec() }
+        Written {
+            encoding: convert::encoding_to_wire(encoding).into(),
+            pieces: pieces.to_vec(),
+        }
     }
 }

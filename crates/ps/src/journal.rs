@@ -44,6 +44,8 @@ pub(crate) struct LogJournal {
     staged: Mutex<v1::PrepareRequest>,
     /// Bytes that the disk of the log had room for at the last look; `u64::MAX` before that.
     free: AtomicU64,
+    /// Bytes in front of the latest cut: they go once its checkpoint is committed.
+    covered_bytes: AtomicU64,
 }
 
 /// A log so short that its end makes no room.
@@ -56,7 +58,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl LogJournal {
     /// Returns the journal of server `member` in a log that has come to `course`.
-    pub(crate) fn new(log: Log, owner: u128, member: usize, course: Course, changes: Option<u64>) -> Self {
+    pub(crate) fn new(
+        log: Log,
+        owner: u128,
+        member: usize,
+        course: Course,
+        changes: Option<u64>,
+    ) -> Self {
         Self::of(Arc::new(log), owner, member, course, changes)
     }
 
@@ -70,6 +78,7 @@ impl LogJournal {
             reading: Arc::default(),
             staged: Mutex::default(),
             free: AtomicU64::new(u64::MAX),
+            covered_bytes: AtomicU64::new(0),
         }
     }
 
@@ -77,7 +86,13 @@ impl LogJournal {
     /// is written, or acknowledged.
     pub(crate) fn succeed(&self, owner: u128) -> Self {
         self.feed.close();
-        Self::of(Arc::clone(&self.log), owner, self.member as usize, Course::default(), None)
+        Self::of(
+            Arc::clone(&self.log),
+            owner,
+            self.member as usize,
+            Course::default(),
+            None,
+        )
     }
 
     /// Keeps every segment until the value is dropped.
@@ -98,13 +113,21 @@ impl LogJournal {
 
     /// Takes a segment of another log in, which says how a store stands at `version` after so many changes. `alone`: it
     /// is the first.
-    pub(crate) fn follow(&self, course: Option<Course>, version: u64, changes: u64, head: Vec<Entry>) {
+    pub(crate) fn follow(
+        &self,
+        course: Option<Course>,
+        version: u64,
+        changes: u64,
+        head: Vec<Entry>,
+    ) {
         let mut own = locked(&self.course);
         let alone = course.is_some();
         if let Some(course) = course {
             *own = course;
         }
-        let number = self.feed.follow(&self.log, self.origin(own.memory), alone, changes, head);
+        let number = self
+            .feed
+            .follow(&self.log, self.origin(own.memory), alone, changes, head);
         if !alone && number > 0 {
             own.cuts.push((number, version));
         }
@@ -118,14 +141,18 @@ impl LogJournal {
     /// Takes up what another log has come to.
     pub(crate) fn resume(&self, course: &Course) {
         let mut own = locked(&self.course);
-        *own = Course { cuts: std::mem::take(&mut own.cuts), ..course.clone() };
+        *own = Course {
+            cuts: std::mem::take(&mut own.cuts),
+            ..course.clone()
+        };
     }
 
     /// Writes that the server was brought back, and how often.
     pub(crate) fn restarted(&self) -> u64 {
         let mut course = locked(&self.course);
         course.restarts += 1;
-        self.feed.add(&self.log, record::of_restart(course.restarts));
+        self.feed
+            .add(&self.log, record::of_restart(course.restarts));
         course.restarts
     }
 
@@ -169,9 +196,11 @@ impl LogJournal {
     }
 
     /// Returns whether a checkpoint should be written soon, behind which the log begins anew: it is longer than `bytes_max`, or
-    /// takes more of the disk than is left there.
+    /// takes more of the disk than is left there. What a checkpoint covers that is being written, or has just been, does not
+    /// count: another one would free no more.
     pub(crate) fn wants_checkpoint(&self, bytes_max: u64) -> bool {
-        let bytes = self.bytes();
+        let covered = self.covered_bytes.load(Ordering::Relaxed);
+        let bytes = self.bytes().saturating_sub(covered);
         bytes > bytes_max || (bytes > SMALL_LOG_BYTES && bytes > self.free.load(Ordering::Relaxed))
     }
 
@@ -189,17 +218,28 @@ impl LogJournal {
             (course.prepare.clone(), course.memory, course.cuts.clone())
         };
         // A backup that is brought level reads the files.
-        let Some(_retiring) = self.reading.try_write().ok() else { return Ok(0) };
+        let Some(_retiring) = self.reading.try_write().ok() else {
+            return Ok(0);
+        };
         let found = cuts.iter().rev().find(|(_, version)| {
-            let (place, num_ps) = (prepare.place as usize, prepare.num_ps as usize);
+            let place = prepare.place as usize;
+            let num_ps = prepare.num_ps as usize;
             // What cannot be looked at stays, and is looked at again.
             committed(model_dir, place, num_ps, memory, *version).is_ok_and(|found| found.is_some())
         });
-        let Some(&(segment, _)) = found else { return Ok(0) };
+        let Some(&(segment, _)) = found else {
+            return Ok(0);
+        };
         let before = self.log.bytes();
-        locked(&self.course).cuts.retain(|(number, _)| *number > segment);
+        locked(&self.course)
+            .cuts
+            .retain(|(number, _)| *number > segment);
         self.log.retire(segment)?;
-        Ok(before.saturating_sub(self.log.bytes()))
+        let removed = before.saturating_sub(self.log.bytes());
+        let covered = self.covered_bytes.load(Ordering::Relaxed);
+        self.covered_bytes
+            .store(covered.saturating_sub(removed), Ordering::Relaxed);
+        Ok(removed)
     }
 
     /// Returns whether it waits for a checkpoint to be committed.
@@ -208,7 +248,11 @@ impl LogJournal {
     }
 
     fn origin(&self, memory: u64) -> Origin {
-        Origin { owner: *locked(&self.owner), member: self.member, memory }
+        Origin {
+            owner: *locked(&self.owner),
+            member: self.member,
+            memory,
+        }
     }
 }
 
@@ -226,7 +270,10 @@ pub(crate) fn committed(
     version: u64,
 ) -> Result<Option<PathBuf>, trainyard_checkpoint::Error> {
     let found = list(model_dir)?;
-    let since = found.into_iter().rev().take_while(|found| found.epoch >= memory);
+    let since = found
+        .into_iter()
+        .rev()
+        .take_while(|found| found.epoch >= memory);
     for path in since.map(|found| found.path) {
         let checkpoint = match Checkpoint::open(&path) {
             Ok(checkpoint) => checkpoint,
@@ -245,7 +292,8 @@ pub(crate) fn committed(
 
 impl Journal for LogJournal {
     fn draw_up(&self, change: &Change<'_>) -> Take {
-        let (log, feed) = (Arc::clone(&self.log), Arc::clone(&self.feed));
+        let log = Arc::clone(&self.log);
+        let feed = Arc::clone(&self.feed);
         let entry = record::of_change(change);
         let course = match change {
             Change::Claim { epoch } => Some((*epoch, false)),
@@ -256,6 +304,8 @@ impl Journal for LogJournal {
             None => Box::new(move |version| feed.add(&log, entry.numbered(version))),
             Some((epoch, open)) => {
                 let course = Arc::clone(&self.course);
+                // Whether the checkpoint of an earlier chief is committed yet, nobody knows.
+                self.covered_bytes.store(0, Ordering::Relaxed);
                 Box::new(move |version| {
                     let mut course = locked(&course);
                     course.epoch = course.epoch.max(epoch);
@@ -269,13 +319,36 @@ impl Journal for LogJournal {
     fn begin(&self, memory: u64, standing: Standing) {
         let mut course = locked(&self.course);
         let prepare = locked(&self.staged).clone();
-        *course = Course { prepare, epoch: memory, memory, ..Course::default() };
-        let Course { prepare, epoch, open, restarts, .. } = &*course;
-        let (epoch, open, restarts, standing) = (*epoch, *open, *restarts, &standing);
-        let entries = |changes| {
-            record::of_head(&Head { prepare, epoch, open, restarts, prepared_only: true, changes, standing })
+        *course = Course {
+            prepare,
+            epoch: memory,
+            memory,
+            ..Course::default()
         };
-        self.feed.begin(&self.log, self.origin(memory), true, entries);
+        let Course {
+            prepare,
+            epoch,
+            open,
+            restarts,
+            ..
+        } = &*course;
+        let epoch = *epoch;
+        let open = *open;
+        let restarts = *restarts;
+        let standing = &standing;
+        let entries = |changes| {
+            record::of_head(&Head {
+                prepare,
+                epoch,
+                open,
+                restarts,
+                prepared_only: true,
+                changes,
+                standing,
+            })
+        };
+        self.feed
+            .begin(&self.log, self.origin(memory), true, entries);
     }
 
     fn cut(&self, standing: Standing) {
@@ -283,13 +356,35 @@ impl Journal for LogJournal {
         if course.memory == 0 {
             return;
         }
-        let Course { prepare, epoch, open, restarts, memory, .. } = &*course;
-        let (epoch, open, restarts, standing) = (*epoch, *open, *restarts, &standing);
+        let Course {
+            prepare,
+            epoch,
+            open,
+            restarts,
+            memory,
+            ..
+        } = &*course;
+        let epoch = *epoch;
+        let open = *open;
+        let restarts = *restarts;
+        let standing = &standing;
         let entries = |changes| {
-            record::of_head(&Head { prepare, epoch, open, restarts, prepared_only: false, changes, standing })
+            record::of_head(&Head {
+                prepare,
+                epoch,
+                open,
+                restarts,
+                prepared_only: false,
+                changes,
+                standing,
+            })
         };
-        let number = self.feed.begin(&self.log, self.origin(*memory), false, entries);
+        let bytes = self.bytes();
+        let number = self
+            .feed
+            .begin(&self.log, self.origin(*memory), false, entries);
         if number > 0 {
+            self.covered_bytes.store(bytes, Ordering::Relaxed);
             course.cuts.push((number, standing.version));
         }
     }

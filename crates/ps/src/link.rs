@@ -51,19 +51,35 @@ impl Drop for Link {
 impl Link {
     /// Begins to bring the backup of `replica` level.
     pub(crate) fn begin(replica: Arc<Replica>, cluster: u128, term: Term) -> Self {
-        let shared = Arc::new(Mutex::new(Shared { state: v1::LinkState::Broken, term }));
-        let sender = Sender { replica, cluster, shared: Arc::clone(&shared) };
-        Self { shared, task: tokio::spawn(sender.run()) }
+        let shared = Arc::new(Mutex::new(Shared {
+            state: v1::LinkState::Broken,
+            term,
+        }));
+        let sender = Sender {
+            replica,
+            cluster,
+            shared: Arc::clone(&shared),
+        };
+        Self {
+            shared,
+            task: tokio::spawn(sender.run()),
+        }
     }
 
     /// Returns how it stands.
     pub(crate) fn state(&self) -> v1::LinkState {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).state
+        self.shared
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .state
     }
 
     /// The chief has said the same again, in a later term.
     pub(crate) fn set_term(&self, term: Term) {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).term = term;
+        self.shared
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .term = term;
     }
 
     /// Returns whether it was given up: the other replica is the primary.
@@ -92,7 +108,10 @@ struct Sender {
 
 impl Sender {
     fn set(&self, state: v1::LinkState) {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).state = state;
+        self.shared
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .state = state;
     }
 
     async fn run(self) {
@@ -112,7 +131,9 @@ impl Sender {
             if let Some(journal) = self.replica.journal() {
                 let Err(status) = self.send(client.clone(), &journal).await;
                 self.set(v1::LinkState::Broken);
-                if Refusal::from_status(&status).is_some_and(|refusal| refusal.reason == Reason::NotPrimary) {
+                if Refusal::from_status(&status)
+                    .is_some_and(|refusal| refusal.reason == Reason::NotPrimary)
+                {
                     self.replica.depose(status.message());
                     return;
                 }
@@ -135,14 +156,24 @@ impl Sender {
         journal: &Arc<LogJournal>,
     ) -> Result<std::convert::Infallible, Status> {
         let (outgoing, requests) = mpsc::channel::<v1::FollowRequest>(limits::SHIPPED_MESSAGES_MAX);
-        let term = self.shared.lock().unwrap_or_else(PoisonError::into_inner).term;
+        let term = self
+            .shared
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .term;
         let greeting = v1::Greeting {
             cluster_id: convert::cluster_id_to_wire(self.cluster),
             shard: self.replica.shard() as u32,
-            term: Some(v1::Term { cluster_epoch: term.epoch, version: term.version }),
+            term: Some(v1::Term {
+                cluster_epoch: term.epoch,
+                version: term.version,
+            }),
         };
         let gone = |_| Status::unavailable("the stream has ended");
-        let first = v1::FollowRequest { greeting: Some(greeting), ..v1::FollowRequest::default() };
+        let first = v1::FollowRequest {
+            greeting: Some(greeting),
+            ..v1::FollowRequest::default()
+        };
         outgoing.send(first).await.map_err(gone)?;
         let requests = futures_util::stream::unfold(requests, |mut requests| async move {
             requests.recv().await.map(|request| (request, requests))
@@ -152,12 +183,19 @@ impl Sender {
         let mut replies = answer.into_inner();
         self.set(v1::LinkState::Behind);
         // From here on nothing is missed; what came before is in the files.
-        let held = Held { subscription: journal.feed().subscribe(), journal: Arc::clone(journal) };
+        let held = Held {
+            subscription: journal.feed().subscribe(),
+            journal: Arc::clone(journal),
+        };
         let subscription = held.subscription;
-        journal.write().await.map_err(|error| Status::internal(error.to_string()))?;
+        journal
+            .write()
+            .await
+            .map_err(|error| Status::internal(error.to_string()))?;
         let started = Instant::now();
         let log = {
-            let (replica, lots) = (Arc::clone(&self.replica), outgoing.clone());
+            let replica = Arc::clone(&self.replica);
+            let lots = outgoing.clone();
             let pause = journal.pause_retiring();
             blocking(move || {
                 let _pause = pause;
@@ -182,9 +220,13 @@ impl Sender {
             }
             reply = replies.message() => return Err(ended(reply)),
         }
-        let level = v1::FollowRequest { level: true, ..v1::FollowRequest::default() };
+        let level = v1::FollowRequest {
+            level: true,
+            ..v1::FollowRequest::default()
+        };
         outgoing.send(level).await.map_err(gone)?;
-        let (mut level, mut sending) = (false, None);
+        let mut level = false;
+        let mut sending = None;
         loop {
             tokio::select! {
                 reply = replies.next() => {
@@ -197,7 +239,8 @@ impl Sender {
                     if !std::mem::replace(&mut level, true) {
                         self.set(v1::LinkState::Level);
                         let (backup, _) = self.replica.peer();
-                        let (shard, seconds) = (self.replica.task(), started.elapsed().as_secs_f64());
+                        let shard = self.replica.task();
+                        let seconds = started.elapsed().as_secs_f64();
                         info!(%shard, %backup, changes = subscription.changes, seconds = format!("{seconds:.3}"), "the backup is level");
                     }
                 }

@@ -21,7 +21,9 @@ pub(crate) fn memory_bytes() -> Option<u64> {
 
 /// Reads `MemTotal` of `/proc/meminfo`.
 fn of_machine(text: &str) -> Option<u64> {
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let total = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kilobytes: u64 = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes << 10)
 }
@@ -36,6 +38,9 @@ mod tests {
         assert_eq!(of_machine(text), Some(24_684_160 << 10));
         assert_eq!(of_machine("MemFree: 12 kB\n"), None);
         assert_eq!(of_machine("MemTotal: many kB\n"), None);
-        assert!(memory_bytes().is_some_and(|bytes| bytes > 1 << 20), "of this machine");
+        assert!(
+            memory_bytes().is_some_and(|bytes| bytes > 1 << 20),
+            "of this machine"
+        );
     }
 }

@@ -33,11 +33,16 @@ fn backup_of(context: &Context, shard: usize) -> Result<(Task, String), Diagnost
 }
 
 fn peer(context: &Context, index: usize) -> Result<(Task, String), Diagnostic> {
-    let task = Task { role: Role::Ps, index };
-    let address = context
-        .cluster
-        .address(task)
-        .ok_or_else(|| Diagnostic::error(Code::E1004, format!("the cluster has no address for {task}")))?;
+    let task = Task {
+        role: Role::Ps,
+        index,
+    };
+    let address = context.cluster.address(task).ok_or_else(|| {
+        Diagnostic::error(
+            Code::E1004,
+            format!("the cluster has no address for {task}"),
+        )
+    })?;
     Ok((task, address.to_owned()))
 }
 
@@ -47,7 +52,8 @@ fn peer(context: &Context, index: usize) -> Result<(Task, String), Diagnostic> {
 /// # Errors
 /// The cluster has one server only, the port is taken, or the server failed.
 pub(crate) async fn run_pair(context: Context, stop: CancellationToken) -> Result<(), Diagnostic> {
-    let (task, num_ps) = (context.task, context.cluster.num_ps());
+    let task = context.task;
+    let num_ps = context.cluster.num_ps();
     if let Some(problem) = context.job.lacks_backup(num_ps) {
         return Err(problem);
     }
@@ -59,7 +65,9 @@ pub(crate) async fn run_pair(context: Context, stop: CancellationToken) -> Resul
     pair_telemetry::describe();
     let address = context.cluster.address(task).unwrap_or_default();
     info!(%task, %address, backs_up = %format!("ps:{before}"), "serving");
-    context.readiness.set("waiting", false, vec!["chief:0".to_owned()]);
+    context
+        .readiness
+        .set("waiting", false, vec!["chief:0".to_owned()]);
     let follows = ReplicaServiceServer::new(replicas.clone())
         .max_decoding_message_size(SHIPPED_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(SHIPPED_MESSAGE_BYTES_MAX);
@@ -71,7 +79,10 @@ pub(crate) async fn run_pair(context: Context, stop: CancellationToken) -> Resul
         trainyard_protocol::DESCRIPTORS,
         &context,
         // The streams of chief and neighbours do not end by themselves.
-        ServerLimits { drain: STREAMS_END, ..ServerLimits::default() },
+        ServerLimits {
+            drain: STREAMS_END,
+            ..ServerLimits::default()
+        },
         closing.clone(),
     );
     let work = async {
@@ -85,10 +96,16 @@ pub(crate) async fn run_pair(context: Context, stop: CancellationToken) -> Resul
 }
 
 /// Follows the replicas, and closes the server when the job has ended or the drain has.
-async fn watch(context: &Context, replicas: &Replicas, stop: &CancellationToken) -> Result<(), Diagnostic> {
+async fn watch(
+    context: &Context,
+    replicas: &Replicas,
+    stop: &CancellationToken,
+) -> Result<(), Diagnostic> {
     let mut known = None;
-    let (mut drain_until, mut drained) = (None, Vec::<Arc<Replica>>::new());
-    let (mut retired, mut finished) = (Instant::now(), Instant::now());
+    let mut drain_until = None;
+    let mut drained = Vec::<Arc<Replica>>::new();
+    let mut retired = Instant::now();
+    let mut finished = Instant::now();
     loop {
         if let Some(failure) = replicas.iter().find_map(|replica| replica.failure()) {
             return Err(failure);
@@ -106,13 +123,24 @@ async fn watch(context: &Context, replicas: &Replicas, stop: &CancellationToken)
             }
             retired = Instant::now();
         }
-        let serving: Vec<&Arc<Replica>> = replicas.iter().filter(|replica| replica.is_primary()).collect();
+        let serving: Vec<&Arc<Replica>> = replicas
+            .iter()
+            .filter(|replica| replica.is_primary())
+            .collect();
         // Of two that are served, the one that has not come so far.
-        let states = serving.iter().map(|replica| replica.store().store().status().state);
-        let state = states.min_by_key(|state| *state as u8).unwrap_or(State::Empty);
+        let states = serving
+            .iter()
+            .map(|replica| replica.store().store().status().state);
+        let state = states
+            .min_by_key(|state| *state as u8)
+            .unwrap_or(State::Empty);
         let now = (state, serving.len());
         if known != Some(now) {
-            let (word, ready) = if serving.is_empty() { ("standby", false) } else { word_of(state) };
+            let (word, ready) = if serving.is_empty() {
+                ("standby", false)
+            } else {
+                word_of(state)
+            };
             context.readiness.set(word, ready, Vec::new());
             known = Some(now);
         }
@@ -129,19 +157,27 @@ async fn watch(context: &Context, replicas: &Replicas, stop: &CancellationToken)
             return Ok(());
         }
         if stop.is_cancelled() && drain_until.is_none() {
-            if serving.is_empty() || matches!(state, State::Empty | State::Preparing | State::Prepared) {
-                serving.iter().for_each(|replica| replica.store().store().cancel_preparing());
+            if serving.is_empty()
+                || matches!(state, State::Empty | State::Preparing | State::Prepared)
+            {
+                serving
+                    .iter()
+                    .for_each(|replica| replica.store().store().cancel_preparing());
                 info!("stopping: no worker is served here");
                 return Ok(());
             }
-            serving.iter().for_each(|replica| replica.store().store().drain());
+            serving
+                .iter()
+                .for_each(|replica| replica.store().store().drain());
             // What is taken over from others that stop has its log, and its turn is not now.
             drained = serving.into_iter().cloned().collect();
             drain_until = Some(Instant::now() + context.drain_deadline.mul_f32(0.8));
             info!("draining: waiting for the chief's last checkpoint");
         }
         if drain_until.is_some()
-            && drained.iter().all(|replica| !replica.is_primary() || replica.store().store().close_if_saved())
+            && drained
+                .iter()
+                .all(|replica| !replica.is_primary() || replica.store().store().close_if_saved())
         {
             info!("stopping: the latest checkpoint holds every update");
             return Ok(());

@@ -11,7 +11,10 @@ pub(crate) fn describe() {
         "trainyard_replica_role",
         "What the replica of a shard here is: 0 idle, 1 backup, 2 backup that is level, 3 primary, 4 primary that waits for its backup."
     );
-    describe_gauge!("trainyard_replica_lag_records", "Changes that the backup has not confirmed, by shard.");
+    describe_gauge!(
+        "trainyard_replica_lag_records",
+        "Changes that the backup has not confirmed, by shard."
+    );
     describe_gauge!(
         "trainyard_replica_lag_bytes",
         "Bytes of changes that have not been sent to the backup, by shard."

@@ -108,12 +108,19 @@ impl Post {
     /// Takes an order of the chief.
     pub(crate) fn appoint(&mut self, term: Term, order: Order) -> Result<Step, Refused> {
         if term < self.term {
-            return Err(Refused::Stale { given: term, latest: self.term });
+            return Err(Refused::Stale {
+                given: term,
+                latest: self.term,
+            });
         }
         let (role, step) = match (self.role, order) {
             (Role::Idle, Order::Primary { waits }) => (Role::Primary { waits }, Step::Recover),
-            (Role::Primary { .. }, Order::Primary { waits }) => (Role::Primary { waits }, Step::Keep),
-            (Role::Backup { level: false }, Order::Primary { .. }) => return Err(Refused::NotLevel),
+            (Role::Primary { .. }, Order::Primary { waits }) => {
+                (Role::Primary { waits }, Step::Keep)
+            }
+            (Role::Backup { level: false }, Order::Primary { .. }) => {
+                return Err(Refused::NotLevel);
+            }
             (Role::Backup { level: true }, Order::Primary { waits }) => {
                 (Role::Primary { waits }, Step::Promote)
             }
@@ -197,9 +204,17 @@ mod tests {
         let stream = post.greet(term(1, 1)).expect("it is a backup");
         post.reach_level(stream);
         let again = post.greet(term(1, 1)).expect("it still is");
-        assert_eq!(post.appoint(term(1, 2), SERVE), Err(Refused::NotLevel), "the second stream is not level");
+        assert_eq!(
+            post.appoint(term(1, 2), SERVE),
+            Err(Refused::NotLevel),
+            "the second stream is not level"
+        );
         post.reach_level(stream);
-        assert_eq!(post.appoint(term(1, 2), SERVE), Err(Refused::NotLevel), "the first one is over");
+        assert_eq!(
+            post.appoint(term(1, 2), SERVE),
+            Err(Refused::NotLevel),
+            "the first one is over"
+        );
         post.reach_level(again);
         assert_eq!(post.appoint(term(1, 2), SERVE), Ok(Step::Promote));
         assert!(post.is_primary());
@@ -208,19 +223,32 @@ mod tests {
     #[test]
     fn a_primary_that_was_replaced_is_fenced_for_ever() {
         let mut backup = Post::default();
-        backup.appoint(term(1, 1), Order::Backup).expect("it is idle");
+        backup
+            .appoint(term(1, 1), Order::Backup)
+            .expect("it is idle");
         let stream = backup.greet(term(1, 1)).expect("it is a backup");
         backup.reach_level(stream);
         assert_eq!(backup.takes(stream), Ok(()));
         backup.appoint(term(1, 2), SERVE).expect("it is level");
-        assert_eq!(backup.takes(stream), Err(Refused::Deposed { by: term(1, 2) }), "nothing is confirmed");
-        assert_eq!(backup.greet(term(1, 1)), Err(Refused::Deposed { by: term(1, 2) }), "nor begun anew");
+        assert_eq!(
+            backup.takes(stream),
+            Err(Refused::Deposed { by: term(1, 2) }),
+            "nothing is confirmed"
+        );
+        assert_eq!(
+            backup.greet(term(1, 1)),
+            Err(Refused::Deposed { by: term(1, 2) }),
+            "nor begun anew"
+        );
         let mut zombie = Post::default();
         zombie.appoint(term(1, 1), SERVE).expect("it is idle");
         assert!(zombie.depose() && !zombie.is_primary());
         assert_eq!(
             zombie.appoint(term(1, 0), SERVE),
-            Err(Refused::Stale { given: term(1, 0), latest: term(1, 1) })
+            Err(Refused::Stale {
+                given: term(1, 0),
+                latest: term(1, 1)
+            })
         );
         assert_eq!(zombie.appoint(term(1, 2), Order::Backup), Ok(Step::Clear));
     }
@@ -229,9 +257,15 @@ mod tests {
     fn an_earlier_chief_is_not_heard() {
         let mut post = Post::default();
         post.appoint(term(2, 5), SERVE).expect("it is idle");
-        let stale = Err(Refused::Stale { given: term(1, 9), latest: term(2, 5) });
+        let stale = Err(Refused::Stale {
+            given: term(1, 9),
+            latest: term(2, 5),
+        });
         assert_eq!(post.appoint(term(1, 9), Order::Backup), stale);
-        assert_eq!(post.appoint(term(3, 5), Order::Primary { waits: false }), Ok(Step::Keep));
+        assert_eq!(
+            post.appoint(term(3, 5), Order::Primary { waits: false }),
+            Ok(Step::Keep)
+        );
     }
 
     #[test]

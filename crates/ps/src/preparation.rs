@@ -51,7 +51,8 @@ impl PreparationWork {
     ) -> Asked {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*latest {
-            let (same, outcome) = (known.request == *request, known.outcome.clone());
+            let same = known.request == *request;
+            let outcome = known.outcome.clone();
             let under_way = outcome.borrow().is_none() && outcome.has_changed().is_ok();
             let done = still_holds && matches!(*outcome.borrow(), Some(Ok(())));
             match (under_way, same) {
@@ -67,7 +68,10 @@ impl PreparationWork {
             let done = work.await;
             tell.send_replace(Some(done));
         });
-        *latest = Some(Latest { request: request.clone(), outcome: outcome.clone() });
+        *latest = Some(Latest {
+            request: request.clone(),
+            outcome: outcome.clone(),
+        });
         Asked::Joined(outcome)
     }
 }
@@ -110,13 +114,20 @@ mod tests {
             let this = Arc::clone(self);
             async move {
                 this.end.notified().await;
-                if this.fails { Err(Status::internal("it cannot be read")) } else { Ok(()) }
+                if this.fails {
+                    Err(Status::internal("it cannot be read"))
+                } else {
+                    Ok(())
+                }
             }
         }
     }
 
     fn request(seed: u64) -> v1::PrepareRequest {
-        v1::PrepareRequest { seed, ..v1::PrepareRequest::default() }
+        v1::PrepareRequest {
+            seed,
+            ..v1::PrepareRequest::default()
+        }
     }
 
     fn joined(asked: Asked) -> Outcome {
@@ -128,7 +139,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_is_repeated_waits_for_the_work_under_way_and_is_not_begun_again() {
-        let (preparation, work) = (PreparationWork::default(), Arc::new(Work::default()));
+        let preparation = PreparationWork::default();
+        let work = Arc::new(Work::default());
         for _ in 0..3 {
             let mut outcome = joined(preparation.ask(&request(1), false, || work.begin()));
             assert_eq!(within(HOLD, &mut outcome).await.expect("under way"), None);
@@ -141,12 +153,17 @@ mod tests {
         assert_eq!(within(HOLD, &mut late).await.expect("done"), Some(()));
         assert_eq!(work.begun.load(Ordering::Relaxed), 1);
         drop(joined(preparation.ask(&request(1), false, || work.begin())));
-        assert_eq!(work.begun.load(Ordering::Relaxed), 2, "the store has lost it");
+        assert_eq!(
+            work.begun.load(Ordering::Relaxed),
+            2,
+            "the store has lost it"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn another_request_waits_until_the_one_under_way_has_ended() {
-        let (preparation, work) = (PreparationWork::default(), Arc::new(Work::default()));
+        let preparation = PreparationWork::default();
+        let work = Arc::new(Work::default());
         drop(joined(preparation.ask(&request(1), false, || work.begin())));
         let Asked::After(mut before) = preparation.ask(&request(2), false, || work.begin()) else {
             panic!("two at once");
@@ -159,9 +176,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_that_failed_tells_all_who_wait_and_is_begun_again_when_asked_for() {
-        let (preparation, work) =
-            (PreparationWork::default(), Arc::new(Work { fails: true, ..Work::default() }));
-        let mut outcomes = [(); 2].map(|()| joined(preparation.ask(&request(1), false, || work.begin())));
+        let preparation = PreparationWork::default();
+        let work = Arc::new(Work {
+            fails: true,
+            ..Work::default()
+        });
+        let mut outcomes =
+            [(); 2].map(|()| joined(preparation.ask(&request(1), false, || work.begin())));
         work.end.notify_one();
         for outcome in &mut outcomes {
             let told = within(HOLD, outcome).await.expect_err("it cannot be read");

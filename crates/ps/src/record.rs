@@ -43,7 +43,9 @@ pub(crate) fn of_change(change: &Change<'_>) -> Entry {
         Change::Claim { epoch } => Logged::Claim(*epoch),
         Change::Open => Logged::Open(true),
         Change::Finish => Logged::Finish(true),
-        Change::OpenSession { task, session, seq } => Logged::OpenSession(ticket(task, *session, *seq)),
+        Change::OpenSession { task, session, seq } => {
+            Logged::OpenSession(ticket(task, *session, *seq))
+        }
         Change::CloseSession { task, session } => Logged::CloseSession(ticket(task, *session, 0)),
         Change::Reserve { task, session, seq } => Logged::Reserve(ticket(task, *session, *seq)),
         Change::Use { task, session, seq } => Logged::Use(ticket(task, *session, *seq)),
@@ -69,7 +71,12 @@ pub(crate) fn of_change(change: &Change<'_>) -> Entry {
             return with_values(PUSH, &head, push.gradients.pieces.clone());
         }
     };
-    message(CHANGE, &v1::LoggedChange { change: Some(change) })
+    message(
+        CHANGE,
+        &v1::LoggedChange {
+            change: Some(change),
+        },
+    )
 }
 
 /// Returns the record of a restart.
@@ -79,8 +86,13 @@ pub(crate) fn of_restart(restarts: u64) -> Entry {
 }
 
 fn logged_rejection(push: &RejectedPush) -> v1::LoggedRejection {
-    let (batch, rejection) = (Some(batch_to_wire(push.batch)), Some(rejection_to_wire(&push.rejection)));
-    v1::LoggedRejection { seq: push.seq, batch, rejection }
+    let batch = Some(batch_to_wire(push.batch));
+    let rejection = Some(rejection_to_wire(&push.rejection));
+    v1::LoggedRejection {
+        seq: push.seq,
+        batch,
+        rejection,
+    }
 }
 
 /// A message behind its length, and values, which are not copied.
@@ -110,8 +122,17 @@ pub(crate) struct Head<'a> {
 
 /// Returns the records that a segment begins with.
 pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
-    let Standing { version, global_step, secs, sessions, positions, tickets, clocks, parts, replaced } =
-        head.standing;
+    let Standing {
+        version,
+        global_step,
+        secs,
+        sessions,
+        positions,
+        tickets,
+        clocks,
+        parts,
+        replaced,
+    } = head.standing;
     let session = |known: &SessionStanding| v1::LoggedSession {
         task: Some(convert::task_to_wire(known.task)),
         number: known.number,
@@ -148,16 +169,59 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
         changes: head.changes,
     };
     let mut entries = vec![message(HEAD, &first)];
-    for PartStanding { place, batch, batches, selection, values } in parts {
-        let push = Some(push_to_wire(0, *batch, *version, Some(*place), Some(selection_to_wire(selection))));
-        let head = v1::LoggedPush { push, batches: *batches, ..v1::LoggedPush::default() };
-        entries.push(with_values(PART, &head, vec![Bytes::copy_from_slice(float_bytes(values))]));
+    for PartStanding {
+        place,
+        batch,
+        batches,
+        selection,
+        values,
+    } in parts
+    {
+        let push = Some(push_to_wire(
+            0,
+            *batch,
+            *version,
+            Some(*place),
+            Some(selection_to_wire(selection)),
+        ));
+        let head = v1::LoggedPush {
+            push,
+            batches: *batches,
+            ..v1::LoggedPush::default()
+        };
+        entries.push(with_values(
+            PART,
+            &head,
+            vec![Bytes::copy_from_slice(float_bytes(values))],
+        ));
     }
-    if let Some(Replaced { version, selection, values }) = replaced {
-        let batch = BatchId { pass: 0, shard: 0, batch: 0 };
-        let push = Some(push_to_wire(0, batch, *version, None, Some(selection_to_wire(selection))));
-        let head = v1::LoggedPush { push, ..v1::LoggedPush::default() };
-        entries.push(with_values(REPLACED, &head, vec![Bytes::copy_from_slice(float_bytes(values))]));
+    if let Some(Replaced {
+        version,
+        selection,
+        values,
+    }) = replaced
+    {
+        let batch = BatchId {
+            pass: 0,
+            shard: 0,
+            batch: 0,
+        };
+        let push = Some(push_to_wire(
+            0,
+            batch,
+            *version,
+            None,
+            Some(selection_to_wire(selection)),
+        ));
+        let head = v1::LoggedPush {
+            push,
+            ..v1::LoggedPush::default()
+        };
+        entries.push(with_values(
+            REPLACED,
+            &head,
+            vec![Bytes::copy_from_slice(float_bytes(values))],
+        ));
     }
     entries
 }
@@ -167,9 +231,10 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
 /// # Errors
 /// It is none.
 pub(crate) fn head(body: Bytes) -> Result<(v1::LoggedHead, Standing), String> {
-    let head =
-        v1::LoggedHead::decode(body).map_err(|error| format!("a head that cannot be read: {error}"))?;
-    let task = |task: Option<v1::Task>| convert::task_from_wire(task).map_err(|error| error.to_string());
+    let head = v1::LoggedHead::decode(body)
+        .map_err(|error| format!("a head that cannot be read: {error}"))?;
+    let task =
+        |task: Option<v1::Task>| convert::task_from_wire(task).map_err(|error| error.to_string());
     let mut standing = Standing {
         version: head.version,
         global_step: head.global_step,
@@ -177,20 +242,42 @@ pub(crate) fn head(body: Bytes) -> Result<(v1::LoggedHead, Standing), String> {
         ..Standing::default()
     };
     for known in &head.sessions {
-        let v1::LoggedSession { number, open, highest, seen, .. } = *known;
+        let v1::LoggedSession {
+            number,
+            open,
+            highest,
+            seen,
+            ..
+        } = *known;
         let rejected = known.rejected.iter().filter_map(|push| {
             let rejection = rejection_from_wire(push.rejection.as_ref()?);
-            Some(RejectedPush { seq: push.seq, batch: batch_from_wire(push.batch?), rejection })
+            Some(RejectedPush {
+                seq: push.seq,
+                batch: batch_from_wire(push.batch?),
+                rejection,
+            })
         });
-        let (task, rejected) = (task(known.task)?, rejected.collect());
-        standing.sessions.push(SessionStanding { task, number, open, highest, seen, rejected });
+        let task = task(known.task)?;
+        let rejected = rejected.collect();
+        standing.sessions.push(SessionStanding {
+            task,
+            number,
+            open,
+            highest,
+            seen,
+            rejected,
+        });
     }
     standing.positions = head.positions.iter().map(position_from_wire).collect();
     for ticket in &head.tickets {
-        standing.tickets.push((task(ticket.task)?, ticket.session, ticket.seq));
+        standing
+            .tickets
+            .push((task(ticket.task)?, ticket.session, ticket.seq));
     }
     for clock in &head.clocks {
-        standing.clocks.push((task(clock.task)?, clock.steps, clock.rests));
+        standing
+            .clocks
+            .push((task(clock.task)?, clock.steps, clock.rests));
     }
     Ok((head, standing))
 }
@@ -216,17 +303,24 @@ pub(crate) struct LoggedPush {
 /// It is none of them.
 pub(crate) fn push(body: &Bytes) -> Result<LoggedPush, String> {
     let wrong = |what: &str| format!("a push that cannot be read: {what}");
-    let (length, _) = body.split_first_chunk::<4>().ok_or_else(|| wrong("it has no length"))?;
+    let (length, _) = body
+        .split_first_chunk::<4>()
+        .ok_or_else(|| wrong("it has no length"))?;
     let end = 4 + u32::from_le_bytes(*length) as usize;
     if end > body.len() {
         return Err(wrong("it is longer than its record"));
     }
-    let head = v1::LoggedPush::decode(body.slice(4..end)).map_err(|error| wrong(&error.to_string()))?;
+    let head =
+        v1::LoggedPush::decode(body.slice(4..end)).map_err(|error| wrong(&error.to_string()))?;
     let push = head.push.ok_or_else(|| wrong("it names nothing"))?;
-    let encoding = convert::encoding_from_wire(push.encoding).map_err(|error| wrong(&error.to_string()))?;
-    let values =
-        Payload::new(vec![body.slice(end..)], encoding).map_err(|error| wrong(&error.to_string()))?;
-    let named = push.selection.as_ref().ok_or_else(|| wrong("it names nothing"))?;
+    let encoding =
+        convert::encoding_from_wire(push.encoding).map_err(|error| wrong(&error.to_string()))?;
+    let values = Payload::new(vec![body.slice(end..)], encoding)
+        .map_err(|error| wrong(&error.to_string()))?;
+    let named = push
+        .selection
+        .as_ref()
+        .ok_or_else(|| wrong("it names nothing"))?;
     Ok(LoggedPush {
         task: head.task,
         session: head.session,

@@ -34,6 +34,11 @@ pub(crate) enum Problem {
     /// It is sound, and of something else.
     #[error("{0}")]
     Foreign(String),
+    /// It is sound, and the model folder holds none of the checkpoints that it goes on from.
+    #[error(
+        "it goes on from none of the checkpoints of model_dir: where model_dir is an older copy, this is as it has to be"
+    )]
+    NoCheckpoint,
     /// It is damaged.
     #[error("{0}")]
     Damaged(String),
@@ -88,6 +93,21 @@ pub(crate) struct Begun {
     pub(crate) reader: SegmentReader,
 }
 
+/// Returns the cluster that a log belongs to. Nothing, where no segment has a head.
+///
+/// # Errors
+/// The log cannot be read.
+pub(crate) fn owner(folder: &Folder) -> Result<Option<u128>, trainyard_write_ahead_log::Error> {
+    for segment in folder.segments()?.iter().rev() {
+        match segment.read() {
+            Ok(reader) => return Ok(Some(reader.header().origin.owner)),
+            Err(trainyard_write_ahead_log::Error::NoSegment { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
 /// Brings the store of `shard` back. Nothing, where there is no log.
 ///
 /// # Errors
@@ -98,7 +118,8 @@ pub(crate) fn recover(
     expected: Expected<'_>,
 ) -> Result<Option<Recovered>, Problem> {
     let started = Instant::now();
-    let (mut segments, mut torn) = (folder.segments()?, 0);
+    let mut segments = folder.segments()?;
+    let mut torn = 0;
     let mut begun = None;
     // From the newest on, until there is one that can be begun with.
     let mut place = segments.len();
@@ -122,17 +143,22 @@ pub(crate) fn recover(
         if segments.is_empty() {
             return Ok(None);
         }
-        let first = segments[0].path.display();
-        return Err(Problem::Damaged(format!("{first}: no checkpoint is left of which it goes on")));
+        return Err(Problem::NoCheckpoint);
     };
     for (segment, number) in segments[place..].iter().zip(found.header.number..) {
         if segment.number != number {
             let path = segment.path.display();
-            return Err(Problem::Damaged(format!("{path}: segment {number} is missing before it")));
+            return Err(Problem::Damaged(format!(
+                "{path}: segment {number} is missing before it"
+            )));
         }
     }
     let Origin { owner, memory, .. } = found.header.origin;
-    let source = Source { owner, shard: expected.task.index, memory };
+    let source = Source {
+        owner,
+        shard: expected.task.index,
+        memory,
+    };
     let replay = Replay::prepare(shard, source, &found.head, &found.standing, &prepare);
     let mut replay = replay.map_err(|what| damaged(&found.file, 0, what))?;
     let files = segments[place..].to_vec();
@@ -146,9 +172,26 @@ pub(crate) fn recover(
         (last.bytes, torn) = (place, torn + rest);
     }
     shard.go_on();
-    let Replay { course, records, bytes, changes, .. } = replay;
+    let Replay {
+        course,
+        records,
+        bytes,
+        changes,
+        ..
+    } = replay;
     let took = started.elapsed().saturating_sub(prepared);
-    Ok(Some(Recovered { last, course, owner, changes, prepared, records, bytes, took, torn, other_boot }))
+    Ok(Some(Recovered {
+        last,
+        course,
+        owner,
+        changes,
+        prepared,
+        records,
+        bytes,
+        took,
+        torn,
+        other_boot,
+    }))
 }
 
 pub(crate) fn damaged(file: &SegmentFile, place: u64, what: impl std::fmt::Display) -> Problem {
@@ -159,7 +202,11 @@ pub(crate) fn io(file: &SegmentFile) -> impl Fn(std::io::Error) -> Problem {
     let path = file.path.clone();
     move |error| {
         let source = Arc::new(error);
-        Problem::Log(trainyard_write_ahead_log::Error::Io { doing: "read", path: path.clone(), source })
+        Problem::Log(trainyard_write_ahead_log::Error::Io {
+            doing: "read",
+            path: path.clone(),
+            source,
+        })
     }
 }
 
@@ -182,15 +229,26 @@ pub(crate) fn begin(
         Err(error) => return Err(error.into()),
     };
     let header = reader.header();
-    let Expected { owner, memory, task, .. } = expected;
+    let Expected {
+        owner,
+        memory,
+        task,
+        ..
+    } = expected;
     let origin = header.origin;
     if Some(origin.owner) != owner {
         let this = owner.map_or_else(|| "none".to_owned(), |owner| format!("{owner:032x}"));
-        let message = format!("it is of cluster {:032x}, model_dir is of cluster {this}", origin.owner);
+        let message = format!(
+            "it is of cluster {:032x}, model_dir is of cluster {this}",
+            origin.owner
+        );
         return Err(Problem::Foreign(message));
     }
     if origin.member as usize != task.index {
-        return Err(Problem::Foreign(format!("it is of ps:{}, this is {task}", origin.member)));
+        return Err(Problem::Foreign(format!(
+            "it is of ps:{}, this is {task}",
+            origin.member
+        )));
     }
     if origin.memory != memory {
         let message = format!(
@@ -202,10 +260,20 @@ pub(crate) fn begin(
     let record = match reader.read().map_err(io(file))? {
         Next::Record(record) if record.kind == HEAD => record,
         Next::Record(record) => {
-            return Err(damaged(file, record.place, "a segment must begin with its head"));
+            return Err(damaged(
+                file,
+                record.place,
+                "a segment must begin with its head",
+            ));
         }
         Next::End if is_last => return Ok(None),
-        Next::End => return Err(damaged(file, reader.place(), "a segment without records is not the last")),
+        Next::End => {
+            return Err(damaged(
+                file,
+                reader.place(),
+                "a segment without records is not the last",
+            ));
+        }
         Next::Bad(bad) => {
             if is_last && reader.proof_of_damage(&bad).map_err(io(file))?.is_none() {
                 return Ok(None);
@@ -213,7 +281,8 @@ pub(crate) fn begin(
             return Err(damaged(file, bad.place, bad.fault));
         }
     };
-    let (head, mut standing) = head(record.body.clone()).map_err(|what| damaged(file, record.place, what))?;
+    let (head, mut standing) =
+        head(record.body.clone()).map_err(|what| damaged(file, record.place, what))?;
     let mut records = vec![record];
     for part in 0..head.parts + u32::from(head.replaced) {
         let record = match reader.read().map_err(io(file))? {
@@ -227,7 +296,14 @@ pub(crate) fn begin(
         completed.map_err(|what| damaged(file, record.place, what))?;
         records.push(record);
     }
-    Ok(Some(Begun { file: file.clone(), header, head, standing, records, reader }))
+    Ok(Some(Begun {
+        file: file.clone(),
+        header,
+        head,
+        standing,
+        records,
+        reader,
+    }))
 }
 
 /// What the thread that reads passes on.
@@ -255,7 +331,8 @@ fn make_again(
                     Some(reader) => Ok(reader),
                     None => file.read().map_err(Problem::from),
                 };
-                let (mut lot, mut bytes) = (Vec::new(), 0);
+                let mut lot = Vec::new();
+                let mut bytes = 0;
                 let read = opened.and_then(|mut reader| {
                     loop {
                         match reader.read().map_err(io(file))? {
@@ -274,14 +351,18 @@ fn make_again(
                             Next::Bad(bad) if place + 1 < files.len() => {
                                 return Err(damaged(file, bad.place, bad.fault));
                             }
-                            Next::Bad(bad) => match reader.proof_of_damage(&bad).map_err(io(file))? {
-                                Some(later) => {
-                                    let what =
-                                        format!("{}; it was whole when byte {later} was written", bad.fault);
-                                    return Err(damaged(file, bad.place, what));
+                            Next::Bad(bad) => {
+                                match reader.proof_of_damage(&bad).map_err(io(file))? {
+                                    Some(later) => {
+                                        let what = format!(
+                                            "{}; it was whole when byte {later} was written",
+                                            bad.fault
+                                        );
+                                        return Err(damaged(file, bad.place, what));
+                                    }
+                                    None => return Ok(Some(Some((bad.place, bad.rest)))),
                                 }
-                                None => return Ok(Some(Some((bad.place, bad.rest)))),
-                            },
+                            }
                         }
                     }
                 });
@@ -315,7 +396,9 @@ fn follow(
             Read::Problem(problem) => return Err(problem),
         }
     }
-    Err(Problem::Damaged("the log was not read to its end".to_owned()))
+    Err(Problem::Damaged(
+        "the log was not read to its end".to_owned(),
+    ))
 }
 
 #[cfg(test)]

@@ -54,13 +54,30 @@ pub(crate) fn complete(
 ) -> Result<(), String> {
     let given = push(body)?;
     let values = given.gradients.copy();
-    let LoggedPush { batch, batches, pulled_version, contribution, selection, .. } = given;
+    let LoggedPush {
+        batch,
+        batches,
+        pulled_version,
+        contribution,
+        selection,
+        ..
+    } = given;
     match (kind, contribution) {
         (PART, Some(of)) if place < head.parts => {
-            standing.parts.push(PartStanding { place: of, batch, batches, selection, values });
+            standing.parts.push(PartStanding {
+                place: of,
+                batch,
+                batches,
+                selection,
+                values,
+            });
         }
         (REPLACED, _) if place == head.parts => {
-            standing.replaced = Some(Replaced { version: pulled_version, selection, values });
+            standing.replaced = Some(Replaced {
+                version: pulled_version,
+                selection,
+                values,
+            });
         }
         (kind, _) => return Err(format!("a record of kind {kind} within the head")),
     }
@@ -77,25 +94,45 @@ pub(crate) fn base(
     memory: u64,
     model_dir: &Path,
 ) -> Result<Option<v1::PrepareRequest>, Error> {
-    let Some(prepare) = head.prepare.clone() else { return Ok(None) };
+    let Some(prepare) = head.prepare.clone() else {
+        return Ok(None);
+    };
     if head.prepared_only {
         let from = Path::new(&prepare.checkpoint);
         let there = prepare.checkpoint.is_empty() || is_folder(from)? || is_committed(from)?;
         return Ok(there.then_some(prepare));
     }
-    let (place, num_ps) = (prepare.place as usize, prepare.num_ps as usize);
-    let Some(path) = committed(model_dir, place, num_ps, memory, head.version)? else { return Ok(None) };
+    let place = prepare.place as usize;
+    let num_ps = prepare.num_ps as usize;
+    let Some(path) = committed(model_dir, place, num_ps, memory, head.version)? else {
+        return Ok(None);
+    };
     let path = absolute(&path);
     let checkpoint = path.to_string_lossy().into_owned();
-    Ok(Some(v1::PrepareRequest { checkpoint, warm_start: String::new(), ..prepare }))
+    Ok(Some(v1::PrepareRequest {
+        checkpoint,
+        warm_start: String::new(),
+        ..prepare
+    }))
 }
 
 /// Whether a path on this machine is a folder. What cannot be looked at may be one.
 fn is_folder(path: &Path) -> Result<bool, Error> {
     match std::fs::metadata(path) {
         Ok(metadata) => Ok(metadata.is_dir()),
-        Err(source) if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
-        Err(source) => Err(Error::Io { action: "look at", path: path.to_owned(), source }),
+        Err(source)
+            if matches!(
+                source.kind(),
+                ErrorKind::NotFound | ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(false)
+        }
+        Err(source) => Err(Error::Io {
+            action: "look at",
+            path: path.to_owned(),
+            source,
+        }),
     }
 }
 
@@ -111,12 +148,20 @@ impl Replay {
         standing: &Standing,
         prepare: &v1::PrepareRequest,
     ) -> Result<Self, String> {
-        let Source { owner, shard: index, memory } = source;
+        let Source {
+            owner,
+            shard: index,
+            memory,
+        } = source;
         let store = shard.store();
-        let (plan, place, slices) = plan_of(prepare, index).map_err(|status| status.message().to_owned())?;
+        let (plan, place, slices) =
+            plan_of(prepare, index).map_err(|status| status.message().to_owned())?;
         let synchronous = plan.update == Update::Sync;
         store.set_clock(standing.secs);
-        let claim = Claim { cluster_id: owner, epoch: head.cluster_epoch };
+        let claim = Claim {
+            cluster_id: owner,
+            epoch: head.cluster_epoch,
+        };
         store.claim(&claim).map_err(|error| error.to_string())?;
         let course = Course {
             prepare: prepare.clone(),
@@ -126,18 +171,48 @@ impl Replay {
             memory,
             cuts: Vec::new(),
         };
-        let (shard, changes) = (shard.clone(), head.changes);
-        let replay = Self { shard, owner, course, synchronous, records: 0, bytes: 0, changes };
-        let identity = replay.identity(Task { role: Role::Ps, index }, 0, 0);
-        replay.shard.prepare_now(&identity, plan, place, slices).map_err(|error| error.to_string())?;
-        let state = if head.open { State::Open } else { State::Prepared };
+        let shard = shard.clone();
+        let changes = head.changes;
+        let replay = Self {
+            shard,
+            owner,
+            course,
+            synchronous,
+            records: 0,
+            bytes: 0,
+            changes,
+        };
+        let identity = replay.identity(
+            Task {
+                role: Role::Ps,
+                index,
+            },
+            0,
+            0,
+        );
+        replay
+            .shard
+            .prepare_now(&identity, plan, place, slices)
+            .map_err(|error| error.to_string())?;
+        let state = if head.open {
+            State::Open
+        } else {
+            State::Prepared
+        };
         let resumed = replay.shard.store().resume(memory, state, standing);
         resumed.map_err(|error| error.to_string())?;
         Ok(replay)
     }
 
     fn identity(&self, task: Task, session: u64, seq: u64) -> Identity {
-        Identity { cluster_id: self.owner, epoch: self.course.epoch, task, incarnation: 0, session, seq }
+        Identity {
+            cluster_id: self.owner,
+            epoch: self.course.epoch,
+            task,
+            incarnation: 0,
+            session,
+            seq,
+        }
     }
 
     /// Makes one record's change again.
@@ -170,11 +245,18 @@ impl Replay {
             gradients: &logged.gradients,
             rejected: logged.rejected,
         };
-        let pushed = self.shard.store().push(&identity, &push).map_err(|error| cannot(&error))?;
+        let pushed = self
+            .shard
+            .store()
+            .push(&identity, &push)
+            .map_err(|error| cannot(&error))?;
         let same = self.synchronous || pushed.version == number;
         if pushed.duplicate || !same {
-            let (given, expected) = (pushed.version, number);
-            return Err(format!("a push led to version {given}, where it had led to {expected}"));
+            let given = pushed.version;
+            let expected = number;
+            return Err(format!(
+                "a push led to version {given}, where it had led to {expected}"
+            ));
         }
         Ok(())
     }
@@ -186,11 +268,21 @@ impl Replay {
             let task = convert::task_from_wire(ticket.task).map_err(|error| error.to_string())?;
             Ok::<_, String>(self.identity(task, ticket.session, ticket.seq))
         };
-        let chief = self.identity(Task { role: Role::Chief, index: 0 }, 0, 0);
+        let chief = self.identity(
+            Task {
+                role: Role::Chief,
+                index: 0,
+            },
+            0,
+            0,
+        );
         let made = match change.change.ok_or("a change that says nothing")? {
             Change::Claim(epoch) => {
                 self.course.epoch = epoch;
-                self.shard.store().claim(&Claim { cluster_id: self.owner, epoch })
+                self.shard.store().claim(&Claim {
+                    cluster_id: self.owner,
+                    epoch,
+                })
             }
             Change::Open(_) => {
                 self.course.open = true;
@@ -200,7 +292,10 @@ impl Replay {
             Change::OpenSession(ticket) => {
                 let identity = named(ticket)?;
                 let fingerprint = self.shard.store().status().layout_fingerprint;
-                self.shard.store().open_session(&identity, fingerprint, 0).map(drop)
+                self.shard
+                    .store()
+                    .open_session(&identity, fingerprint, 0)
+                    .map(drop)
             }
             Change::CloseSession(ticket) => {
                 let Identity { task, session, .. } = named(ticket)?;
@@ -209,7 +304,8 @@ impl Replay {
             Change::Reserve(ticket) => self.shard.store().reserve_again(&named(ticket)?),
             Change::Use(ticket) => self.shard.store().use_again(&named(ticket)?),
             Change::Rest(task) => {
-                let task = convert::task_from_wire(Some(task)).map_err(|error| error.to_string())?;
+                let task =
+                    convert::task_from_wire(Some(task)).map_err(|error| error.to_string())?;
                 self.shard.store().rest_again(task);
                 Ok(())
             }

@@ -69,14 +69,24 @@ fn service(
     // A receiver keeps its value when its sender goes.
     let (_, known) = watch::channel(Some(journal));
     let most = context.job.parameter_servers.log_bytes_max;
-    Arc::new(Service::new(shard.clone(), index, context.incarnation, known, most))
+    Arc::new(Service::new(
+        shard.clone(),
+        index,
+        context.incarnation,
+        known,
+        most,
+    ))
 }
 
 impl Replica {
     /// Returns the idle replica of a shard in this server; `peer` has the other one.
     pub(crate) fn new(context: &Context, shard: usize, peer: (Task, String)) -> Self {
         let own = shard == context.task.index;
-        let name = if own { format!("ps-{shard}") } else { format!("ps-{shard}.backup") };
+        let name = if own {
+            format!("ps-{shard}")
+        } else {
+            format!("ps-{shard}.backup")
+        };
         let store = fresh(context, shard);
         let service = service(context, &store, shard, None);
         Self {
@@ -85,7 +95,11 @@ impl Replica {
             folder: logs(context).join(name),
             peer,
             post: Mutex::default(),
-            holding: RwLock::new(Holding { shard: store, journal: None, service }),
+            holding: RwLock::new(Holding {
+                shard: store,
+                journal: None,
+                service,
+            }),
             link: Mutex::new(None),
             turn: tokio::sync::Mutex::new(None),
             failure: Mutex::new(None),
@@ -111,16 +125,26 @@ impl Replica {
 
     /// Returns the task that is the first to hold the shard.
     pub(crate) fn task(&self) -> Task {
-        Task { role: TaskRole::Ps, index: self.shard }
+        Task {
+            role: TaskRole::Ps,
+            index: self.shard,
+        }
     }
 
     fn holding(&self) -> Holding {
-        self.holding.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.holding
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn hold(&self, shard: LocalShard, journal: Option<Arc<LogJournal>>, service: Arc<Service>) {
         let mut holding = self.holding.write().unwrap_or_else(PoisonError::into_inner);
-        *holding = Holding { shard, journal, service };
+        *holding = Holding {
+            shard,
+            journal,
+            service,
+        };
     }
 
     /// Returns the store, whatever it is worth.
@@ -139,13 +163,17 @@ impl Replica {
 
     /// Returns who answers the callers of this shard; nothing, where the other replica does.
     pub(crate) fn serving(&self) -> Option<Arc<Service>> {
-        locked(&self.post).is_primary().then(|| self.holding().service)
+        locked(&self.post)
+            .is_primary()
+            .then(|| self.holding().service)
     }
 
     /// Returns why the server cannot go on.
     pub(crate) fn failure(&self) -> Option<Diagnostic> {
         let log = self.journal().and_then(|journal| journal.failure());
-        locked(&self.failure).clone().or_else(|| log.map(|error| cannot(&error)))
+        locked(&self.failure)
+            .clone()
+            .or_else(|| log.map(|error| cannot(&error)))
     }
 
     /// Returns how the replica stands, for the chief.
@@ -156,13 +184,20 @@ impl Replica {
             Role::Primary { waits } => (v1::ReplicaRole::Primary, waits, false),
             Role::Backup { level } => (v1::ReplicaRole::Backup, false, level),
         };
-        let link = locked(&self.link).as_ref().map_or(v1::LinkState::Unspecified, Link::state);
-        let (lag_records, lag_bytes) = self.journal().map_or((0, 0), |journal| journal.feed().lag());
+        let link = locked(&self.link)
+            .as_ref()
+            .map_or(v1::LinkState::Unspecified, Link::state);
+        let (lag_records, lag_bytes) = self
+            .journal()
+            .map_or((0, 0), |journal| journal.feed().lag());
         let term = post.term();
         v1::ReplicaStanding {
             shard: self.shard as u32,
             role: role.into(),
-            term: Some(v1::Term { cluster_epoch: term.epoch, version: term.version }),
+            term: Some(v1::Term {
+                cluster_epoch: term.epoch,
+                version: term.version,
+            }),
             link: link.into(),
             waits,
             level,
@@ -201,10 +236,13 @@ impl Replica {
         }
         *locked(&self.post) = post;
         if before != now {
-            let (epoch, map) = (term.epoch, term.version);
+            let epoch = term.epoch;
+            let map = term.version;
             info!(shard = %self.task(), role = name(now), epoch, map, "this replica is told what it is");
         }
-        let Role::Primary { waits } = now else { return Ok(()) };
+        let Role::Primary { waits } = now else {
+            return Ok(());
+        };
         let changed = {
             let mut link = locked(&self.link);
             match &*link {
@@ -233,14 +271,24 @@ impl Replica {
         let (known, journal) = watch::channel(None);
         let most = self.context.job.parameter_servers.log_bytes_max;
         let index = self.shard;
-        let service = Service::new(store.clone(), index, self.context.incarnation, journal, most);
+        let service = Service::new(
+            store.clone(),
+            index,
+            self.context.incarnation,
+            journal,
+            most,
+        );
         self.hold(store.clone(), None, Arc::new(service));
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            let (at, of) = (Arc::clone(&this), store.clone());
+            let at = Arc::clone(&this);
+            let of = store.clone();
             let work = move || remember_at(&at.context, &at.folder, at.task(), &of);
             let remembered = blocking(work).await.unwrap_or_else(|panic| {
-                Err(Diagnostic::error(Code::E9001, format!("the log could not be read: {panic}")))
+                Err(Diagnostic::error(
+                    Code::E9001,
+                    format!("the log could not be read: {panic}"),
+                ))
             });
             match remembered {
                 Ok(kept) => {
@@ -251,7 +299,9 @@ impl Replica {
                         journal.feed().set_waits(waits);
                     }
                     let service = this.holding().service;
-                    store.store().bound_memory(this.context.job.parameter_servers.memory_bytes_max);
+                    store
+                        .store()
+                        .bound_memory(this.context.job.parameter_servers.memory_bytes_max);
                     this.hold(store, kept.clone(), service);
                     known.send_replace(Some(kept));
                 }
@@ -262,18 +312,28 @@ impl Replica {
 
     /// Serves what it has made again.
     async fn promote(&self, replay: Option<Replay>) {
-        let Holding { shard, journal, service } = self.holding();
+        let Holding {
+            shard,
+            journal,
+            service,
+        } = self.holding();
         let Some(journal) = journal else { return };
         shard.go_on();
-        shard.store().bound_memory(self.context.job.parameter_servers.memory_bytes_max);
+        shard
+            .store()
+            .bound_memory(self.context.job.parameter_servers.memory_bytes_max);
         shard.store().know_machine(memory_bytes());
         if let Some(replay) = replay {
             journal.resume(&replay.course);
-            shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
+            shard
+                .store()
+                .keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
             shard.store().set_restarts(journal.restarted());
         } else {
             // Nothing has been prepared yet.
-            shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
+            shard
+                .store()
+                .keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
         }
         if let Err(error) = journal.write().await {
             warn!(%error, "the log cannot be written");
@@ -289,10 +349,17 @@ impl Replica {
         let journal = match self.journal() {
             Some(journal) => Arc::new(journal.succeed(cluster)),
             None => {
-                let (folder, member) = (self.folder.clone(), self.shard);
+                let folder = self.folder.clone();
+                let member = self.shard;
                 let open = move || {
                     let log = Log::open(Folder::open(&folder)?, Durability::Wal, None)?;
-                    Ok(LogJournal::new(log, cluster, member, Course::default(), None))
+                    Ok(LogJournal::new(
+                        log,
+                        cluster,
+                        member,
+                        Course::default(),
+                        None,
+                    ))
                 };
                 let opened = blocking(open).await.map_err(|panic| {
                     Diagnostic::error(Code::E9001, format!("the log could not be opened: {panic}"))
@@ -301,7 +368,12 @@ impl Replica {
             }
         };
         let store = fresh(&self.context, self.shard);
-        let service = service(&self.context, &store, self.shard, Some(Arc::clone(&journal)));
+        let service = service(
+            &self.context,
+            &store,
+            self.shard,
+            Some(Arc::clone(&journal)),
+        );
         self.hold(store, Some(journal), service);
         Ok(())
     }
@@ -350,7 +422,10 @@ impl Replica {
         let mut turn = self.turn.lock().await;
         locked(&self.post).takes(stream)?;
         let level = request.level;
-        if let Err(what) = self.take_items(cluster, &mut turn, request.items, &mut confirm).await {
+        if let Err(what) = self
+            .take_items(cluster, &mut turn, request.items, &mut confirm)
+            .await
+        {
             error!(shard = %self.task(), what, "a change of the primary cannot be made again: it is sent anew");
             locked(&self.post).lose_level(stream);
             *turn = None;
@@ -377,7 +452,8 @@ impl Replica {
             match item.item.ok_or("an item that says nothing")? {
                 Item::Record(record) => records.push(record),
                 Item::Segment(segment) => {
-                    self.take_records(turn, std::mem::take(&mut records), confirm).await?;
+                    self.take_records(turn, std::mem::take(&mut records), confirm)
+                        .await?;
                     self.begin(cluster, turn, segment).await?;
                     self.write().await?;
                     confirm(1);
@@ -401,14 +477,17 @@ impl Replica {
         let replay = turn.as_mut().ok_or("a change without a store")?;
         let mut written = Vec::with_capacity(records.len());
         for record in records {
-            let (number, body) = (record.number, record.body.clone());
+            let number = record.number;
+            let body = record.body.clone();
             let (kind, entry) = entry_from_wire(record)?;
             journal.follow_record(entry);
             written.push((kind, number, body));
         }
         self.write().await?;
         confirm(written.len());
-        written.into_iter().try_for_each(|(kind, number, body)| replay.make(kind, number, body))
+        written
+            .into_iter()
+            .try_for_each(|(kind, number, body)| replay.make(kind, number, body))
     }
 
     /// Waits until everything that the log was given is written.
@@ -426,7 +505,11 @@ impl Replica {
         turn: &mut Option<Replay>,
         segment: v1::ShippedSegment,
     ) -> Result<(), String> {
-        let v1::ShippedSegment { memory, alone, head: records } = segment;
+        let v1::ShippedSegment {
+            memory,
+            alone,
+            head: records,
+        } = segment;
         let mut records = records.into_iter();
         let first = records.next().ok_or("a segment without a head")?;
         let (told, mut standing) = head(first.body.clone())?;
@@ -443,11 +526,19 @@ impl Replica {
             return Ok(());
         }
         *turn = None;
-        self.clear(cluster).await.map_err(|problem| problem.message)?;
+        self.clear(cluster)
+            .await
+            .map_err(|problem| problem.message)?;
         let Holding { shard, journal, .. } = self.holding();
         let journal = journal.ok_or("there is no log")?;
-        let source = Source { owner: cluster, shard: self.shard, memory };
-        let (folder, version, changes) = (self.context.job.model_dir.clone(), told.version, told.changes);
+        let source = Source {
+            owner: cluster,
+            shard: self.shard,
+            memory,
+        };
+        let folder = self.context.job.model_dir.clone();
+        let version = told.version;
+        let changes = told.changes;
         let work = move || {
             let prepare = base(&told, memory, &folder)
                 .map_err(|error| error.to_string())?
@@ -475,7 +566,12 @@ impl Replica {
 }
 
 fn fresh(context: &Context, shard: usize) -> LocalShard {
-    LocalShard::new(shard, context.cluster.num_ps(), context.incarnation, context.cluster.fingerprint())
+    LocalShard::new(
+        shard,
+        context.cluster.num_ps(),
+        context.incarnation,
+        context.cluster.fingerprint(),
+    )
 }
 
 fn name(role: Role) -> &'static str {

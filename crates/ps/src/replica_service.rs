@@ -41,14 +41,20 @@ fn refused(refused: Refused) -> Status {
 }
 
 fn term(term: Option<v1::Term>) -> Result<Term, Status> {
-    let v1::Term { cluster_epoch: epoch, version } =
-        term.ok_or_else(|| bad("field `term` must be set, given nothing"))?;
+    let v1::Term {
+        cluster_epoch: epoch,
+        version,
+    } = term.ok_or_else(|| bad("field `term` must be set, given nothing"))?;
     Ok(Term { epoch, version })
 }
 
 impl Replicas {
     pub(crate) fn new(replicas: Vec<Arc<Replica>>, incarnation: u64) -> Self {
-        Self { replicas: replicas.into(), incarnation, dismissed: Arc::new(watch::Sender::new(false)) }
+        Self {
+            replicas: replicas.into(),
+            incarnation,
+            dismissed: Arc::new(watch::Sender::new(false)),
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Replica>> {
@@ -57,7 +63,9 @@ impl Replicas {
 
     /// Returns the replica of a shard, if it is one of this server.
     pub(crate) fn of(&self, shard: usize) -> Option<&Arc<Replica>> {
-        self.replicas.iter().find(|replica| replica.shard() == shard)
+        self.replicas
+            .iter()
+            .find(|replica| replica.shard() == shard)
     }
 
     /// Returns whether the chief has said that the job has ended.
@@ -67,8 +75,9 @@ impl Replicas {
 
     fn find(&self, shard: u32) -> Result<&Arc<Replica>, Status> {
         self.of(shard as usize).ok_or_else(|| {
-            let message =
-                format!("this server has no replica of ps:{shard}: its cluster file is another one");
+            let message = format!(
+                "this server has no replica of ps:{shard}: its cluster file is another one"
+            );
             Refusal::new(Reason::OtherCluster, message).into()
         })
     }
@@ -76,9 +85,14 @@ impl Replicas {
     /// Checks that the caller works on the same model folder.
     fn check(&self, cluster: &[u8]) -> Result<u128, Status> {
         let given = convert::cluster_id_from_wire(cluster).map_err(bad)?;
-        let folder = self.replicas.first().map(|replica| replica.context().job.model_dir.clone());
+        let folder = self
+            .replicas
+            .first()
+            .map(|replica| replica.context().job.model_dir.clone());
         let own = folder.as_deref().map(known_cluster_id).transpose();
-        let own = own.map_err(|error| Status::unavailable(error.to_string()))?.flatten();
+        let own = own
+            .map_err(|error| Status::unavailable(error.to_string()))?
+            .flatten();
         if own == Some(given) {
             return Ok(given);
         }
@@ -90,8 +104,15 @@ impl Replicas {
     }
 
     fn standing(&self) -> v1::ServerStanding {
-        let replicas = self.replicas.iter().map(|replica| replica.standing()).collect();
-        v1::ServerStanding { incarnation: self.incarnation, replicas }
+        let replicas = self
+            .replicas
+            .iter()
+            .map(|replica| replica.standing())
+            .collect();
+        v1::ServerStanding {
+            incarnation: self.incarnation,
+            replicas,
+        }
     }
 }
 
@@ -102,7 +123,10 @@ impl ReplicaService for Replicas {
     type WatchStream = Answers<v1::ServerStanding>;
     type FollowStream = Answers<v1::FollowReply>;
 
-    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(
+        &self,
+        request: Request<v1::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
         self.check(&request.into_inner().cluster_id)?;
         let told = futures_util::stream::unfold((self.clone(), true), |(this, first)| async move {
             if !first {
@@ -119,18 +143,28 @@ impl ReplicaService for Replicas {
     ) -> Result<Response<v1::ReplicaStanding>, Status> {
         let request = request.into_inner();
         let cluster = self.check(&request.cluster_id)?;
-        let (replica, term) = (self.find(request.shard)?, term(request.term)?);
+        let replica = self.find(request.shard)?;
+        let term = term(request.term)?;
         // A server that has just been started has heard of no chief: the folder has.
         let leader = Leader::read(&replica.context().job.model_dir);
         if let Some(leader) = leader.filter(|leader| leader.cluster_epoch > term.epoch) {
             return Err(Refusal::new(Reason::StaleEpoch, leader.to_string()).into());
         }
         let order = match request.role() {
-            v1::ReplicaRole::Primary => Order::Primary { waits: request.waits },
+            v1::ReplicaRole::Primary => Order::Primary {
+                waits: request.waits,
+            },
             v1::ReplicaRole::Backup => Order::Backup,
-            other => return Err(bad(format!("field `role` must be primary or backup, given {other:?}"))),
+            other => {
+                return Err(bad(format!(
+                    "field `role` must be primary or backup, given {other:?}"
+                )));
+            }
         };
-        replica.appoint(cluster, term, order).await.map_err(refused)?;
+        replica
+            .appoint(cluster, term, order)
+            .await
+            .map_err(refused)?;
         Ok(Response::new(replica.standing()))
     }
 
@@ -141,9 +175,15 @@ impl ReplicaService for Replicas {
         let request = request.into_inner();
         self.check(&request.cluster_id)?;
         let known = self.replicas.iter().map(|replica| replica.standing());
-        let latest = known.filter_map(|standing| standing.term).map(|term| term.cluster_epoch).max();
+        let latest = known
+            .filter_map(|standing| standing.term)
+            .map(|term| term.cluster_epoch)
+            .max();
         if let Some(latest) = latest.filter(|latest| *latest > request.cluster_epoch) {
-            let message = format!("epoch must be at least {latest}, given {}", request.cluster_epoch);
+            let message = format!(
+                "epoch must be at least {latest}, given {}",
+                request.cluster_epoch
+            );
             return Err(Refusal::new(Reason::StaleEpoch, message).into());
         }
         self.dismissed.send_replace(true);
@@ -158,9 +198,11 @@ impl ReplicaService for Replicas {
         let first = tokio::time::timeout(GREETING_TIMEOUT, requests.message()).await;
         let first = first.map_err(|_| Status::deadline_exceeded("the primary says nothing"))??;
         let greeting = first.and_then(|first| first.greeting);
-        let greeting = greeting.ok_or_else(|| bad("field `greeting` must be set, given nothing"))?;
+        let greeting =
+            greeting.ok_or_else(|| bad("field `greeting` must be set, given nothing"))?;
         let cluster = self.check(&greeting.cluster_id)?;
-        let (replica, term) = (Arc::clone(self.find(greeting.shard)?), term(greeting.term)?);
+        let replica = Arc::clone(self.find(greeting.shard)?);
+        let term = term(greeting.term)?;
         let stream = replica.greet(cluster, term).await.map_err(refused)?;
         // Only the latest word counts.
         let (sender, told) = watch::channel(Word::default());

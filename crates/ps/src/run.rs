@@ -15,7 +15,7 @@ use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
 use trainyard_parameter_store::{State, Status};
 use trainyard_runtime::blocking;
 
-use crate::durable::{cannot, has_log, must_wait_for_model_dir, remember};
+use crate::durable::{Undecided, cannot, has_log, remember, undecided};
 use crate::journal::LogJournal;
 use crate::machine::memory_bytes;
 use crate::pair::run_pair;
@@ -28,6 +28,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(20);
 pub(crate) const RETIRE: Duration = Duration::from_millis(500);
 /// Time for which a server with a log that is told to stop waits for the workers to stop too.
 const STOPS: Duration = Duration::from_secs(2);
+/// Silence of a chief after which a server that is told to stop, and has a log, waits for no checkpoint of it.
+const CHIEF_SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Pushes that are no further apart are those of workers that go on.
 const GOES_ON: Duration = Duration::from_millis(500);
 /// Time for the last answers to leave, before the server closes.
@@ -37,29 +39,49 @@ pub(crate) const FAREWELL: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// The port is taken, or the server failed.
-pub fn run(context: Context, stop: CancellationToken) -> BoxFuture<'static, Result<(), Diagnostic>> {
+pub fn run(
+    context: Context,
+    stop: CancellationToken,
+) -> BoxFuture<'static, Result<(), Diagnostic>> {
     // Boxed, so that it is compiled here and not once more in each program that is a parameter server.
-    match context.job.is_replicated() {
-        true => Box::pin(run_pair(context, stop)),
-        false => Box::pin(run_alone(context, stop)),
+    if context.job.is_replicated() {
+        Box::pin(run_pair(context, stop))
+    } else {
+        Box::pin(run_alone(context, stop))
     }
 }
 
 async fn run_alone(context: Context, stop: CancellationToken) -> Result<(), Diagnostic> {
     let task = context.task;
-    let address =
-        context.cluster.address(task).map(str::to_owned).ok_or_else(|| {
-            Diagnostic::error(Code::E1004, format!("the cluster has no address for {task}"))
+    let address = context
+        .cluster
+        .address(task)
+        .map(str::to_owned)
+        .ok_or_else(|| {
+            Diagnostic::error(
+                Code::E1004,
+                format!("the cluster has no address for {task}"),
+            )
         })?;
     let listener = context.listener().await?;
-    let (index, num_ps) = (task.index, context.cluster.num_ps());
-    let (incarnation, fingerprint) = (context.incarnation, context.cluster.fingerprint());
+    let index = task.index;
+    let num_ps = context.cluster.num_ps();
+    let incarnation = context.incarnation;
+    let fingerprint = context.cluster.fingerprint();
     let shard = LocalShard::new(index, num_ps, incarnation, fingerprint);
     info!(%task, %address, "serving");
-    context.readiness.set("waiting", false, vec!["chief:0".to_owned()]);
+    context
+        .readiness
+        .set("waiting", false, vec!["chief:0".to_owned()]);
     let (known, journal) = channel(None);
     let most = context.job.parameter_servers.log_bytes_max;
-    let service = Arc::new(Service::new(shard.clone(), task.index, context.incarnation, journal, most));
+    let service = Arc::new(Service::new(
+        shard.clone(),
+        task.index,
+        context.incarnation,
+        journal,
+        most,
+    ));
     let room = Room::new(context.job.parameter_servers.memory_bytes_max);
     let served = TensorService::new(Arc::clone(&service), room);
     let closing = CancellationToken::new();
@@ -74,18 +96,26 @@ async fn run_alone(context: Context, stop: CancellationToken) -> Result<(), Diag
     let work = async {
         let worked = async {
             // Callers are told to wait meanwhile.
-            if !wait_for_model_dir(&context, &stop).await? {
+            if !wait_for_model_dir(&context, &service, &stop).await? {
                 return Ok(());
             }
-            context.readiness.set("recovering", false, vec!["its log".to_owned()]);
-            let (given, of) = (context.clone(), shard.clone());
+            service.set_unready("reads its log".to_owned());
+            context
+                .readiness
+                .set("recovering", false, vec!["its log".to_owned()]);
+            let given = context.clone();
+            let of = shard.clone();
             let remembered = blocking(move || remember(&given, &of)).await;
             let kept = remembered.map_err(|panic| {
                 Diagnostic::error(Code::E9001, format!("the log could not be read: {panic}"))
             })??;
-            context.readiness.set("waiting", false, vec!["chief:0".to_owned()]);
+            context
+                .readiness
+                .set("waiting", false, vec!["chief:0".to_owned()]);
             // What it remembers it holds, whatever it may.
-            shard.store().bound_memory(context.job.parameter_servers.memory_bytes_max);
+            shard
+                .store()
+                .bound_memory(context.job.parameter_servers.memory_bytes_max);
             shard.store().know_machine(memory_bytes());
             known.send_replace(Some(kept.clone()));
             watch(&context, &shard, &service, kept.as_ref(), &stop).await
@@ -99,21 +129,47 @@ async fn run_alone(context: Context, stop: CancellationToken) -> Result<(), Diag
     worked.and(served)
 }
 
-/// Waits until the model folder says whose job it is: a server that took an empty folder for a new job would have the chief
-/// restore all the others, where only its own mount is missing. `false` where the token said stop.
-async fn wait_for_model_dir(context: &Context, stop: &CancellationToken) -> Result<bool, Diagnostic> {
-    let mut told = false;
+/// Waits until it can be decided whether the log of this server is of the job at hand. A server that took an empty or a wrong
+/// folder for that of a new job would put its log aside and have the chief restore all servers, where only a mount is missing.
+/// `false` where the token said stop.
+async fn wait_for_model_dir(
+    context: &Context,
+    service: &Service,
+    stop: &CancellationToken,
+) -> Result<bool, Diagnostic> {
+    let mut claimant = service.claimant();
+    let mut told = None;
     let mut pause = LOOK;
     loop {
         let given = context.clone();
-        let waits = blocking(move || must_wait_for_model_dir(&given)).await.map_err(|panic| {
-            Diagnostic::error(Code::E9001, format!("the model folder could not be looked at: {panic}"))
+        let claims = *claimant.borrow_and_update();
+        let look = blocking(move || undecided(&given, claims));
+        let found = look.await.map_err(|panic| {
+            Diagnostic::error(
+                Code::E9001,
+                format!("the model folder could not be looked at: {panic}"),
+            )
         })??;
-        if !waits {
+        let Some(why) = found else {
             return Ok(true);
+        };
+        if told.replace(why) != Some(why) {
+            tell_undecided(context, service, why)?;
         }
-        if !std::mem::replace(&mut told, true) {
-            let model_dir = context.job.model_dir.display();
+        tokio::select! {
+            // In a new job the chief is there soon; a mount may take long, and each look in a bucket is a request.
+            () = sleep(pause) => pause = (pause * 2).min(RETIRE),
+            _ = claimant.changed() => {}
+            () = stop.cancelled() => return Ok(false),
+        }
+    }
+}
+
+/// Says in the log, to callers and to the service manager what this server waits for.
+fn tell_undecided(context: &Context, service: &Service, why: Undecided) -> Result<(), Diagnostic> {
+    let model_dir = context.job.model_dir.display();
+    match why {
+        Undecided::NoClusterId => {
             if has_log(context)? {
                 warn!(
                     %model_dir,
@@ -127,15 +183,29 @@ async fn wait_for_model_dir(context: &Context, stop: &CancellationToken) -> Resu
                      folder is mounted"
                 );
             }
+            service.set_unready(format!(
+                "waits until its model_dir {model_dir} has a cluster_id: is it mounted there?"
+            ));
             let waiting_for = vec!["chief:0".to_owned(), format!("cluster_id in {model_dir}")];
             context.readiness.set("waiting", false, waiting_for);
         }
-        tokio::select! {
-            // In a new job the chief is there soon; a mount may take long, and each look in a bucket is a request.
-            () = sleep(pause) => pause = (pause * 2).min(RETIRE),
-            () = stop.cancelled() => return Ok(false),
+        Undecided::OtherCluster {
+            log,
+            model_dir: folder,
+        } => {
+            warn!(
+                "the log of this server is of cluster {log:032x}, and model_dir {model_dir} is of cluster {folder:032x}: \
+                 the log stays as it is until the folder is mounted, or until a chief of the folder's cluster comes"
+            );
+            service.set_unready(format!(
+                "has a log of cluster {log:032x}, and its model_dir {model_dir} is of cluster {folder:032x}: is the folder \
+                 mounted there?"
+            ));
+            let waiting_for = vec![format!("{model_dir} of cluster {log:032x}")];
+            context.readiness.set("waiting", false, waiting_for);
         }
     }
+    Ok(())
 }
 
 /// Follows the store, and closes the server when the job has ended or the drain has.
@@ -149,11 +219,20 @@ async fn watch(
     let mut known = (State::Empty, None);
     // A draining server waits for the checkpoint that the chief takes at once, or has taken before it ended.
     let mut drain_until = None;
-    let (mut retired, mut stopping) = (Instant::now(), Instant::now());
-    let (mut version, mut moved) = (0, Instant::now());
-    let chief = Task { role: Role::Chief, index: 0 };
+    let mut retired = Instant::now();
+    let mut stopping = Instant::now();
+    let mut version = 0;
+    let mut moved = Instant::now();
+    let chief = Task {
+        role: Role::Chief,
+        index: 0,
+    };
     let address = context.cluster.address(chief).unwrap_or_default();
-    let mut waiting = Waiting::new(context.task.to_string(), format!("{chief} at {address}"), Duration::MAX);
+    let mut waiting = Waiting::new(
+        context.task.to_string(),
+        format!("{chief} at {address}"),
+        Duration::MAX,
+    );
     let begun = Instant::now();
     loop {
         if let Some(failure) = journal.and_then(|journal| journal.failure()) {
@@ -175,14 +254,17 @@ async fn watch(
         }
         let state = status.state;
         if state == State::Empty
-            && let Action::Notice(notice) = waiting.look(begun.elapsed(), "it has not claimed this server")
+            && let Action::Notice(notice) =
+                waiting.look(begun.elapsed(), "it has not claimed this server")
         {
             warn!("{notice}");
         }
         let told = (state, progress_of(&status));
         if told != known {
             let (word, ready) = word_of(state);
-            context.readiness.set(word, ready, told.1.iter().cloned().collect());
+            context
+                .readiness
+                .set(word, ready, told.1.iter().cloned().collect());
             known = told;
         }
         if state == State::Finished {
@@ -197,23 +279,45 @@ async fn watch(
             }
             shard.store().drain();
             stopping = Instant::now();
-            drain_until = Some(stopping + context.drain_deadline.mul_f32(0.8));
-            info!("draining: waiting for the chief's last checkpoint");
+            let wait_max = context.drain_deadline.mul_f32(0.8);
+            drain_until = Some(stopping + wait_max);
+            info!(
+                "draining: waiting up to {:.0} s for the chief's last checkpoint",
+                wait_max.as_secs_f32()
+            );
         }
         if drain_until.is_some() && shard.store().close_if_saved() {
-            info!(version = status.version, "stopping: the latest checkpoint holds every update");
+            info!(
+                version = status.version,
+                "stopping: the latest checkpoint holds every update"
+            );
             break;
         }
         let goes_on = stopping.elapsed() >= STOPS && moved.elapsed() < GOES_ON;
         if drain_until.is_some() && journal.is_some() && goes_on {
             // The others train on and wait for the server's return: no checkpoint will ever hold all of its updates.
             shard.store().close();
-            info!("stopping while the job goes on: the log has the updates since the last checkpoint");
+            info!(
+                "stopping while the job goes on: the log has the updates since the last checkpoint"
+            );
+            break;
+        }
+        if drain_until.is_some()
+            && journal.is_some()
+            && stopping.elapsed() >= STOPS
+            && service.chief_silence() >= CHIEF_SILENCE_MAX
+        {
+            shard.store().close();
+            info!(
+                "stopping: the chief is gone, and the log has the updates since its last checkpoint"
+            );
             break;
         }
         if drain_until.is_some_and(|until| Instant::now() >= until) {
             match journal {
-                Some(_) => info!("stopping without a checkpoint: the log has the updates since the last one"),
+                Some(_) => info!(
+                    "stopping without a checkpoint: the log has the updates since the last one"
+                ),
                 None => warn!(
                     "stopping without a checkpoint: the chief gave no sign; updates since its last one are lost"
                 ),
@@ -232,7 +336,8 @@ pub(crate) async fn retire(journal: &Arc<LogJournal>, context: &Context) {
     if !journal.waits_for_checkpoint() {
         return;
     }
-    let (journal, job) = (Arc::clone(journal), Arc::clone(&context.job));
+    let journal = Arc::clone(journal);
+    let job = Arc::clone(&context.job);
     match blocking(move || journal.retire(&job.model_dir)).await {
         Ok(Ok(0)) | Err(_) => {}
         Ok(Ok(bytes)) => debug!(bytes, "a checkpoint holds the front of the log: removed"),

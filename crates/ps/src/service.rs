@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -41,11 +42,25 @@ pub(crate) struct Service {
     telemetry: Telemetry,
     pool: Pool,
     journal: SharedJournal,
+    /// The cluster of the chief that has asked for this server last, before the server knew what it remembers.
+    claimant: watch::Sender<Option<u128>>,
+    /// The latest call of the chief.
+    chief: Mutex<ChiefHeard>,
+    /// The reason why this server refuses calls until it has read its log, as in "reads its log".
+    unready: Mutex<String>,
     /// Bytes of the log from which a checkpoint is asked for.
     log_bytes_max: u64,
     preparation: PreparationWork,
     /// Why the job has failed, once it has.
     failed: Mutex<Option<String>>,
+}
+
+/// The latest call of the chief.
+#[derive(Debug)]
+struct ChiefHeard {
+    at: Instant,
+    /// Whether it writes a checkpoint, and has not said yet that it is committed.
+    saves: bool,
 }
 
 /// The journal, once the server knows what it remembers; none where there is no log.
@@ -70,10 +85,15 @@ fn identity(caller: Caller, identity: Option<v1::Identity>) -> Result<Identity, 
 }
 
 /// Reads what a store is to hold: the plan, its place among the stores, and its slices.
-pub(crate) fn plan_of(request: &v1::PrepareRequest, index: usize) -> Result<(Plan, usize, Slices), Status> {
+pub(crate) fn plan_of(
+    request: &v1::PrepareRequest,
+    index: usize,
+) -> Result<(Plan, usize, Slices), Status> {
     let update = match request.update() {
         v1::Update::Sync => Update::Sync,
-        v1::Update::StaleSynchronous => Update::StaleSynchronous { staleness_max: request.staleness_max },
+        v1::Update::StaleSynchronous => Update::StaleSynchronous {
+            staleness_max: request.staleness_max,
+        },
         v1::Update::Async | v1::Update::Unspecified => Update::Async,
     };
     let variables = convert::variables_from_wire(request.variables.clone()).map_err(bad)?;
@@ -92,7 +112,10 @@ pub(crate) fn plan_of(request: &v1::PrepareRequest, index: usize) -> Result<(Pla
     if whole > limits::TENSOR_MESSAGE_BYTES_MAX {
         let message = format!(
             "variables read whole at {} hold {whole} bytes, a message at most {}: use more parameter servers",
-            Task { role: Role::Ps, index },
+            Task {
+                role: Role::Ps,
+                index
+            },
             limits::TENSOR_MESSAGE_BYTES_MAX
         );
         return Err(Refusal::new(Reason::TooLarge, message).into());
@@ -127,7 +150,12 @@ pub(crate) fn plan_of(request: &v1::PrepareRequest, index: usize) -> Result<(Pla
 fn rejections_to_wire(told: &Rejections) -> v1::Rejections {
     let latest = told.latest.iter().copied().map(batch_to_wire).collect();
     let task = Some(convert::task_to_wire(told.task));
-    v1::Rejections { task, session: told.session, recent: told.recent, latest }
+    v1::Rejections {
+        task,
+        session: told.session,
+        recent: told.recent,
+        latest,
+    }
 }
 
 fn as_status(error: Error) -> Status {
@@ -148,17 +176,69 @@ impl Service {
         journal: SharedJournal,
         log_bytes_max: u64,
     ) -> Self {
-        let (task, telemetry) = (Task { role: Role::Ps, index }, Telemetry::new());
+        let task = Task {
+            role: Role::Ps,
+            index,
+        };
+        let telemetry = Telemetry::new();
         let pool = Pool::default();
         let preparation = PreparationWork::default();
         let failed = Mutex::default();
-        Self { shard, task, incarnation, telemetry, pool, journal, log_bytes_max, preparation, failed }
+        Self {
+            shard,
+            task,
+            incarnation,
+            telemetry,
+            pool,
+            journal,
+            claimant: watch::Sender::new(None),
+            chief: Mutex::new(ChiefHeard {
+                at: Instant::now(),
+                saves: false,
+            }),
+            unready: Mutex::new("reads its log".to_owned()),
+            log_bytes_max,
+            preparation,
+            failed,
+        }
+    }
+
+    /// Returns the cluster of the chief that asks for this server, as it changes.
+    pub(crate) fn claimant(&self) -> watch::Receiver<Option<u128>> {
+        self.claimant.subscribe()
+    }
+
+    /// Returns how long the chief has made no call. None passes while it writes a checkpoint: it asks nothing meanwhile.
+    pub(crate) fn chief_silence(&self) -> Duration {
+        let chief = self.chief.lock().unwrap_or_else(PoisonError::into_inner);
+        if chief.saves {
+            Duration::ZERO
+        } else {
+            chief.at.elapsed()
+        }
+    }
+
+    fn hear_chief(&self, saves: bool) {
+        let mut chief = self.chief.lock().unwrap_or_else(PoisonError::into_inner);
+        *chief = ChiefHeard {
+            at: Instant::now(),
+            saves,
+        };
+    }
+
+    /// Notes what callers are told while this server does not know what it remembers, as in "ps:0 reads its log".
+    pub(crate) fn set_unready(&self, what: String) {
+        *self.unready.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 
     /// Returns what ends this server, once its chief has said that the job has failed. Its log stays, and it is to be
     /// started again with the job.
     pub(crate) fn failure(&self) -> Option<Diagnostic> {
-        let reason = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let reason = self
+            .failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()?;
         let problem = Diagnostic::error(Code::E2010, format!("the job has failed: {reason}"));
         Some(
             problem.help(
@@ -173,9 +253,8 @@ impl Service {
     /// The log is still being read: nothing is known before.
     fn journal(&self) -> Result<Option<Arc<LogJournal>>, Status> {
         let refused = || {
-            let message =
-                format!("{} reads its log, or waits until its model_dir has a cluster_id", self.task);
-            Refusal::new(Reason::NotReady, message).into()
+            let what = self.unready.lock().unwrap_or_else(PoisonError::into_inner);
+            Refusal::new(Reason::NotReady, format!("{} {what}", self.task)).into()
         };
         self.journal.borrow().clone().ok_or_else(refused)
     }
@@ -210,21 +289,42 @@ impl Service {
         self.journal()?;
         let identity = identity(caller, request.identity)?;
         let encoding = request.push.as_ref().map_or(0, |push| push.encoding);
-        let payload =
-            Payload::new(payload, convert::encoding_from_wire(encoding).map_err(bad)?).map_err(bad)?;
-        let (received, gradients) = (payload.bytes(), WireGradients(payload));
+        let payload = Payload::new(payload, convert::encoding_from_wire(encoding).map_err(bad)?)
+            .map_err(bad)?;
+        let received = payload.bytes();
+        let gradients = WireGradients(payload);
         let push = request.push.map(|push| -> Result<_, Status> {
-            let batch = push.batch.ok_or_else(|| bad("field `batch` must be set, given nothing"))?;
-            let (batch, contribution) = (batch_from_wire(batch), contribution_from_wire(&push));
-            let (pulled_version, gradients) = (push.pulled_version, &gradients);
+            let batch = push
+                .batch
+                .ok_or_else(|| bad("field `batch` must be set, given nothing"))?;
+            let batch = batch_from_wire(batch);
+            let contribution = contribution_from_wire(&push);
+            let pulled_version = push.pulled_version;
+            let gradients = &gradients;
             let rejected = push.rejected.as_ref().map(rejection_from_wire);
-            let selection = push.selection.as_ref().map(selection_from_wire).transpose().map_err(bad)?;
-            let identity = Identity { seq: push.seq, ..identity };
-            let push =
-                Push { batch, batches: 1, pulled_version, contribution, selection, gradients, rejected };
+            let selection = push
+                .selection
+                .as_ref()
+                .map(selection_from_wire)
+                .transpose()
+                .map_err(bad)?;
+            let identity = Identity {
+                seq: push.seq,
+                ..identity
+            };
+            let push = Push {
+                batch,
+                batches: 1,
+                pulled_version,
+                contribution,
+                selection,
+                gradients,
+                rejected,
+            };
             Ok((identity, push))
         });
-        let (mut encoding, mut asked) = (Encoding::Float32, false);
+        let mut encoding = Encoding::Float32;
+        let mut asked = false;
         let pull = request.pull.map(|pull| -> Result<_, Status> {
             encoding = convert::encoding_from_wire(pull.encoding).map_err(bad)?;
             let selection = pull
@@ -234,12 +334,33 @@ impl Service {
                 .transpose()
                 .map_err(bad)?
                 .unwrap_or_default();
-            let v1::Pull { known, reserve_step, at_least, or_before, half_applied, .. } = pull;
+            let v1::Pull {
+                known,
+                reserve_step,
+                at_least,
+                or_before,
+                half_applied,
+                ..
+            } = pull;
             asked = reserve_step;
-            let pulled = Pull { selection, known, reserve_step, at_least, or_before, half_applied };
-            Ok((Identity { seq: pull.seq, ..identity }, pulled))
+            let pulled = Pull {
+                selection,
+                known,
+                reserve_step,
+                at_least,
+                or_before,
+                half_applied,
+            };
+            Ok((
+                Identity {
+                    seq: pull.seq,
+                    ..identity
+                },
+                pulled,
+            ))
         });
-        let (push, pull) = (push.transpose()?, pull.transpose()?);
+        let push = push.transpose()?;
+        let pull = pull.transpose()?;
         let batch = push.as_ref().map(|(_, push)| push.batch);
         let Stepped { pushed, pulled } = self.answer(self.shard.apply(push, pull).await)?;
         if pushed.is_some() {
@@ -263,12 +384,15 @@ impl Service {
                 self.telemetry.duplicates.increment(1);
             } else if let Some(rejection) = &pushed.rejected {
                 self.telemetry.rejected(rejection.fault);
-                let (fault, value) = (rejection.fault.name(), rejection.value());
+                let fault = rejection.fault.name();
+                let value = rejection.value();
                 let batch = batch.map(|batch| batch.to_string());
                 tracing::warn!(task = %identity.task, batch, fault, value, "refused the values of a push: its batch is done with, nothing else changed");
             } else {
                 self.telemetry.pushes.increment(1);
-                self.telemetry.staleness_steps.record(pushed.staleness as f64);
+                self.telemetry
+                    .staleness_steps
+                    .record(pushed.staleness as f64);
             }
         }
         let pushed = pushed.map(|pushed| v1::Pushed {
@@ -280,7 +404,14 @@ impl Service {
             rejected: pushed.rejected.as_ref().map(rejection_to_wire),
         });
         let Some((pulled, reading)) = pulled else {
-            return Ok((v1::StepReply { pushed, pulled: None, payload: Bytes::new() }, None));
+            return Ok((
+                v1::StepReply {
+                    pushed,
+                    pulled: None,
+                    payload: Bytes::new(),
+                },
+                None,
+            ));
         };
         if asked && pulled.ticket == Ticket::Granted {
             self.telemetry.lead_steps.record(pulled.lead as f64);
@@ -299,10 +430,18 @@ impl Service {
             lead: pulled.lead,
             reached: pulled.reached,
         };
-        let (pool, seconds) = (self.pool.clone(), self.telemetry.read_seconds.clone());
+        let pool = self.pool.clone();
+        let seconds = self.telemetry.read_seconds.clone();
         let tensor = AnswerTensor::new(reading, encoding, pool, applied, seconds);
         self.telemetry.sent_bytes.increment(tensor.bytes() as u64);
-        Ok((v1::StepReply { pushed, pulled: Some(pulled), payload: Bytes::new() }, Some(tensor)))
+        Ok((
+            v1::StepReply {
+                pushed,
+                pulled: Some(pulled),
+                payload: Bytes::new(),
+            },
+            Some(tensor),
+        ))
     }
 
     /// Turns an outcome of the shard into an answer.
@@ -328,7 +467,8 @@ impl Service {
     fn record(&self, store: &trainyard_parameter_store::Status, journal: Option<&Arc<LogJournal>>) {
         self.telemetry.record(store, self.task.index == 0);
         if let Some(journal) = journal {
-            self.telemetry.record_log(journal.bytes(), self.log_bytes_max, journal.free());
+            self.telemetry
+                .record_log(journal.bytes(), self.log_bytes_max, journal.free());
         }
     }
 
@@ -349,7 +489,10 @@ impl Service {
             task: Some(convert::task_to_wire(self.task)),
             incarnation: self.incarnation,
             cluster_epoch: store.epoch,
-            cluster_id: store.cluster_id.map(convert::cluster_id_to_wire).unwrap_or_default(),
+            cluster_id: store
+                .cluster_id
+                .map(convert::cluster_id_to_wire)
+                .unwrap_or_default(),
             layout_fingerprint: store.layout_fingerprint,
             version: store.version,
             global_step: store.global_step,
@@ -360,7 +503,8 @@ impl Service {
             parts_read: Vec::new(),
             memory: store.memory,
             settings: journal.as_ref().map_or(0, |journal| journal.settings()),
-            wants_checkpoint: journal.is_some_and(|journal| journal.wants_checkpoint(self.log_bytes_max)),
+            wants_checkpoint: journal
+                .is_some_and(|journal| journal.wants_checkpoint(self.log_bytes_max)),
             rejections: store.rejections.iter().map(rejections_to_wire).collect(),
             progress: (store.state == State::Preparing).then_some(v1::Progress {
                 done_bytes: store.progress.done_bytes,
@@ -372,7 +516,10 @@ impl Service {
 
 #[tonic::async_trait]
 impl ParameterService for Service {
-    async fn claim(&self, request: Request<v1::ClaimRequest>) -> Result<Response<v1::StatusReply>, Status> {
+    async fn claim(
+        &self,
+        request: Request<v1::ClaimRequest>,
+    ) -> Result<Response<v1::StatusReply>, Status> {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
         if request.release != trainyard_protocol::RELEASE {
@@ -384,10 +531,17 @@ impl ParameterService for Service {
             );
             return Err(Refusal::new(Reason::OtherCluster, message).into());
         }
-        self.journal()?;
         let identity = identity(caller, request.identity)?;
+        if self.journal.borrow().is_none() {
+            self.claimant.send_replace(Some(identity.cluster_id));
+        }
+        self.journal()?;
         let model_dir = Path::new(&request.model_dir);
-        self.answer(self.shard.claim(identity, request.cluster_fingerprint, model_dir).await)?;
+        self.answer(
+            self.shard
+                .claim(identity, request.cluster_fingerprint, model_dir)
+                .await,
+        )?;
         self.settle().await?;
         Ok(Response::new(self.standing()))
     }
@@ -414,20 +568,25 @@ impl ParameterService for Service {
             // An epoch has one preparation: what was prepared in it is what this request has made.
             let still_holds = self.shard.store().status().memory == identity.epoch;
             let begin = || {
-                let (shard, plan, slices) = (self.shard.clone(), plan.clone(), slices.clone());
-                let (journal, staged) = (journal.clone(), request.clone());
+                let shard = self.shard.clone();
+                let plan = plan.clone();
+                let slices = slices.clone();
+                let journal = journal.clone();
+                let staged = request.clone();
                 async move {
                     if let Some(journal) = &journal {
                         journal.stage(identity.cluster_id, staged);
                     }
-                    let (from, count) = (plan.checkpoint.clone(), slices.len());
+                    let from = plan.checkpoint.clone();
+                    let count = slices.len();
                     let num_ps = plan.layout.num_ps as u128;
                     let prepared = shard.prepare_slices(identity, plan, place, slices).await;
                     prepared.map_err(as_status)?;
                     let bytes = shard.store().status().value_bytes;
                     tracing::info!(slices = count, bytes, checkpoint = ?from, "variables are ready");
                     if let Some((all_rows, memory)) = shard.store().outgrows() {
-                        let servers = (u128::from(all_rows) * num_ps).div_ceil(memory.max(1).into());
+                        let servers =
+                            (u128::from(all_rows) * num_ps).div_ceil(memory.max(1).into());
                         tracing::warn!(
                             all_rows,
                             memory,
@@ -456,29 +615,56 @@ impl ParameterService for Service {
             return Ok(Response::new(self.standing()));
         }
         self.settle().await?;
-        let parts_read = self.shard.parts_read().into_iter().map(part_read_to_wire).collect();
-        Ok(Response::new(v1::StatusReply { parts_read, ..self.standing() }))
+        let parts_read = self
+            .shard
+            .parts_read()
+            .into_iter()
+            .map(part_read_to_wire)
+            .collect();
+        Ok(Response::new(v1::StatusReply {
+            parts_read,
+            ..self.standing()
+        }))
     }
 
-    async fn open(&self, request: Request<v1::OpenRequest>) -> Result<Response<v1::StatusReply>, Status> {
-        let identity = identity(Caller::of(request.extensions()), request.into_inner().identity)?;
+    async fn open(
+        &self,
+        request: Request<v1::OpenRequest>,
+    ) -> Result<Response<v1::StatusReply>, Status> {
+        let identity = identity(
+            Caller::of(request.extensions()),
+            request.into_inner().identity,
+        )?;
         self.journal()?;
         self.answer(self.shard.open(identity).await)?;
         self.settle().await?;
         Ok(Response::new(self.standing()))
     }
 
-    async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
+    async fn status(
+        &self,
+        request: Request<v1::StatusRequest>,
+    ) -> Result<Response<v1::StatusReply>, Status> {
         self.journal()?;
         let request = request.into_inner();
+        self.hear_chief(false);
         if let Some(version) = request.saved_version {
             self.shard.store().saved(request.cluster_epoch, version);
         }
-        let positions = match request.positions {
-            true => self.shard.store().positions().into_iter().map(position_to_wire).collect(),
-            false => Vec::new(),
+        let positions = if request.positions {
+            self.shard
+                .store()
+                .positions()
+                .into_iter()
+                .map(position_to_wire)
+                .collect()
+        } else {
+            Vec::new()
         };
-        let reply = v1::StatusReply { positions, ..self.standing() };
+        let reply = v1::StatusReply {
+            positions,
+            ..self.standing()
+        };
         // The chief ends a job by what it is told here: a restart must not take it back.
         self.settle().await?;
         Ok(Response::new(reply))
@@ -490,18 +676,34 @@ impl ParameterService for Service {
     ) -> Result<Response<v1::OpenSessionReply>, Status> {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let identity = Identity { seq: request.seq, ..identity(caller, request.identity)? };
+        let identity = Identity {
+            seq: request.seq,
+            ..identity(caller, request.identity)?
+        };
         self.journal()?;
-        let opened = self.shard.open_session(identity, request.layout_fingerprint, request.data_shard).await;
-        let Opened { version, batches_applied } = self.answer(opened)?;
+        let opened = self
+            .shard
+            .open_session(identity, request.layout_fingerprint, request.data_shard)
+            .await;
+        let Opened {
+            version,
+            batches_applied,
+        } = self.answer(opened)?;
         self.settle().await?;
         tracing::info!(task = %identity.task, session = identity.session, batches_applied, "session opened");
         let global_step = self.shard.store().status().global_step;
-        Ok(Response::new(v1::OpenSessionReply { version, global_step, batches_applied }))
+        Ok(Response::new(v1::OpenSessionReply {
+            version,
+            global_step,
+            batches_applied,
+        }))
     }
 
     /// For those who route by the generated service; ours routes past it, see `tensor_service`.
-    async fn step(&self, request: Request<v1::StepRequest>) -> Result<Response<v1::StepReply>, Status> {
+    async fn step(
+        &self,
+        request: Request<v1::StepRequest>,
+    ) -> Result<Response<v1::StepReply>, Status> {
         let caller = Caller::of(request.extensions());
         let mut request = request.into_inner();
         let payload = std::mem::take(&mut request.payload);
@@ -511,7 +713,10 @@ impl ParameterService for Service {
         while let Some(piece) = tensor.next() {
             payload.extend_from_slice(&piece);
         }
-        Ok(Response::new(v1::StepReply { payload: payload.into(), ..reply }))
+        Ok(Response::new(v1::StepReply {
+            payload: payload.into(),
+            ..reply
+        }))
     }
 
     async fn close_session(
@@ -523,7 +728,11 @@ impl ParameterService for Service {
         let identity = identity(caller, request.identity)?;
         let task = convert::task_from_wire(request.task).map_err(bad)?;
         self.journal()?;
-        self.answer(self.shard.close_session(identity, task, request.session).await)?;
+        self.answer(
+            self.shard
+                .close_session(identity, task, request.session)
+                .await,
+        )?;
         self.settle().await?;
         tracing::info!(%task, session = request.session, "session closed");
         Ok(Response::new(self.standing()))
@@ -533,18 +742,29 @@ impl ParameterService for Service {
         &self,
         request: Request<v1::SaveShardRequest>,
     ) -> Result<Response<v1::SaveShardReply>, Status> {
-        let (caller, started) = (Caller::of(request.extensions()), Instant::now());
+        let caller = Caller::of(request.extensions());
+        let started = Instant::now();
         let request = request.into_inner();
         let identity = identity(caller, request.identity)?;
         self.journal()?;
-        let saved =
-            self.answer(self.shard.save(identity, Path::new(&request.directory), request.at_version).await)?;
+        self.hear_chief(true);
+        let saved = self.answer(
+            self.shard
+                .save(identity, Path::new(&request.directory), request.at_version)
+                .await,
+        )?;
         self.settle().await?;
         self.telemetry.save_seconds.record(started.elapsed());
-        Ok(Response::new(v1::SaveShardReply { record: saved.record, global_step: saved.global_step }))
+        Ok(Response::new(v1::SaveShardReply {
+            record: saved.record,
+            global_step: saved.global_step,
+        }))
     }
 
-    async fn finish(&self, request: Request<v1::FinishRequest>) -> Result<Response<v1::StatusReply>, Status> {
+    async fn finish(
+        &self,
+        request: Request<v1::FinishRequest>,
+    ) -> Result<Response<v1::StatusReply>, Status> {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
         let identity = identity(caller, request.identity)?;

@@ -26,7 +26,11 @@ pub(crate) struct ShardService {
 
 impl ShardService {
     pub(crate) fn new(replicas: Replicas, own: usize, room: Room) -> Self {
-        Self { replicas, own, room }
+        Self {
+            replicas,
+            own,
+            room,
+        }
     }
 
     fn find(&self, request: &http::Request<Body>) -> Result<TensorService, Refusal> {
@@ -36,15 +40,18 @@ impl ShardService {
             Some(named) => {
                 let text = String::from_utf8_lossy(named.as_bytes());
                 text.parse().map_err(|_| {
-                    let message =
-                        format!("metadata `{SHARD_KEY}` must be a number, given `{}`", shown(&text));
+                    let message = format!(
+                        "metadata `{SHARD_KEY}` must be a number, given `{}`",
+                        shown(&text)
+                    );
                     Refusal::new(Reason::BadRequest, message)
                 })?
             }
         };
         let replica = self.replicas.of(shard).ok_or_else(|| {
-            let message =
-                format!("this server has no replica of ps:{shard}: its cluster file is another one");
+            let message = format!(
+                "this server has no replica of ps:{shard}: its cluster file is another one"
+            );
             Refusal::new(Reason::OtherCluster, message)
         })?;
         let service = replica.serving().ok_or_else(|| {

@@ -24,11 +24,19 @@ fn whole(entry: &Entry) -> Bytes {
 }
 
 fn entry_to_wire(entry: &Entry) -> v1::ShippedRecord {
-    v1::ShippedRecord { kind: entry.kind().into(), number: entry.number(), body: whole(entry) }
+    v1::ShippedRecord {
+        kind: entry.kind().into(),
+        number: entry.number(),
+        body: whole(entry),
+    }
 }
 
 fn record_to_wire(record: Record) -> v1::ShippedRecord {
-    v1::ShippedRecord { kind: record.kind.into(), number: record.number, body: record.body }
+    v1::ShippedRecord {
+        kind: record.kind.into(),
+        number: record.number,
+        body: record.body,
+    }
 }
 
 /// Writes what a log has taken in.
@@ -36,7 +44,11 @@ pub(crate) fn item_to_wire(item: &Item) -> v1::ShippedItem {
     use v1::shipped_item::Item as Wire;
     let item = match item {
         Item::Record(entry) => Wire::Record(entry_to_wire(entry)),
-        Item::Segment { memory, alone, head } => Wire::Segment(v1::ShippedSegment {
+        Item::Segment {
+            memory,
+            alone,
+            head,
+        } => Wire::Segment(v1::ShippedSegment {
             memory: *memory,
             alone: *alone,
             head: head.iter().map(entry_to_wire).collect(),
@@ -50,11 +62,15 @@ pub(crate) fn item_to_wire(item: &Item) -> v1::ShippedItem {
 /// # Errors
 /// Its kind is none.
 pub(crate) fn entry_from_wire(record: v1::ShippedRecord) -> Result<(u16, Entry), String> {
-    let kind = u16::try_from(record.kind).map_err(|_| format!("the kind of a record is {}", record.kind))?;
+    let kind = u16::try_from(record.kind)
+        .map_err(|_| format!("the kind of a record is {}", record.kind))?;
     if record.body.len() > trainyard_write_ahead_log::BODY_BYTES_MAX {
         return Err(format!("a record has {} bytes", record.body.len()));
     }
-    Ok((kind, Entry::new(kind, vec![record.body]).numbered(record.number)))
+    Ok((
+        kind,
+        Entry::new(kind, vec![record.body]).numbered(record.number),
+    ))
 }
 
 /// Messages of about the size that travels best.
@@ -75,7 +91,11 @@ impl<F: FnMut(v1::FollowRequest) -> bool> Lots<F> {
     fn pass_on(&mut self) -> bool {
         self.bytes = 0;
         let items = std::mem::take(&mut self.items);
-        items.is_empty() || (self.send)(v1::FollowRequest { items, ..v1::FollowRequest::default() })
+        items.is_empty()
+            || (self.send)(v1::FollowRequest {
+                items,
+                ..v1::FollowRequest::default()
+            })
     }
 }
 
@@ -94,7 +114,9 @@ pub(crate) fn send_log(
     let segments = SegmentFile::all(folder)?;
     let mut begun = None;
     for (place, segment) in segments.iter().enumerate().rev() {
-        let Some(found) = begin(segment, place + 1 == segments.len(), expected)? else { continue };
+        let Some(found) = begin(segment, place + 1 == segments.len(), expected)? else {
+            continue;
+        };
         if base(&found.head, found.header.origin.memory, expected.model_dir)?.is_some() {
             begun = Some((place, found));
             break;
@@ -107,14 +129,30 @@ pub(crate) fn send_log(
         ))
     };
     let Some((place, found)) = begun else {
-        return if segments.is_empty() && changes == 0 { Ok(true) } else { Err(missing(0)) };
+        return if segments.is_empty() && changes == 0 {
+            Ok(true)
+        } else {
+            Err(missing(0))
+        };
     };
     let memory = found.header.origin.memory;
-    let (mut known, mut lots) = (found.head.changes, Lots { items: Vec::new(), bytes: 0, send });
+    let mut known = found.head.changes;
+    let mut lots = Lots {
+        items: Vec::new(),
+        bytes: 0,
+        send,
+    };
     let segment = |alone, records: Vec<Record>| {
         let bytes = records.iter().map(|record| record.body.len()).sum();
         let head = records.into_iter().map(record_to_wire).collect();
-        (Wire::Segment(v1::ShippedSegment { memory, alone, head }), bytes)
+        (
+            Wire::Segment(v1::ShippedSegment {
+                memory,
+                alone,
+                head,
+            }),
+            bytes,
+        )
     };
     let (first, bytes) = segment(true, found.records);
     if !lots.add(first, bytes) {
@@ -127,7 +165,8 @@ pub(crate) fn send_log(
             None => file.read()?,
         };
         // A head, and how many records are missing of it.
-        let (mut beginning, mut rest) = (Vec::new(), 0);
+        let mut beginning = Vec::new();
+        let mut rest = 0;
         while known < changes || rest > 0 {
             let record = match reader.read().map_err(io(file))? {
                 Next::Record(record) => record,

@@ -1,7 +1,8 @@
 //! Everything a parameter server measures.
 
 use metrics::{
-    Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+    Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
 };
 use trainyard_parameter_store::{Fault, Status};
 
@@ -34,8 +35,14 @@ pub(crate) struct Telemetry {
 
 impl Telemetry {
     pub(crate) fn new() -> Self {
-        describe_histogram!("trainyard_ps_apply_seconds", "Time of a push, from arrival to answer.");
-        describe_histogram!("trainyard_ps_read_seconds", "Time of a pull, from arrival to answer.");
+        describe_histogram!(
+            "trainyard_ps_apply_seconds",
+            "Time of a push, from arrival to answer."
+        );
+        describe_histogram!(
+            "trainyard_ps_read_seconds",
+            "Time of a pull, from arrival to answer."
+        );
         describe_histogram!(
             "trainyard_ps_staleness_steps",
             "Pushes applied between a push's pull and itself."
@@ -58,17 +65,29 @@ impl Telemetry {
             "trainyard_ps_rejected_total",
             "Pushes whose values were refused, by reason: `nonfinite`, `max_norm` or `max_abs`; by their workers, too."
         );
-        describe_counter!("trainyard_ps_received_bytes_total", "Bytes of gradients received.");
+        describe_counter!(
+            "trainyard_ps_received_bytes_total",
+            "Bytes of gradients received."
+        );
         describe_counter!("trainyard_ps_sent_bytes_total", "Bytes of parameters sent.");
-        describe_histogram!("trainyard_ps_save_seconds", "Time to write a shard of a checkpoint.");
+        describe_histogram!(
+            "trainyard_ps_save_seconds",
+            "Time to write a shard of a checkpoint."
+        );
         describe_gauge!("trainyard_global_step", "Steps applied; on ps:0.");
-        describe_gauge!("trainyard_ps_value_bytes", "Bytes of values and slots held.");
+        describe_gauge!(
+            "trainyard_ps_value_bytes",
+            "Bytes of values and slots held."
+        );
         describe_gauge!("trainyard_ps_log_bytes", "Bytes of the log of updates.");
         describe_gauge!(
             "trainyard_ps_log_bytes_max",
             "Bytes of the log at which a checkpoint is asked for, behind which it begins anew."
         );
-        describe_gauge!("trainyard_ps_log_free_bytes", "Bytes that the disk of the log has room for.");
+        describe_gauge!(
+            "trainyard_ps_log_free_bytes",
+            "Bytes that the disk of the log has room for."
+        );
         describe_gauge!(
             "trainyard_ps_memory_bytes",
             "Bytes held in memory, by kind: `variables`, `dynamic_tables`, `set_aside` and `checkpoint_copies` for a checkpoint under way, `step_parts` of a synchronous step, `messages` that have not been answered."
@@ -78,7 +97,10 @@ impl Telemetry {
             "Most bytes that may be held, messages aside; absent where there is no bound."
         );
         describe_gauge!("trainyard_cluster_epoch", "Incarnation of the chief.");
-        describe_gauge!("trainyard_dynamic_rows", "Rows of a dynamic table in use here, by variable.");
+        describe_gauge!(
+            "trainyard_dynamic_rows",
+            "Rows of a dynamic table in use here, by variable."
+        );
         describe_counter!(
             "trainyard_dynamic_evicted_total",
             "Rows of a dynamic table given up, by variable and reason: to make `room`, or unused for too long (`expired`)."

@@ -42,10 +42,16 @@ pub(crate) struct Room {
 impl Room {
     pub(crate) fn new(memory_bytes_max: Option<u64>) -> Self {
         let most = memory_bytes_max.map_or(u64::MAX, |max| max / MESSAGES_PART);
-        let most = usize::try_from(most).unwrap_or(usize::MAX).min(TENSOR_BYTES_IN_FLIGHT_MAX);
+        let most = usize::try_from(most)
+            .unwrap_or(usize::MAX)
+            .min(TENSOR_BYTES_IN_FLIGHT_MAX);
         let units = (most / UNIT_BYTES).max(1);
         let held = gauge!("trainyard_ps_memory_bytes", "kind" => "messages");
-        Self { free: Arc::new(Semaphore::new(units)), units, held }
+        Self {
+            free: Arc::new(Semaphore::new(units)),
+            units,
+            held,
+        }
     }
 
     /// Waits for room. A message that is larger than all of it has it alone.
@@ -64,7 +70,11 @@ impl TensorService {
         let others = ParameterServiceServer::from_arc(Arc::clone(&service))
             .max_decoding_message_size(TENSOR_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(TENSOR_MESSAGE_BYTES_MAX);
-        Self { service, others, room }
+        Self {
+            service,
+            others,
+            room,
+        }
     }
 }
 
@@ -85,15 +95,25 @@ impl TowerService<http::Request<Body>> for TensorService {
         let service = Arc::clone(&self.service);
         match request.uri().path().rsplit('/').next() {
             Some("Step") => {
-                let (caller, room) = (Caller::of(request.extensions()), self.room.clone());
-                Box::pin(async move { Ok(answer(step(&service, caller, request.into_body(), room).await)) })
+                let caller = Caller::of(request.extensions());
+                let room = self.room.clone();
+                Box::pin(async move {
+                    Ok(answer(
+                        step(&service, caller, request.into_body(), room).await,
+                    ))
+                })
             }
             _ => self.others.call(request),
         }
     }
 }
 
-async fn step(service: &Service, caller: Caller, body: Body, room: Room) -> Result<Outgoing, Status> {
+async fn step(
+    service: &Service,
+    caller: Caller,
+    body: Body,
+    room: Room,
+) -> Result<Outgoing, Status> {
     let admit = |bytes: usize| room.enter(bytes);
     let (request, payload, _room) = read_admitted(body, TENSOR_MESSAGE_BYTES_MAX, admit).await?;
     let (reply, tensor) = service.apply(caller, request, payload).await?;

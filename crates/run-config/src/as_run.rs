@@ -40,7 +40,9 @@ impl Job {
 }
 
 fn make_absolute(table: &mut Table, keys: &[&str], beside: &Path) {
-    let Some((first, rest)) = keys.split_first() else { return };
+    let Some((first, rest)) = keys.split_first() else {
+        return;
+    };
     let entry = table.entries.iter_mut().find(|(name, ..)| name == first);
     let Some((.., node)) = entry else { return };
     match &mut node.value {
@@ -52,7 +54,9 @@ fn make_absolute(table: &mut Table, keys: &[&str], beside: &Path) {
                 }
             }
         }
-        Value::List(items) => items.iter_mut().for_each(|item| absolute(&mut item.value, beside)),
+        Value::List(items) => items
+            .iter_mut()
+            .for_each(|item| absolute(&mut item.value, beside)),
         value => absolute(value, beside),
     }
 }
@@ -75,8 +79,11 @@ mod tests {
     #[test]
     fn a_job_as_it_was_run_is_the_same_job_from_any_folder() {
         let folder = tempfile::tempdir().expect("a folder");
-        let file = |name: &str| std::fs::write(folder.path().join(name), "a\nb\n").expect("there is room");
-        ["rows-1.csv", "rows-2.csv", "words.txt", "eval.csv"].into_iter().for_each(file);
+        let file =
+            |name: &str| std::fs::write(folder.path().join(name), "a\nb\n").expect("there is room");
+        ["rows-1.csv", "rows-2.csv", "words.txt", "eval.csv"]
+            .into_iter()
+            .for_each(file);
         let path = folder.path().join("job.toml");
         let text = r#"
             model_dir = "/tmp/runs/one" # where it goes
@@ -101,24 +108,49 @@ mod tests {
             name = "again"
             files = ["eval.csv"]
         "#;
-        let overrides = ["train.max_steps=70".to_owned(), "feature.1.clip=[0,1]".to_owned()];
-        let job = Job::parse(&path, text, &overrides).unwrap_or_else(|problems| panic!("{problems:?}"));
+        let overrides = [
+            "train.max_steps=70".to_owned(),
+            "feature.1.clip=[0,1]".to_owned(),
+        ];
+        let job =
+            Job::parse(&path, text, &overrides).unwrap_or_else(|problems| panic!("{problems:?}"));
         let written = job.as_run().expect("it is written");
-        assert!(written.starts_with("# As it was run: /") && written.contains("max_steps = 70"), "{written}");
+        assert!(
+            written.starts_with("# As it was run: /") && written.contains("max_steps = 70"),
+            "{written}"
+        );
         let beside = folder.path().display().to_string();
         for name in ["rows-*.csv", "words.txt", "eval.csv"] {
-            assert!(written.contains(&format!("{beside}/{name}\"")), "{name}: {written}");
+            assert!(
+                written.contains(&format!("{beside}/{name}\"")),
+                "{name}: {written}"
+            );
         }
         assert!(written.contains("\"s3://bucket/more.csv\""), "{written}");
         let elsewhere = Path::new("/nowhere/job.toml");
-        let again =
-            Job::parse(elsewhere, &written, &[]).unwrap_or_else(|problems| panic!("{problems:?}\n{written}"));
+        let again = Job::parse(elsewhere, &written, &[])
+            .unwrap_or_else(|problems| panic!("{problems:?}\n{written}"));
         // What was read of the paths is the same; where they lie stands in them now.
         let settled = |mut job: Job| {
             job.path = elsewhere.to_owned();
-            job.as_run().expect("it is written").lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+            job.as_run()
+                .expect("it is written")
+                .lines()
+                .skip(1)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
         };
-        assert_eq!(settled(again.clone()), written.lines().skip(1).map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!((again.model, again.train, again.features), (job.model, job.train, job.features));
+        assert_eq!(
+            settled(again.clone()),
+            written
+                .lines()
+                .skip(1)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        );
+        assert_eq!(
+            (again.model, again.train, again.features),
+            (job.model, job.train, job.features)
+        );
     }
 }

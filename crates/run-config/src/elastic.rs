@@ -10,22 +10,24 @@ impl Job {
     pub fn elastic(&self) -> Result<(), &'static str> {
         match self.strategy.kind {
             // A newcomer takes the parameters over from the others.
-            StrategyKind::ParameterServer | StrategyKind::MultiWorkerMirrored | StrategyKind::Hybrid => {}
+            StrategyKind::ParameterServer
+            | StrategyKind::MultiWorkerMirrored
+            | StrategyKind::Hybrid => {}
             StrategyKind::Mirrored | StrategyKind::CentralStorage | StrategyKind::OneDevice => {
                 return Err("under this strategy.kind everything runs in one process");
             }
         }
         match self.input.train.sharding {
             Sharding::Dynamic => Ok(()),
-            Sharding::None => {
-                Err("under input.train.sharding = \"none\" the tasks of the start read all data each")
-            }
-            Sharding::File => {
-                Err("under input.train.sharding = \"file\" the files are divided among them at the start")
-            }
-            Sharding::Row => {
-                Err("under input.train.sharding = \"row\" the rows are divided among them at the start")
-            }
+            Sharding::None => Err(
+                "under input.train.sharding = \"none\" the tasks of the start read all data each",
+            ),
+            Sharding::File => Err(
+                "under input.train.sharding = \"file\" the files are divided among them at the start",
+            ),
+            Sharding::Row => Err(
+                "under input.train.sharding = \"row\" the rows are divided among them at the start",
+            ),
         }
     }
 }

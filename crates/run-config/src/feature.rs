@@ -25,9 +25,17 @@ impl FeatureConfig {
     pub fn numeric(column: impl Into<String>) -> Self {
         let column = column.into();
         let numbers = Numbers::of(column.clone());
-        let (separator, weights) = (None, None);
+        let separator = None;
+        let weights = None;
         let kind = FeatureKind::Numeric(numbers);
-        Self { name: column, kind, separator, weights, wide: false, deep: Some(Deep::Dense) }
+        Self {
+            name: column,
+            kind,
+            separator,
+            weights,
+            wide: false,
+            deep: Some(Deep::Dense),
+        }
     }
 }
 
@@ -50,7 +58,9 @@ impl Deep {
         match self {
             Self::Dense => feature.to_owned(),
             Self::Indicator => format!("{feature}_indicator"),
-            Self::Embedding(embedding) if embedding.table.is_some() => format!("{feature}_shared_embedding"),
+            Self::Embedding(embedding) if embedding.table.is_some() => {
+                format!("{feature}_shared_embedding")
+            }
             Self::Embedding(_) => format!("{feature}_embedding"),
         }
     }
@@ -90,8 +100,11 @@ pub enum Combiner {
 
 impl Combiner {
     /// Every combiner with its name in a job file.
-    pub const NAMES: [(&'static str, Self); 3] =
-        [("mean", Self::Mean), ("sqrtn", Self::Sqrtn), ("sum", Self::Sum)];
+    pub const NAMES: [(&'static str, Self); 3] = [
+        ("mean", Self::Mean),
+        ("sqrtn", Self::Sqrtn),
+        ("sum", Self::Sum),
+    ];
 }
 
 /// Transformations of a numeric column.

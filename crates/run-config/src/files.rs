@@ -27,7 +27,8 @@ pub fn expand_files(names: &[String]) -> Result<Vec<PathBuf>, Diagnostic> {
 }
 
 fn expand(names: &[String], beside: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
-    let (mut out, storage) = (Vec::new(), Storage::default());
+    let mut out = Vec::new();
+    let storage = Storage::default();
     for name in names {
         if is_remote(Path::new(name)) {
             out.extend(storage.expand(name)?);
@@ -38,12 +39,20 @@ fn expand(names: &[String], beside: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
         } else {
             vec![PathBuf::new(), beside.to_owned()]
         };
-        let found = folders.iter().map(|folder| matches(&folder.join(name))).find(|found| !found.is_empty());
+        let found = folders
+            .iter()
+            .map(|folder| matches(&folder.join(name)))
+            .find(|found| !found.is_empty());
         match found {
             Some(found) => out.extend(found),
             None => {
-                let there = folders.iter().map(|folder| folder.join(name)).find(|path| path.exists());
-                return Err(there.map_or_else(|| missing(name, &folders), |path| no_file(name, &path)));
+                let there = folders
+                    .iter()
+                    .map(|folder| folder.join(name))
+                    .find(|path| path.exists());
+                return Err(
+                    there.map_or_else(|| missing(name, &folders), |path| no_file(name, &path))
+                );
             }
         }
     }
@@ -60,15 +69,24 @@ pub fn resolve_path(job: &Job, path: &str) -> PathBuf {
     // The prefix of a TensorFlow checkpoint is no file itself.
     let index = |path: &Path| PathBuf::from(format!("{}.index", path.display()));
     let exists = |path: &Path| path.exists() || index(path).exists();
-    if !exists(&here) && exists(&beside) { beside } else { here }
+    if !exists(&here) && exists(&beside) {
+        beside
+    } else {
+        here
+    }
 }
 
 /// Returns the path that a name or pattern of a job stands for: in the working folder, or beside the job file if something is
 /// there and only there.
 pub(crate) fn find(name: &str, beside: &Path) -> PathBuf {
-    let (here, other) = (PathBuf::from(name), beside.join(name));
+    let here = PathBuf::from(name);
+    let other = beside.join(name);
     let there = |path: &Path| path.exists() || !matches(path).is_empty();
-    if !there(&here) && there(&other) { other } else { here }
+    if !there(&here) && there(&other) {
+        other
+    } else {
+        here
+    }
 }
 
 fn matches(pattern: &Path) -> Vec<PathBuf> {
@@ -76,7 +94,10 @@ fn matches(pattern: &Path) -> Vec<PathBuf> {
         return vec![pattern.to_owned()];
     }
     let mut found: Vec<PathBuf> = match glob::glob(&pattern.to_string_lossy()) {
-        Ok(paths) => paths.filter_map(Result::ok).filter(|path| path.is_file()).collect(),
+        Ok(paths) => paths
+            .filter_map(Result::ok)
+            .filter(|path| path.is_file())
+            .collect(),
         Err(_) => Vec::new(),
     };
     found.sort();
@@ -87,43 +108,56 @@ fn matches(pattern: &Path) -> Vec<PathBuf> {
 fn no_file(name: &str, path: &Path) -> Diagnostic {
     if path.is_dir() {
         let pattern = Path::new(name).join("*");
-        return Diagnostic::error(Code::E4002, format!("input `{name}` is a folder"))
-            .help(format!("name the files in it, for example `{}`", pattern.display()));
+        return Diagnostic::error(Code::E4002, format!("input `{name}` is a folder")).help(
+            format!("name the files in it, for example `{}`", pattern.display()),
+        );
     }
-    Diagnostic::error(Code::E4002, format!("input `{name}` is no regular file"))
-        .help("an input is read from its beginning more than once: write it to a file, and name that")
+    Diagnostic::error(Code::E4002, format!("input `{name}` is no regular file")).help(
+        "an input is read from its beginning more than once: write it to a file, and name that",
+    )
 }
 
 fn missing(name: &str, folders: &[PathBuf]) -> Diagnostic {
     let pattern = name.contains(['*', '?', '[']);
-    let message = match pattern {
-        true => format!("input pattern `{name}` matches no file"),
-        false => format!("input file `{name}` does not exist"),
+    let message = if pattern {
+        format!("input pattern `{name}` matches no file")
+    } else {
+        format!("input file `{name}` does not exist")
     };
     let mut diagnostic = Diagnostic::error(Code::E4002, message);
     let mut near: Vec<String> = Vec::new();
     let mut looked: Vec<PathBuf> = Vec::new();
     for folder in folders {
         let path = folder.join(name);
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         let shown = std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned());
         if looked.contains(&shown) {
             continue;
         }
         looked.push(shown.clone());
-        diagnostic = diagnostic.note(match parent.is_dir() {
-            true => format!("looked in {}", shown.display()),
-            false => format!("looked in {}, which does not exist", shown.display()),
+        diagnostic = diagnostic.note(if parent.is_dir() {
+            format!("looked in {}", shown.display())
+        } else {
+            format!("looked in {}, which does not exist", shown.display())
         });
-        let entries = std::fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok);
+        let entries = std::fs::read_dir(parent)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok);
         near.extend(entries.map(|entry| entry.file_name().to_string_lossy().into_owned()));
     }
-    let wanted =
-        Path::new(name).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let wanted = Path::new(name)
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
     match suggest(&wanted, near.iter().map(String::as_str)) {
         Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
-        None => diagnostic
-            .help("correct input.train.files or input.eval.files, or run from the folder that holds them"),
+        None => diagnostic.help(
+            "correct input.train.files or input.eval.files, or run from the folder that holds them",
+        ),
     }
 }
 
@@ -135,11 +169,21 @@ mod tests {
     fn what_is_there_and_is_no_file_is_called_what_it_is() {
         let folder = tempfile::tempdir().expect("a folder");
         let name = folder.path().to_string_lossy().into_owned();
-        let told = |name: &str| expand_files(&[name.to_owned()]).expect_err("no file").render();
+        let told = |name: &str| {
+            expand_files(&[name.to_owned()])
+                .expect_err("no file")
+                .render()
+        };
         let text = told(&name);
-        assert!(text.contains("is a folder") && text.contains(&format!("`{name}/*`")), "{text}");
+        assert!(
+            text.contains("is a folder") && text.contains(&format!("`{name}/*`")),
+            "{text}"
+        );
         let text = told("/dev/null");
-        assert!(text.contains("no regular file") && text.contains("write it to a file"), "{text}");
+        assert!(
+            text.contains("no regular file") && text.contains("write it to a file"),
+            "{text}"
+        );
         assert!(told(&format!("{name}/none")).contains("does not exist"));
     }
 }

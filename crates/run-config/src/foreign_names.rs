@@ -13,12 +13,20 @@ pub struct ForeignName {
 
 /// A name that is another key here.
 const fn key(name: &'static str, key: &'static str) -> ForeignName {
-    ForeignName { name, key, value: None }
+    ForeignName {
+        name,
+        key,
+        value: None,
+    }
 }
 
 /// A class or function that is a value of a key here.
 const fn value(name: &'static str, key: &'static str, value: &'static str) -> ForeignName {
-    ForeignName { name, key, value: Some(value) }
+    ForeignName {
+        name,
+        key,
+        value: Some(value),
+    }
 }
 
 /// All names that are known. A test holds each key and value against the reader.
@@ -33,9 +41,15 @@ pub const FOREIGN_NAMES: &[ForeignName] = &[
     key("save_summaries_steps", "run.save_summary_steps"),
     key("keep_checkpoint_max", "run.keep_checkpoint_max"),
     key("max_to_keep", "run.keep_checkpoint_max"),
-    key("keep_checkpoint_every_n_hours", "run.keep_checkpoint_every_n_hours"),
+    key(
+        "keep_checkpoint_every_n_hours",
+        "run.keep_checkpoint_every_n_hours",
+    ),
     key("log_step_count_steps", "run.log_step_count_steps"),
-    key("intra_op_parallelism_threads", "run.intra_op_parallelism_threads"),
+    key(
+        "intra_op_parallelism_threads",
+        "run.intra_op_parallelism_threads",
+    ),
     key("train_distribute", "strategy.kind"),
     key("ParameterServerStrategy", "strategy.kind"),
     key("replicas_to_aggregate", "strategy.replicas_to_aggregate"),
@@ -53,10 +67,16 @@ pub const FOREIGN_NAMES: &[ForeignName] = &[
     key("global_clipnorm", "train.clip_gradients"),
     key("EarlyStopping", "train.early_stopping"),
     key("early_stopping", "train.early_stopping"),
-    key("patience", "train.early_stopping.max_evaluations_without_improvement"),
+    key(
+        "patience",
+        "train.early_stopping.max_evaluations_without_improvement",
+    ),
     key("exporters", "exporter.kind"),
     // Input functions.
     key("num_epochs", "input.train.epochs"),
+    key("repeat", "input.train.epochs"),
+    key("record_defaults", "feature.default"),
+    key("compare_fn", "exporter.metric"),
     key("epochs", "input.train.epochs"),
     key("batch_size", "input.train.batch_size"),
     key("buffer_size", "input.train.shuffle_rows"),
@@ -96,12 +116,28 @@ pub const FOREIGN_NAMES: &[ForeignName] = &[
     value("numeric_column", "feature.kind", "numeric"),
     value("bucketized_column", "feature.kind", "bucketized"),
     value("Discretization", "feature.kind", "bucketized"),
-    value("categorical_column_with_hash_bucket", "feature.kind", "hashed"),
+    value(
+        "categorical_column_with_hash_bucket",
+        "feature.kind",
+        "hashed",
+    ),
     value("Hashing", "feature.kind", "hashed"),
-    value("categorical_column_with_vocabulary_list", "feature.kind", "vocabulary"),
-    value("categorical_column_with_vocabulary_file", "feature.kind", "vocabulary"),
+    value(
+        "categorical_column_with_vocabulary_list",
+        "feature.kind",
+        "vocabulary",
+    ),
+    value(
+        "categorical_column_with_vocabulary_file",
+        "feature.kind",
+        "vocabulary",
+    ),
     value("StringLookup", "feature.kind", "vocabulary"),
-    value("categorical_column_with_identity", "feature.kind", "identity"),
+    value(
+        "categorical_column_with_identity",
+        "feature.kind",
+        "identity",
+    ),
     value("crossed_column", "feature.kind", "crossed"),
     value("HashedCrossing", "feature.kind", "crossed"),
     // Estimators, their heads and layers.
@@ -128,10 +164,26 @@ pub const FOREIGN_NAMES: &[ForeignName] = &[
     value("DNNClassifier", "model.kind", "dnn_classifier"),
     value("DNNRegressor", "model.kind", "dnn_regressor"),
     value("DNNEstimator", "model.kind", "dnn_estimator"),
-    value("DNNLinearCombinedClassifier", "model.kind", "dnn_linear_combined_classifier"),
-    value("DNNLinearCombinedRegressor", "model.kind", "dnn_linear_combined_regressor"),
-    value("DNNLinearCombinedEstimator", "model.kind", "dnn_linear_combined_estimator"),
-    value("WideDeepModel", "model.kind", "dnn_linear_combined_estimator"),
+    value(
+        "DNNLinearCombinedClassifier",
+        "model.kind",
+        "dnn_linear_combined_classifier",
+    ),
+    value(
+        "DNNLinearCombinedRegressor",
+        "model.kind",
+        "dnn_linear_combined_regressor",
+    ),
+    value(
+        "DNNLinearCombinedEstimator",
+        "model.kind",
+        "dnn_linear_combined_estimator",
+    ),
+    value(
+        "WideDeepModel",
+        "model.kind",
+        "dnn_linear_combined_estimator",
+    ),
     value("BaselineClassifier", "model.kind", "baseline_classifier"),
     value("BaselineRegressor", "model.kind", "baseline_regressor"),
     value("BaselineEstimator", "model.kind", "baseline_estimator"),
@@ -140,12 +192,24 @@ pub const FOREIGN_NAMES: &[ForeignName] = &[
     value("MultiLabelHead", "model.head", "multi_label"),
     value("RegressionHead", "model.head", "regression"),
     value("PoissonRegressionHead", "model.head", "poisson"),
-    value("LogisticRegressionHead", "model.head", "logistic_regression"),
+    value(
+        "LogisticRegressionHead",
+        "model.head",
+        "logistic_regression",
+    ),
     // Optimizers.
-    value("GradientDescentOptimizer", "model.dnn_optimizer.kind", "sgd"),
+    value(
+        "GradientDescentOptimizer",
+        "model.dnn_optimizer.kind",
+        "sgd",
+    ),
     value("MomentumOptimizer", "model.dnn_optimizer.kind", "momentum"),
     value("AdagradOptimizer", "model.dnn_optimizer.kind", "adagrad"),
-    value("AdagradDAOptimizer", "model.dnn_optimizer.kind", "adagrad_da"),
+    value(
+        "AdagradDAOptimizer",
+        "model.dnn_optimizer.kind",
+        "adagrad_da",
+    ),
     value("AdadeltaOptimizer", "model.dnn_optimizer.kind", "adadelta"),
     value("AdamOptimizer", "model.dnn_optimizer.kind", "adam"),
     value("AdamW", "model.dnn_optimizer.kind", "adam"),
@@ -165,7 +229,9 @@ pub(crate) fn hint(given: &str) -> Option<String> {
         Some(value) => format!("TensorFlow's `{given}` is `{key} = \"{value}\"` in {section}"),
         None if key == given => format!("`{given}` is a key of {section}"),
         None if known.key == "feature.deep" => {
-            format!("TensorFlow's `{given}` is `deep` in {section}, for example deep = {{ embedding = 8 }}")
+            format!(
+                "TensorFlow's `{given}` is `deep` in {section}, for example deep = {{ embedding = 8 }}"
+            )
         }
         None => format!("TensorFlow's `{given}` is `{key}` in {section}"),
     })

@@ -103,7 +103,12 @@ pub struct GuardConfig {
 
 impl Default for GuardConfig {
     fn default() -> Self {
-        Self { nonfinite: NonfiniteConfig::default(), max_norm: None, max_abs: None, quarantine_after: 16 }
+        Self {
+            nonfinite: NonfiniteConfig::default(),
+            max_norm: None,
+            max_abs: None,
+            quarantine_after: 16,
+        }
     }
 }
 
@@ -122,8 +127,14 @@ pub struct ParameterServersConfig {
 
 impl Default for ParameterServersConfig {
     fn default() -> Self {
-        let (durability, guard) = (DurabilityConfig::default(), GuardConfig::default());
-        Self { durability, log_bytes_max: 4 << 30, memory_bytes_max: None, guard }
+        let durability = DurabilityConfig::default();
+        let guard = GuardConfig::default();
+        Self {
+            durability,
+            log_bytes_max: 4 << 30,
+            memory_bytes_max: None,
+            guard,
+        }
     }
 }
 
@@ -364,7 +375,8 @@ pub enum ExportFormat {
 
 impl ExportFormat {
     /// Every format with its name in a job file.
-    pub const NAMES: [(&'static str, Self); 2] = [("safetensors", Self::Safetensors), ("onnx", Self::Onnx)];
+    pub const NAMES: [(&'static str, Self); 2] =
+        [("safetensors", Self::Safetensors), ("onnx", Self::Onnx)];
 }
 
 /// What an export holds besides its description.

@@ -67,7 +67,10 @@ mod tests {
 
     #[test]
     fn the_folder_tells_its_place() {
-        assert_eq!(name_of("s3://bucket/jobs/click-model_2"), "trainyard-s3-bucket+jobs+click-model_2");
+        assert_eq!(
+            name_of("s3://bucket/jobs/click-model_2"),
+            "trainyard-s3-bucket+jobs+click-model_2"
+        );
         assert_eq!(name_of("s3://bucket/path/"), name_of("s3://bucket/path"));
     }
 }

@@ -52,18 +52,36 @@ const fn kind(family: Family, goal: Goal) -> ModelKind {
 impl ModelKind {
     /// Every kind with its name in a job file.
     pub const NAMES: [(&'static str, Self); 24] = [
-        ("baseline_classifier", kind(Family::Baseline, Goal::Classifier)),
-        ("baseline_regressor", kind(Family::Baseline, Goal::Regressor)),
-        ("baseline_estimator", kind(Family::Baseline, Goal::Estimator)),
+        (
+            "baseline_classifier",
+            kind(Family::Baseline, Goal::Classifier),
+        ),
+        (
+            "baseline_regressor",
+            kind(Family::Baseline, Goal::Regressor),
+        ),
+        (
+            "baseline_estimator",
+            kind(Family::Baseline, Goal::Estimator),
+        ),
         ("linear_classifier", kind(Family::Linear, Goal::Classifier)),
         ("linear_regressor", kind(Family::Linear, Goal::Regressor)),
         ("linear_estimator", kind(Family::Linear, Goal::Estimator)),
         ("dnn_classifier", kind(Family::Dnn, Goal::Classifier)),
         ("dnn_regressor", kind(Family::Dnn, Goal::Regressor)),
         ("dnn_estimator", kind(Family::Dnn, Goal::Estimator)),
-        ("dnn_linear_combined_classifier", kind(Family::DnnLinearCombined, Goal::Classifier)),
-        ("dnn_linear_combined_regressor", kind(Family::DnnLinearCombined, Goal::Regressor)),
-        ("dnn_linear_combined_estimator", kind(Family::DnnLinearCombined, Goal::Estimator)),
+        (
+            "dnn_linear_combined_classifier",
+            kind(Family::DnnLinearCombined, Goal::Classifier),
+        ),
+        (
+            "dnn_linear_combined_regressor",
+            kind(Family::DnnLinearCombined, Goal::Regressor),
+        ),
+        (
+            "dnn_linear_combined_estimator",
+            kind(Family::DnnLinearCombined, Goal::Estimator),
+        ),
         ("fm_classifier", kind(Family::Fm, Goal::Classifier)),
         ("fm_regressor", kind(Family::Fm, Goal::Regressor)),
         ("fm_estimator", kind(Family::Fm, Goal::Estimator)),
@@ -80,12 +98,18 @@ impl ModelKind {
 
     /// Returns the name in a job file.
     pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+        Self::NAMES
+            .iter()
+            .find(|(_, known)| *known == self)
+            .map_or("", |(name, _)| name)
     }
 
     /// Returns whether `wide` features have a meaning.
     pub fn has_linear(self) -> bool {
-        matches!(self.family, Family::Linear | Family::DnnLinearCombined | Family::Fm | Family::DeepFm)
+        matches!(
+            self.family,
+            Family::Linear | Family::DnnLinearCombined | Family::Fm | Family::DeepFm
+        )
     }
 
     /// Returns whether the program brings the model along.
@@ -146,7 +170,10 @@ impl HeadKind {
 
     /// Returns the name in a job file.
     pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+        Self::NAMES
+            .iter()
+            .find(|(_, known)| *known == self)
+            .map_or("", |(name, _)| name)
     }
 
     /// Returns whether labels are classes.

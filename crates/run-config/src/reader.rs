@@ -14,7 +14,11 @@ impl Job {
     /// Every mistake in the file and the overrides.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self, Vec<Diagnostic>> {
         let text = std::fs::read_to_string(path).map_err(|error| {
-            let message = format!("job file {} cannot be read: {}", path.display(), error.kind());
+            let message = format!(
+                "job file {} cannot be read: {}",
+                path.display(),
+                error.kind()
+            );
             vec![
                 Diagnostic::error(Code::E1201, message)
                     .help("give the path of a job file, such as configs/iris.toml"),
@@ -31,11 +35,16 @@ impl Job {
         let mut document = Document::parse(path, text)?;
         let problems = Problems::with_hint(foreign_names::hint);
         for assignment in overrides {
-            document.set(assignment).unwrap_or_else(|problem| problems.push(problem));
+            document
+                .set(assignment)
+                .unwrap_or_else(|problem| problems.push(problem));
         }
         let place = Place::Named(path.display().to_string());
         let root = Section::new("", &document.root, Some(place), &problems);
-        let job = read(path, root).map(|job| Job { written: Written(document.clone()), ..job });
+        let job = read(path, root).map(|job| Job {
+            written: Written(document.clone()),
+            ..job
+        });
         let found = problems.into_vec();
         match job {
             Some(job) if found.is_empty() => Ok(job),
@@ -90,25 +99,28 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         // A bound that was given and is wrong has been told already.
         && root.problems().is_empty()
     {
-        let message =
-            "training would never end: set train.max_steps, input.train.epochs or [train.early_stopping]";
-        root.problems()
-            .push(Diagnostic::error(Code::E1005, message).help("for example --set train.max_steps=1000"));
+        let message = "training would never end: set train.max_steps, input.train.epochs or [train.early_stopping]";
+        root.problems().push(
+            Diagnostic::error(Code::E1005, message).help("for example --set train.max_steps=1000"),
+        );
     }
     if let (Some(input), Some(train)) = (&input, &train)
         && input.eval.is_none()
         && train.early_stopping.is_some()
     {
-        let message = "[train.early_stopping] goes by evaluations, and the job has no section [input.eval]";
-        root.problems()
-            .push(Diagnostic::error(Code::E1005, message).help("add it, with files = [\"eval.csv\"]"));
+        let message =
+            "[train.early_stopping] goes by evaluations, and the job has no section [input.eval]";
+        root.problems().push(
+            Diagnostic::error(Code::E1005, message).help("add it, with files = [\"eval.csv\"]"),
+        );
     }
     if let (Some(model), Some(eval)) = (&model, &eval)
         && model.head == HeadKind::Binary
         && !model.top_k.is_empty()
         && eval.group_auc_column.is_none()
     {
-        let message = "top_k of a binary head counts the highest of each group, and the job names no groups";
+        let message =
+            "top_k of a binary head counts the highest of each group, and the job names no groups";
         root.problems().push(
             Diagnostic::error(Code::E1005, message)
                 .help("set eval.group_auc_column, for example to the user's column"),
@@ -118,10 +130,10 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         && input.eval.is_none()
         && !evaluations.is_empty()
     {
-        let message =
-            "[[evaluation]] comes on top of the evaluation of [input.eval], and the job has no such section";
-        root.problems()
-            .push(Diagnostic::error(Code::E1005, message).help("add it, with files = [\"eval.csv\"]"));
+        let message = "[[evaluation]] comes on top of the evaluation of [input.eval], and the job has no such section";
+        root.problems().push(
+            Diagnostic::error(Code::E1005, message).help("add it, with files = [\"eval.csv\"]"),
+        );
     }
     root.finish();
     Some(Job {

@@ -8,7 +8,9 @@ use tokio::task::{JoinHandle, spawn_blocking};
 /// Returns whether tasks have more than one thread: a daemon's do. Where they share one, all work is done on it, in turn,
 /// so that the same events come in the same order; threads beside it would bring in an order of their own.
 pub fn has_threads() -> bool {
-    Handle::try_current().map_or(true, |handle| handle.runtime_flavor() != RuntimeFlavor::CurrentThread)
+    Handle::try_current().map_or(true, |handle| {
+        handle.runtime_flavor() != RuntimeFlavor::CurrentThread
+    })
 }
 
 /// Does work that blocks, on a thread where it holds up nobody.
@@ -20,9 +22,10 @@ where
     W: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    match has_threads() {
-        true => spawn_blocking(work),
-        false => tokio::spawn(async move { work() }),
+    if has_threads() {
+        spawn_blocking(work)
+    } else {
+        tokio::spawn(async move { work() })
     }
 }
 
@@ -35,12 +38,11 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    match has_threads() {
-        true => {
-            let runtime = Handle::current();
-            spawn_blocking(move || runtime.block_on(task))
-        }
-        false => tokio::spawn(task),
+    if has_threads() {
+        let runtime = Handle::current();
+        spawn_blocking(move || runtime.block_on(task))
+    } else {
+        tokio::spawn(task)
     }
 }
 
@@ -52,20 +54,43 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_daemons_work_has_threads_of_its_own() {
-        let tasks = tokio::spawn(async { current().id() }).await.expect("it does not panic");
+        let tasks = tokio::spawn(async { current().id() })
+            .await
+            .expect("it does not panic");
         let elsewhere = [
-            blocking(|| current().id()).await.expect("it does not panic"),
-            apart(async { current().id() }).await.expect("it does not panic"),
+            blocking(|| current().id())
+                .await
+                .expect("it does not panic"),
+            apart(async { current().id() })
+                .await
+                .expect("it does not panic"),
         ];
-        assert!(elsewhere.iter().all(|thread| *thread != tasks && *thread != current().id()));
+        assert!(
+            elsewhere
+                .iter()
+                .all(|thread| *thread != tasks && *thread != current().id())
+        );
     }
 
     #[tokio::test]
     async fn on_one_thread_all_work_is_done_there_in_turn() {
         let here = current().id();
-        assert_eq!(blocking(|| current().id()).await.expect("it does not panic"), here);
-        assert_eq!(apart(async { current().id() }).await.expect("it does not panic"), here);
+        assert_eq!(
+            blocking(|| current().id())
+                .await
+                .expect("it does not panic"),
+            here
+        );
+        assert_eq!(
+            apart(async { current().id() })
+                .await
+                .expect("it does not panic"),
+            here
+        );
         let failed = blocking(|| panic!("expected")).await;
-        assert!(failed.is_err_and(|error| error.is_panic()), "a panic is told to who waits, as of a thread");
+        assert!(
+            failed.is_err_and(|error| error.is_panic()),
+            "a panic is told to who waits, as of a thread"
+        );
     }
 }

@@ -23,7 +23,10 @@ impl Credentials {
     /// # Errors
     /// This program was built without TLS.
     pub fn load(folder: &Path, _task: Task) -> Result<Self, Diagnostic> {
-        let message = format!("{}: this program was built without `{FEATURE}`", folder.display());
+        let message = format!(
+            "{}: this program was built without `{FEATURE}`",
+            folder.display()
+        );
         Err(Diagnostic::error(Code::E7001, message).help(not_built_help(FEATURE)))
     }
 
@@ -46,7 +49,10 @@ pub enum Authority {}
 
 impl Authority {
     fn refused() -> String {
-        format!("this program was built without `{FEATURE}`: {}", not_built_help(FEATURE))
+        format!(
+            "this program was built without `{FEATURE}`: {}",
+            not_built_help(FEATURE)
+        )
     }
 
     /// Refuses.
@@ -79,7 +85,12 @@ impl Authority {
     ///
     /// # Errors
     /// None is made: there is no authority.
-    pub fn issue(&self, _name: &str, _hosts: &[String], _until: SystemTime) -> Result<Issued, String> {
+    pub fn issue(
+        &self,
+        _name: &str,
+        _hosts: &[String],
+        _until: SystemTime,
+    ) -> Result<Issued, String> {
         match *self {}
     }
 }
@@ -92,9 +103,21 @@ mod tests {
 
     #[test]
     fn a_folder_of_certificates_is_refused_with_the_feature_that_it_needs() {
-        let task = Task { role: Role::Ps, index: 0 };
-        let told = Credentials::load("certificates".as_ref(), task).expect_err("there is no TLS").render();
-        assert!(told.contains("certificates") && told.contains("--features tls"), "{told}");
-        assert!(Authority::new().expect_err("there is no TLS").contains("--features tls"));
+        let task = Task {
+            role: Role::Ps,
+            index: 0,
+        };
+        let told = Credentials::load("certificates".as_ref(), task)
+            .expect_err("there is no TLS")
+            .render();
+        assert!(
+            told.contains("certificates") && told.contains("--features tls"),
+            "{told}"
+        );
+        assert!(
+            Authority::new()
+                .expect_err("there is no TLS")
+                .contains("--features tls")
+        );
     }
 }

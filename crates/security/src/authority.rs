@@ -30,8 +30,14 @@ impl Authority {
     /// The system gives no random numbers.
     pub fn new() -> Result<Self, String> {
         let key = KeyPair::generate().map_err(|error| error.to_string())?;
-        let certificate = params().self_signed(&key).map_err(|error| error.to_string())?.pem();
-        Ok(Self { issuer: Issuer::new(params(), key), certificate })
+        let certificate = params()
+            .self_signed(&key)
+            .map_err(|error| error.to_string())?
+            .pem();
+        Ok(Self {
+            issuer: Issuer::new(params(), key),
+            certificate,
+        })
     }
 
     /// Returns the one whose certificate and key (PEM) were made by [`Authority::new`].
@@ -40,7 +46,10 @@ impl Authority {
     /// The key is none.
     pub fn from_pem(certificate: &str, key: &str) -> Result<Self, String> {
         let key = KeyPair::from_pem(key).map_err(|error| error.to_string())?;
-        Ok(Self { issuer: Issuer::new(params(), key), certificate: certificate.to_owned() })
+        Ok(Self {
+            issuer: Issuer::new(params(), key),
+            certificate: certificate.to_owned(),
+        })
     }
 
     /// Returns its certificate, as PEM.
@@ -62,7 +71,9 @@ impl Authority {
         let key = KeyPair::generate().map_err(text)?;
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
-        params.subject_alt_names.push(SanType::URI(name.try_into().map_err(text)?));
+        params
+            .subject_alt_names
+            .push(SanType::URI(name.try_into().map_err(text)?));
         for host in hosts {
             params.subject_alt_names.push(match host.parse::<IpAddr>() {
                 Ok(address) => SanType::IpAddress(address),
@@ -72,10 +83,15 @@ impl Authority {
         params.not_before = (SystemTime::now().min(until) - BEFORE).into();
         params.not_after = until.into();
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
         let certificate = params.signed_by(&key, &self.issuer).map_err(text)?;
-        Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok(Issued {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        })
     }
 }
 

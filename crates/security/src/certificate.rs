@@ -24,7 +24,9 @@ impl Certificate {
     /// It is none: why.
     pub fn read(der: &[u8]) -> Result<Self, String> {
         let (_, parsed) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
-        let names = parsed.subject_alternative_name().map_err(|error| error.to_string())?;
+        let names = parsed
+            .subject_alternative_name()
+            .map_err(|error| error.to_string())?;
         let names = names.iter().flat_map(|names| &names.value.general_names);
         let identity = names.filter_map(|name| match name {
             GeneralName::URI(uri) => Identity::parse(uri),

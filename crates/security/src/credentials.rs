@@ -60,8 +60,16 @@ impl Credentials {
     pub fn load(folder: &Path, task: Task) -> Result<Self, Diagnostic> {
         let stamps = stamps(folder);
         let configs = read(folder, task)?;
-        let state = Mutex::new(State { configs, stamps, looked: Instant::now() });
-        Ok(Self { folder: folder.to_owned(), task, state })
+        let state = Mutex::new(State {
+            configs,
+            stamps,
+            looked: Instant::now(),
+        });
+        Ok(Self {
+            folder: folder.to_owned(),
+            task,
+            state,
+        })
     }
 
     /// When the certificate ends that is used now.
@@ -81,7 +89,10 @@ impl Credentials {
                 }
                 // They may be half replaced: another look follows.
                 Err(problem) => {
-                    warn!("the credentials have changed and are not used: {}", problem.message);
+                    warn!(
+                        "the credentials have changed and are not used: {}",
+                        problem.message
+                    );
                 }
             }
         }
@@ -121,9 +132,14 @@ fn stamps(folder: &Path) -> Vec<Stamp> {
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Diagnostic> {
     let help = "trainyard pki makes certificates for trials; the file is PEM";
-    let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let found =
+        CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let found = found.map_err(|error| unusable(path, error).help(help))?;
-    if found.is_empty() { Err(unusable(path, "it holds no certificate").help(help)) } else { Ok(found) }
+    if found.is_empty() {
+        Err(unusable(path, "it holds no certificate").help(help))
+    } else {
+        Ok(found)
+    }
 }
 
 fn read(folder: &Path, task: Task) -> Result<Configs, Diagnostic> {
@@ -131,7 +147,9 @@ fn read(folder: &Path, task: Task) -> Result<Configs, Diagnostic> {
         [ROOTS_FILE, CERTIFICATE_FILE, KEY_FILE].map(|name| folder.join(name));
     let mut roots = RootCertStore::empty();
     for root in certificates(&roots_file)? {
-        roots.add(root).map_err(|error| unusable(&roots_file, error))?;
+        roots
+            .add(root)
+            .map_err(|error| unusable(&roots_file, error))?;
     }
     let chain = certificates(&chain_file)?;
     let own = Certificate::read(&chain[0]).map_err(|what| unusable(&chain_file, what))?;
@@ -143,12 +161,16 @@ fn read(folder: &Path, task: Task) -> Result<Configs, Diagnostic> {
         unusable(&chain_file, what)
     })?;
     if !identity.is(task) {
-        return Err(unusable(&chain_file, format!("it is of {identity}, and this task is {task}")));
+        return Err(unusable(
+            &chain_file,
+            format!("it is of {identity}, and this task is {task}"),
+        ));
     }
     match own.not_after.duration_since(SystemTime::now()) {
         Err(_) => {
             let what = format!("it has ended, on {}", own.not_after_text);
-            return Err(unusable(&chain_file, what).help("renew it; a running task takes it over by itself"));
+            return Err(unusable(&chain_file, what)
+                .help("renew it; a running task takes it over by itself"));
         }
         Ok(left) if left < ENDS_SOON => {
             let days = left.as_secs() / 86_400;
@@ -157,13 +179,18 @@ fn read(folder: &Path, task: Task) -> Result<Configs, Diagnostic> {
         Ok(_) => {}
     }
     check_private(&key_file)?;
-    let key = || PrivateKeyDer::from_pem_file(&key_file).map_err(|error| unusable(&key_file, error));
+    let key =
+        || PrivateKeyDer::from_pem_file(&key_file).map_err(|error| unusable(&key_file, error));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let made = configs(provider, Arc::new(roots), chain, (key()?, key()?));
     let (client, server) = made.map_err(|what| {
         unusable(&key_file, what).note(format!("with the certificate {}", chain_file.display()))
     })?;
-    Ok(Configs { client, server, end: own.not_after })
+    Ok(Configs {
+        client,
+        server,
+        end: own.not_after,
+    })
 }
 
 fn configs(
@@ -174,7 +201,8 @@ fn configs(
 ) -> Result<(Arc<ClientConfig>, Arc<ServerConfig>), String> {
     let versions = &[&rustls::version::TLS13];
     let text = |error: rustls::Error| error.to_string();
-    let servers = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
+    let servers =
+        WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
     let servers = servers.build().map_err(|error| error.to_string())?;
     let clients = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
     let clients = clients.build().map_err(|error| error.to_string())?;
@@ -206,12 +234,16 @@ mod tests {
     use super::*;
     use crate::{Authority, Identity};
 
-    const TASK: Task = Task { role: Role::Worker, index: 3 };
+    const TASK: Task = Task {
+        role: Role::Worker,
+        index: 3,
+    };
 
     fn issue(authority: &Authority, folder: &Path) {
         let until = SystemTime::now() + 2 * ENDS_SOON;
-        let issued =
-            authority.issue(&Identity::name(TASK), &["127.0.0.1".to_owned()], until).expect("a certificate");
+        let issued = authority
+            .issue(&Identity::name(TASK), &["127.0.0.1".to_owned()], until)
+            .expect("a certificate");
         for (name, text) in [
             (ROOTS_FILE, authority.certificate()),
             (CERTIFICATE_FILE, issued.certificate.as_str()),
@@ -246,7 +278,11 @@ mod tests {
             for _ in 0..2 {
                 let (looked, replaced) = look(&credentials);
                 let problem = looked.expect_err("the file is gone");
-                assert!(problem.message.contains(&path.display().to_string()), "{}", problem.message);
+                assert!(
+                    problem.message.contains(&path.display().to_string()),
+                    "{}",
+                    problem.message
+                );
                 assert_eq!(problem.code, Code::E7001);
                 assert!(!replaced, "the credentials that were read stay in use");
             }
@@ -254,7 +290,10 @@ mod tests {
             assert!(look(&credentials).0.is_err(), "a folder is no {name}");
             std::fs::remove_dir(&path).expect("it was there");
             issue(&authority, folder.path());
-            assert!(matches!(look(&credentials), (Ok(Looked::Renewed), true)), "{name} is back");
+            assert!(
+                matches!(look(&credentials), (Ok(Looked::Renewed), true)),
+                "{name} is back"
+            );
         }
     }
 
@@ -266,7 +305,10 @@ mod tests {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let stamp = |folder: &Path| {
             for name in [ROOTS_FILE, CERTIFICATE_FILE, KEY_FILE] {
-                let file = std::fs::File::options().write(true).open(folder.join(name)).expect("a file");
+                let file = std::fs::File::options()
+                    .write(true)
+                    .open(folder.join(name))
+                    .expect("a file");
                 file.set_modified(time).expect("it is ours");
             }
         };

@@ -28,7 +28,9 @@ pub fn check_exposure(address: SocketAddr, protection: Protection) -> Result<(),
     let what = match protection {
         Protection::Tls | Protection::Waived => return Ok(()),
         Protection::Nothing => "without TLS",
-        Protection::Tokens => "with tokens but without TLS, so that whoever listens on the way learns them",
+        Protection::Tokens => {
+            "with tokens but without TLS, so that whoever listens on the way learns them"
+        }
     };
     let message = format!("{address} can be reached from other hosts, {what}");
     Err(Diagnostic::error(Code::E7002, message)
@@ -43,9 +45,15 @@ mod tests {
     #[test]
     fn only_what_other_hosts_reach_needs_protection() {
         let check = |address: &str, protection| {
-            check_exposure(address.parse().expect("an address"), protection).map_err(|problem| problem.code)
+            check_exposure(address.parse().expect("an address"), protection)
+                .map_err(|problem| problem.code)
         };
-        for local in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+        for local in [
+            "127.0.0.1:1",
+            "127.9.9.9:1",
+            "[::1]:1",
+            "[::ffff:127.0.0.1]:1",
+        ] {
             assert_eq!(check(local, Protection::Nothing), Ok(()), "{local}");
         }
         for open in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1", "[::ffff:10.0.0.1]:1"] {

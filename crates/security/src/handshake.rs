@@ -18,18 +18,23 @@ impl Credentials {
     /// Agrees with a peer that has connected.
     pub(crate) async fn accept(&self, stream: impl Stream + 'static) -> io::Result<Secured> {
         let acceptor = TlsAcceptor::from(self.configs().server);
-        let stream =
-            timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await.map_err(late)?.map_err(told)?;
+        let stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream))
+            .await
+            .map_err(late)?
+            .map_err(told)?;
         let identity = identity(stream.get_ref().1.peer_certificates());
         Ok((Box::new(stream), identity))
     }
 
     /// Agrees with the host that was called.
     pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<Secured> {
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| io::Error::other(format!("`{host}` is no name that a certificate may hold")))?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+            io::Error::other(format!("`{host}` is no name that a certificate may hold"))
+        })?;
         let connector = TlsConnector::from(self.configs().client);
-        let stream = timeout(HANDSHAKE_TIMEOUT, connector.connect(name, stream)).await.map_err(late)?;
+        let stream = timeout(HANDSHAKE_TIMEOUT, connector.connect(name, stream))
+            .await
+            .map_err(late)?;
         let stream = stream.map_err(explained)?;
         let identity = identity(stream.get_ref().1.peer_certificates());
         Ok((Box::new(stream), identity))
@@ -41,7 +46,10 @@ fn identity(chain: Option<&[CertificateDer<'_>]>) -> Option<Identity> {
 }
 
 fn late(_: tokio::time::error::Elapsed) -> io::Error {
-    let message = format!("TLS was not agreed on within {} s", HANDSHAKE_TIMEOUT.as_secs());
+    let message = format!(
+        "TLS was not agreed on within {} s",
+        HANDSHAKE_TIMEOUT.as_secs()
+    );
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
 

@@ -40,7 +40,11 @@ impl Identity {
 impl fmt::Display for Identity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.index {
-            Some(index) => Task { role: self.role, index }.fmt(formatter),
+            Some(index) => Task {
+                role: self.role,
+                index,
+            }
+            .fmt(formatter),
             None => write!(formatter, "any {}", self.role),
         }
     }
@@ -52,11 +56,28 @@ mod tests {
 
     #[test]
     fn a_name_is_read_as_it_is_written_and_nothing_else_is_one() {
-        let task = Task { role: Role::Worker, index: 12 };
+        let task = Task {
+            role: Role::Worker,
+            index: 12,
+        };
         let read = Identity::parse(&Identity::name(task)).expect("a name");
-        assert!(read.is(task) && !read.is(Task { role: Role::Worker, index: 1 }));
+        assert!(
+            read.is(task)
+                && !read.is(Task {
+                    role: Role::Worker,
+                    index: 1
+                })
+        );
         let any = Identity::parse("spiffe://ads.example/role/ps").expect("a name without an index");
-        assert!(any.is(Task { role: Role::Ps, index: 7 }) && !any.is(Task { role: Role::Chief, index: 0 }));
+        assert!(
+            any.is(Task {
+                role: Role::Ps,
+                index: 7
+            }) && !any.is(Task {
+                role: Role::Chief,
+                index: 0
+            })
+        );
         for wrong in [
             "spiffe://trainyard/role/worker/",
             "spiffe://trainyard/role/worker/-1",

@@ -9,7 +9,10 @@ use trainyard_diagnostic::{Code, Diagnostic};
 const OTHERS: u32 = 0o007;
 
 pub(crate) fn unusable(path: &Path, what: impl std::fmt::Display) -> Diagnostic {
-    Diagnostic::error(Code::E7001, format!("{} cannot be used: {what}", path.display()))
+    Diagnostic::error(
+        Code::E7001,
+        format!("{} cannot be used: {what}", path.display()),
+    )
 }
 
 /// Refuses a file of secrets that others than its owner and group may read.

@@ -16,9 +16,10 @@ const ALL: &[Role] = &[Chief, Worker, Ps];
 pub fn roles_of(path: &str) -> Option<&'static [Role]> {
     let (service, method) = path.strip_prefix('/')?.split_once('/')?;
     match (service, method) {
-        ("trainyard.v1.ParameterService", "Claim" | "Prepare" | "Open" | "SaveShard" | "Finish") => {
-            Some(LEADS)
-        }
+        (
+            "trainyard.v1.ParameterService",
+            "Claim" | "Prepare" | "Open" | "SaveShard" | "Finish",
+        ) => Some(LEADS),
         ("trainyard.v1.ParameterService", "OpenSession" | "Step" | "CloseSession") => Some(TRAINS),
         ("trainyard.v1.ParameterService", "Status") => Some(ALL),
         ("trainyard.v1.ReplicaService", "Watch" | "Appoint" | "Dismiss") => Some(LEADS),
@@ -56,9 +57,15 @@ mod tests {
         ("/trainyard.v1.ReplicaService/Appoint", &[Chief]),
         ("/trainyard.v1.ReplicaService/Dismiss", &[Chief]),
         ("/trainyard.v1.SessionService/StandBy", &[Chief]),
-        ("/trainyard.v1.ParameterService/OpenSession", &[Chief, Worker]),
+        (
+            "/trainyard.v1.ParameterService/OpenSession",
+            &[Chief, Worker],
+        ),
         ("/trainyard.v1.ParameterService/Step", &[Chief, Worker]),
-        ("/trainyard.v1.ParameterService/CloseSession", &[Chief, Worker]),
+        (
+            "/trainyard.v1.ParameterService/CloseSession",
+            &[Chief, Worker],
+        ),
         ("/trainyard.v1.SessionService/Register", &[Chief, Worker]),
         ("/trainyard.v1.SessionService/Heartbeat", &[Chief, Worker]),
         ("/trainyard.v1.SessionService/Attend", &[Chief, Worker]),
@@ -69,11 +76,17 @@ mod tests {
         ("/trainyard.v1.CollectiveService/Exchange", &[Chief, Worker]),
         ("/trainyard.v1.CollectiveService/Abort", &[Chief, Worker]),
         ("/trainyard.v1.ReplicaService/Follow", &[Ps]),
-        ("/trainyard.v1.ParameterService/Status", &[Chief, Worker, Ps]),
+        (
+            "/trainyard.v1.ParameterService/Status",
+            &[Chief, Worker, Ps],
+        ),
         ("/grpc.health.v1.Health/Check", &[Chief, Worker, Ps]),
         ("/grpc.health.v1.Health/Watch", &[Chief, Worker, Ps]),
         ("/grpc.health.v1.Health/List", &[Chief, Worker, Ps]),
-        ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", &[Chief, Worker, Ps]),
+        (
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+            &[Chief, Worker, Ps],
+        ),
     ];
 
     /// The methods that the files of `proto` declare.
@@ -81,11 +94,13 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto/trainyard/v1");
         let mut found = BTreeSet::new();
         for entry in std::fs::read_dir(folder).expect("the folder of the interfaces") {
-            let text = std::fs::read_to_string(entry.expect("a file").path()).expect("an interface");
+            let text =
+                std::fs::read_to_string(entry.expect("a file").path()).expect("an interface");
             let mut service = String::new();
             for line in text.lines() {
-                let mut words =
-                    line.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+                let mut words = line
+                    .split(|letter: char| !letter.is_alphanumeric())
+                    .filter(|word| !word.is_empty());
                 match (words.next(), words.next()) {
                     (Some("service"), Some(name)) => service = name.to_owned(),
                     (Some("rpc"), Some(name)) => {
@@ -103,7 +118,11 @@ mod tests {
         for (path, callers) in ROWS {
             let may = roles_of(path).unwrap_or_default();
             for role in [Chief, Worker, Ps, Evaluator] {
-                assert_eq!(may.contains(&role), callers.contains(&role), "{role} calls {path}");
+                assert_eq!(
+                    may.contains(&role),
+                    callers.contains(&role),
+                    "{role} calls {path}"
+                );
             }
         }
     }
@@ -111,9 +130,16 @@ mod tests {
     #[test]
     fn every_method_has_a_row_and_every_row_is_a_method() {
         let declared = declared();
-        assert!(declared.contains("/trainyard.v1.ParameterService/Claim"), "{declared:?}");
+        assert!(
+            declared.contains("/trainyard.v1.ParameterService/Claim"),
+            "{declared:?}"
+        );
         let rows: BTreeSet<String> = ROWS.iter().map(|(path, _)| (*path).to_owned()).collect();
-        let ours = rows.iter().filter(|path| path.starts_with("/trainyard.")).cloned().collect();
+        let ours = rows
+            .iter()
+            .filter(|path| path.starts_with("/trainyard."))
+            .cloned()
+            .collect();
         assert_eq!(declared, ours);
         assert_eq!(rows.len(), ROWS.len(), "a row is there twice");
     }

@@ -41,11 +41,23 @@ impl Security {
         token_file: Option<&Path>,
         waived: bool,
     ) -> Result<Self, Diagnostic> {
-        let credentials = tls_dir.map(|folder| Credentials::load(folder, task)).transpose()?;
-        let tokens = token_file.map(|path| Tokens::load(path, task.role)).transpose()?;
+        let credentials = tls_dir
+            .map(|folder| Credentials::load(folder, task))
+            .transpose()?;
+        let tokens = token_file
+            .map(|path| Tokens::load(path, task.role))
+            .transpose()?;
         let tasks = cluster.tasks.iter().chain(&cluster.standbys);
-        let tasks = tasks.map(|(task, address)| (address.clone(), *task)).collect();
-        Ok(Self { role: Some(task.role), credentials, tokens, waived, tasks })
+        let tasks = tasks
+            .map(|(task, address)| (address.clone(), *task))
+            .collect();
+        Ok(Self {
+            role: Some(task.role),
+            credentials,
+            tokens,
+            waived,
+            tasks,
+        })
     }
 
     /// Returns what protects this task's port.
@@ -79,13 +91,18 @@ impl Security {
     /// It cannot prove who it is, speaks no TLS 1.3, or takes too long.
     pub async fn accept(&self, stream: impl Stream + 'static) -> io::Result<Secured> {
         let credentials = self.credentials.as_ref();
-        let credentials = credentials.ok_or_else(|| io::Error::other("this task has no certificate"))?;
+        let credentials =
+            credentials.ok_or_else(|| io::Error::other("this task has no certificate"))?;
         credentials.accept(stream).await
     }
 
     /// Returns who a caller is: by its certificate, which `identity` was read from, or by its header `authorization`. With both asked
     /// for, both must say the same role.
-    pub fn who(&self, identity: Option<Identity>, authorization: Option<&[u8]>) -> Option<Identity> {
+    pub fn who(
+        &self,
+        identity: Option<Identity>,
+        authorization: Option<&[u8]>,
+    ) -> Option<Identity> {
         let by_token = || authorization.and_then(|header| self.tokens.as_ref()?.who(header));
         match (&self.credentials, &self.tokens) {
             (Some(_), None) => identity,
@@ -101,7 +118,9 @@ impl Security {
     async fn connect(&self, address: &str) -> io::Result<Connection> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        let Some(credentials) = &self.credentials else { return Ok(Box::new(stream)) };
+        let Some(credentials) = &self.credentials else {
+            return Ok(Box::new(stream));
+        };
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let (stream, found) = credentials.connect(host, stream).await?;
@@ -138,7 +157,11 @@ impl Transport for Caller {
 
     fn listen(&self, address: String) -> Answer<'static, Box<dyn Arrivals>> {
         // A task listens by the system's sockets; what arrives is agreed on by whoever serves.
-        Box::pin(async move { Err(io::Error::other(format!("{address}: only calls are made here"))) })
+        Box::pin(async move {
+            Err(io::Error::other(format!(
+                "{address}: only calls are made here"
+            )))
+        })
     }
 
     fn authorization(&self) -> Option<String> {

@@ -19,7 +19,11 @@ pub struct Tokens(BTreeMap<Role, String>);
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Tokens of {:?}", self.0.keys().collect::<Vec<_>>())
+        write!(
+            formatter,
+            "Tokens of {:?}",
+            self.0.keys().collect::<Vec<_>>()
+        )
     }
 }
 
@@ -31,13 +35,19 @@ impl Tokens {
     /// The file cannot be read, others may read it, or a token is too short or none.
     pub fn load(path: &Path, role: Role) -> Result<Self, Diagnostic> {
         let refuse = |what: String| {
-            Diagnostic::error(Code::E7001, format!("token file {}: {what}", path.display()))
-                .help("make it with `trainyard pki --tokens`, mode 0600")
+            Diagnostic::error(
+                Code::E7001,
+                format!("token file {}: {what}", path.display()),
+            )
+            .help("make it with `trainyard pki --tokens`, mode 0600")
         };
         check_private(path)?;
-        let text = std::fs::read_to_string(path).map_err(|error| refuse(error.kind().to_string()))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|error| refuse(error.kind().to_string()))?;
         // The parser's message shows the line, which holds a secret.
-        let table: toml::Table = text.parse().map_err(|_| refuse("it is not valid TOML".to_owned()))?;
+        let table: toml::Table = text
+            .parse()
+            .map_err(|_| refuse("it is not valid TOML".to_owned()))?;
         let mut tokens = BTreeMap::new();
         for (name, value) in &table {
             let role = Role::named(name)
@@ -56,7 +66,9 @@ impl Tokens {
             tokens.insert(role, token.to_owned());
         }
         if !tokens.contains_key(&role) {
-            return Err(refuse(format!("it holds no token of this task's role, {role}")));
+            return Err(refuse(format!(
+                "it holds no token of this task's role, {role}"
+            )));
         }
         Ok(Self(tokens))
     }
@@ -73,7 +85,10 @@ impl Tokens {
         for (role, token) in &self.0 {
             let same: Choice = token.as_bytes().ct_eq(given);
             if bool::from(same) {
-                found = Some(Identity { role: *role, index: None });
+                found = Some(Identity {
+                    role: *role,
+                    index: None,
+                });
             }
         }
         found
@@ -96,11 +111,21 @@ mod tests {
 
     #[test]
     fn a_token_tells_its_role_and_is_never_shown() {
-        let (worker, chief) = ("ab".repeat(32), "cd".repeat(32));
-        let tokens =
-            load(&format!("worker = \"{worker}\"\nchief = \"{chief}\"\n"), 0o600).expect("good tokens");
+        let worker = "ab".repeat(32);
+        let chief = "cd".repeat(32);
+        let tokens = load(
+            &format!("worker = \"{worker}\"\nchief = \"{chief}\"\n"),
+            0o600,
+        )
+        .expect("good tokens");
         let header = tokens.header(Role::Worker).expect("its own");
-        assert_eq!(tokens.who(header.as_bytes()), Some(Identity { role: Role::Worker, index: None }));
+        assert_eq!(
+            tokens.who(header.as_bytes()),
+            Some(Identity {
+                role: Role::Worker,
+                index: None
+            })
+        );
         assert_eq!(tokens.who(&header.as_bytes()[..40]), None);
         assert_eq!(tokens.who(b"Basic ab"), None);
         assert!(!format!("{tokens:?}").contains("abab"));
@@ -108,18 +133,34 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_good_is_refused_without_showing_a_secret() {
-        let (short, long) = ("secret12", "ab".repeat(32));
+        let short = "secret12";
+        let long = "ab".repeat(32);
         for (text, mode, told) in [
-            (format!("worker = \"{long}\""), 0o644, "may be read by others"),
+            (
+                format!("worker = \"{long}\""),
+                0o644,
+                "may be read by others",
+            ),
             (format!("worker = \"{short}\""), 0o600, "given 8 characters"),
-            (format!("chief = \"{long}\""), 0o600, "no token of this task's role, worker"),
-            (format!("worker = \"{long}\"\nps = \"{long}\""), 0o600, "the same token"),
+            (
+                format!("chief = \"{long}\""),
+                0o600,
+                "no token of this task's role, worker",
+            ),
+            (
+                format!("worker = \"{long}\"\nps = \"{long}\""),
+                0o600,
+                "the same token",
+            ),
             (format!("worker = {short}"), 0o600, "not valid TOML"),
             ("boss = \"\"".to_owned(), 0o600, "no role `boss`"),
         ] {
             let message = load(&text, mode).expect_err(told);
             assert!(message.contains(told), "{message}");
-            assert!(!message.contains(short) && !message.contains(&long), "{message}");
+            assert!(
+                !message.contains(short) && !message.contains(&long),
+                "{message}"
+            );
         }
     }
 }

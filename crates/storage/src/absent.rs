@@ -49,7 +49,8 @@ fn refused(location: &Location) -> Error {
 }
 
 fn refused_name(name: &Path) -> Error {
-    Location::parse(&name.to_string_lossy()).map_or_else(|error| error, |location| refused(&location))
+    Location::parse(&name.to_string_lossy())
+        .map_or_else(|error| error, |location| refused(&location))
 }
 
 impl Storage {
@@ -122,13 +123,20 @@ mod tests {
 
     #[test]
     fn a_remote_name_is_refused_with_the_feature_that_it_needs() {
-        for (name, feature) in
-            [("s3://b/x.csv", "object-stores"), ("https://h/x", "object-stores"), ("hdfs://n:1/x", "hdfs")]
-        {
-            let refused = Storage::default().stamp(name.as_ref()).expect_err("there are no stores");
+        for (name, feature) in [
+            ("s3://b/x.csv", "object-stores"),
+            ("https://h/x", "object-stores"),
+            ("hdfs://n:1/x", "hdfs"),
+        ] {
+            let refused = Storage::default()
+                .stamp(name.as_ref())
+                .expect_err("there are no stores");
             let refused: Diagnostic = Error::of(&refused).expect("it is ours").clone().into();
             let told = refused.render();
-            assert!(told.contains(name) && told.contains(&format!("--features {feature}")), "{told}");
+            assert!(
+                told.contains(name) && told.contains(&format!("--features {feature}")),
+                "{told}"
+            );
         }
     }
 }

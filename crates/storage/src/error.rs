@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use trainyard_diagnostic::{Code, Diagnostic, not_built_help, suggest};
 
-use crate::{Location, Scheme};
+#[cfg(not(feature = "hdfs"))]
+use crate::Location;
+use crate::Scheme;
 
 /// A failed access to a remote file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -130,20 +132,32 @@ impl Error {
     }
 
     /// Says that this program was built without what a location needs.
+    #[cfg(not(feature = "hdfs"))]
     pub(crate) fn not_built(location: &Location) -> Self {
-        let feature = if location.scheme == Scheme::Hdfs { "hdfs" } else { "object-stores" };
-        Self::NotBuilt { url: location.url.clone(), feature }
+        let feature = if location.scheme == Scheme::Hdfs {
+            "hdfs"
+        } else {
+            "object-stores"
+        };
+        Self::NotBuilt {
+            url: location.url.clone(),
+            feature,
+        }
     }
 
     fn code(&self) -> Code {
         match self {
-            Self::Scheme { .. } | Self::NotBuilt { .. } | Self::Url { .. } | Self::NoListing { .. } => {
+            Self::Scheme { .. }
+            | Self::NotBuilt { .. }
+            | Self::Url { .. }
+            | Self::NoListing { .. } => Code::E1002,
+            Self::Settings { .. } | Self::ReadOnly { .. } | Self::Unconditional { .. } => {
                 Code::E1002
             }
-            Self::Settings { .. } | Self::ReadOnly { .. } | Self::Unconditional { .. } => Code::E1002,
-            Self::Bucket { .. } | Self::Missing { .. } | Self::NoMatch { .. } | Self::Changed { .. } => {
-                Code::E4002
-            }
+            Self::Bucket { .. }
+            | Self::Missing { .. }
+            | Self::NoMatch { .. }
+            | Self::Changed { .. } => Code::E4002,
             Self::NoCredentials { .. } | Self::Denied { .. } => Code::E1202,
             Self::Unreachable { .. } => Code::E2003,
         }

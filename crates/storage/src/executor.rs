@@ -17,7 +17,10 @@ pub(crate) struct Executor(Option<Runtime>);
 impl Executor {
     pub(crate) fn start() -> std::io::Result<Self> {
         let mut builder = Builder::new_multi_thread();
-        builder.worker_threads(THREADS).thread_name("storage").enable_all();
+        builder
+            .worker_threads(THREADS)
+            .thread_name("storage")
+            .enable_all();
         Ok(Self(Some(builder.build()?)))
     }
 

@@ -81,9 +81,10 @@ impl File {
     pub fn read_ranges(&self, ranges: &[Range<u64>]) -> std::io::Result<Vec<Bytes>> {
         let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
         match &self.0 {
-            Source::Local(_) => {
-                ranges.iter().map(|range| self.read_at(range.start, length(range) as usize)).collect()
-            }
+            Source::Local(_) => ranges
+                .iter()
+                .map(|range| self.read_at(range.start, length(range) as usize))
+                .collect(),
             Source::Remote(file) => file.read_ranges(ranges),
         }
     }
@@ -101,8 +102,9 @@ impl File {
             let ends = (0..turn.len())
                 .step_by(RANGE_BYTES)
                 .map(|begin| (begin, turn.len().min(begin + RANGE_BYTES)));
-            let ranges: Vec<Range<u64>> =
-                ends.map(|(begin, end)| at + begin as u64..at + end as u64).collect();
+            let ranges: Vec<Range<u64>> = ends
+                .map(|(begin, end)| at + begin as u64..at + end as u64)
+                .collect();
             for (part, bytes) in turn.chunks_mut(RANGE_BYTES).zip(self.read_ranges(&ranges)?) {
                 part.copy_from_slice(&bytes);
             }

@@ -48,7 +48,10 @@ impl Tree {
             builder = builder.with_io_runtime(threads.clone());
         }
         let client = builder.build().map_err(of)?;
-        Ok(Self { objects: Arc::new(HdfsObjectStore::new(client.clone())), client })
+        Ok(Self {
+            objects: Arc::new(HdfsObjectStore::new(client.clone())),
+            client,
+        })
     }
 
     pub(crate) fn objects(&self) -> Arc<dyn ObjectStore> {
@@ -57,12 +60,21 @@ impl Tree {
 
     /// Removes a file, or a folder with all that is in it, in one step. One that is not there has been.
     pub(crate) async fn remove(&self, key: &Key) -> object_store::Result<()> {
-        self.client.delete(&path(key), true).await.map(drop).map_err(of)
+        self.client
+            .delete(&path(key), true)
+            .await
+            .map(drop)
+            .map_err(of)
     }
 
     /// Puts a file whole. It is written under another name first, so that it has its own once all of it is there; the
     /// NameNode gives a name only once.
-    pub(crate) async fn put(&self, key: &Key, bytes: Bytes, mode: &PutMode) -> object_store::Result<()> {
+    pub(crate) async fn put(
+        &self,
+        key: &Key,
+        bytes: Bytes,
+        mode: &PutMode,
+    ) -> object_store::Result<()> {
         let over = Over::of(mode);
         // Most who come too late are told before they write.
         if over == Over::Nothing && self.client.get_file_info(&path(key)).await.is_ok() {
@@ -91,11 +103,15 @@ impl Tree {
         location: &Location,
         deadline: Duration,
     ) -> std::io::Result<()> {
-        let (mut furthest, mut since) = (0, Instant::now());
-        let (mut pauses, mut attempts) = (Pauses::new(), 0);
+        let mut furthest = 0;
+        let mut since = Instant::now();
+        let mut pauses = Pauses::new();
+        let mut attempts = 0;
         loop {
             let mut sent = 0;
-            let Err(error) = self.send_once(file, bytes, key, &mut sent).await? else { return Ok(()) };
+            let Err(error) = self.send_once(file, bytes, key, &mut sent).await? else {
+                return Ok(());
+            };
             attempts += 1;
             if let Some(error) = fatal(location, &error, attempts) {
                 return Err(error.into());
@@ -104,11 +120,25 @@ impl Tree {
                 (furthest, since) = (sent, Instant::now());
                 pauses.reset();
             }
-            let (waited, pause, reason) = (since.elapsed(), pauses.draw(), shown(&error));
+            let waited = since.elapsed();
+            let pause = pauses.draw();
+            let reason = shown(&error);
             if waited + pause >= deadline {
-                return Err(Error::Unreachable { url: location.url.clone(), waited, attempts, reason }.into());
+                return Err(Error::Unreachable {
+                    url: location.url.clone(),
+                    waited,
+                    attempts,
+                    reason,
+                }
+                .into());
             }
-            tracing::warn!(url = location.url, attempts, sent, reason, "a file is sent again");
+            tracing::warn!(
+                url = location.url,
+                attempts,
+                sent,
+                reason,
+                "a file is sent again"
+            );
             sleep(pause).await;
         }
     }
@@ -129,7 +159,8 @@ impl Tree {
             while *sent < bytes {
                 let next = part(file, *sent, PART_BYTES.min(bytes - *sent))?;
                 let length = next.len() as u64;
-                if let Err(error) = in_time(async { out.write_bytes(next).await.map_err(of) }).await {
+                if let Err(error) = in_time(async { out.write_bytes(next).await.map_err(of) }).await
+                {
                     return Ok(Err(error));
                 }
                 *sent += length;
@@ -149,16 +180,27 @@ impl Tree {
 
     /// Begins a file beside the place where it is to be, under a name that nobody else has.
     async fn create(&self, key: &Key) -> object_store::Result<(FileWriter, String)> {
-        let folder = key.as_ref().rsplit_once('/').map_or(String::new(), |(folder, _)| format!("/{folder}"));
-        let (name, drawn) = (key.filename().unwrap_or_default(), RandomState::new().hash_one(key));
+        let folder = key
+            .as_ref()
+            .rsplit_once('/')
+            .map_or(String::new(), |(folder, _)| format!("/{folder}"));
+        let name = key.filename().unwrap_or_default();
+        let drawn = RandomState::new().hash_one(key);
         let temporary = format!("{folder}/.{name}.tmp.{drawn:016x}");
-        let file = self.client.create(&temporary, WriteOptions::default()).await.map_err(of)?;
+        let file = self
+            .client
+            .create(&temporary, WriteOptions::default())
+            .await
+            .map_err(of)?;
         Ok((file, temporary))
     }
 
     /// Gives a file that is whole its name, in one step.
     async fn name(&self, temporary: &str, key: &Key, over: Over) -> object_store::Result<()> {
-        self.client.rename(temporary, &path(key), over == Over::Another).await.map_err(of)
+        self.client
+            .rename(temporary, &path(key), over == Over::Another)
+            .await
+            .map_err(of)
     }
 
     /// Removes what came to nothing.
@@ -188,16 +230,25 @@ fn path(key: &Key) -> String {
     format!("/{key}")
 }
 
-async fn in_time<T>(step: impl Future<Output = object_store::Result<T>>) -> object_store::Result<T> {
-    let late = |_| StoreError::Generic { store: "HDFS", source: "no answer in time".into() };
+async fn in_time<T>(
+    step: impl Future<Output = object_store::Result<T>>,
+) -> object_store::Result<T> {
+    let late = |_| StoreError::Generic {
+        store: "HDFS",
+        source: "no answer in time".into(),
+    };
     timeout(ATTEMPT_MAX, step).await.map_err(late)?
 }
 
 fn of(error: HdfsError) -> StoreError {
     match error {
-        HdfsError::AlreadyExists(ref path) => {
-            StoreError::AlreadyExists { path: path.clone(), source: error.into() }
-        }
-        _ => StoreError::Generic { store: "HDFS", source: error.into() },
+        HdfsError::AlreadyExists(ref path) => StoreError::AlreadyExists {
+            path: path.clone(),
+            source: error.into(),
+        },
+        _ => StoreError::Generic {
+            store: "HDFS",
+            source: error.into(),
+        },
     }
 }

@@ -79,10 +79,17 @@ impl Location {
     /// # Errors
     /// The scheme is unknown, or a part is missing.
     pub fn parse(url: &str) -> Result<Self, Error> {
-        let wrong = |reason: &str| Error::Url { url: url.to_owned(), reason: reason.to_owned() };
-        let (name, rest) = url.split_once("://").ok_or_else(|| wrong("it has no scheme"))?;
-        let scheme =
-            Scheme::of(name).ok_or_else(|| Error::Scheme { url: url.to_owned(), scheme: name.to_owned() })?;
+        let wrong = |reason: &str| Error::Url {
+            url: url.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let (name, rest) = url
+            .split_once("://")
+            .ok_or_else(|| wrong("it has no scheme"))?;
+        let scheme = Scheme::of(name).ok_or_else(|| Error::Scheme {
+            url: url.to_owned(),
+            scheme: name.to_owned(),
+        })?;
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() && scheme != Scheme::Hdfs {
             return Err(wrong("there is no bucket or host in it"));
@@ -94,16 +101,29 @@ impl Location {
             });
         }
         if key.is_empty() || key.ends_with('/') {
-            return Err(wrong("there is no file in it; for all files of a folder, end it with `*`"));
+            return Err(wrong(
+                "there is no file in it; for all files of a folder, end it with `*`",
+            ));
         }
         if let (Scheme::Http, Some(end)) = (scheme, key.find(['?', '#'])) {
             // It may be a signature: it is not shown.
             let url = format!("{name}://{bucket}/{}…", &key[..=end]);
-            return Err(Error::Url { url, reason: "queries and fragments are not read".to_owned() });
+            return Err(Error::Url {
+                url,
+                reason: "queries and fragments are not read".to_owned(),
+            });
         }
         let store = format!("{}://{bucket}", if name == "s3a" { "s3" } else { name });
-        let (url, bucket, key) = (url.to_owned(), bucket.to_owned(), key.to_owned());
-        Ok(Self { url, scheme, store, bucket, key })
+        let url = url.to_owned();
+        let bucket = bucket.to_owned();
+        let key = key.to_owned();
+        Ok(Self {
+            url,
+            scheme,
+            store,
+            bucket,
+            key,
+        })
     }
 
     /// Returns whether it may stand for several files.
@@ -114,7 +134,9 @@ impl Location {
     /// Returns the folder before the first wildcard: what is listed.
     pub(crate) fn folder(&self) -> &str {
         let wildcard = self.key.find(['*', '?', '[']).unwrap_or(self.key.len());
-        self.key[..wildcard].rfind('/').map_or("", |end| &self.key[..end])
+        self.key[..wildcard]
+            .rfind('/')
+            .map_or("", |end| &self.key[..end])
     }
 }
 
@@ -125,18 +147,28 @@ mod tests {
     #[test]
     fn a_url_has_store_and_key() {
         let location = Location::parse("s3a://bucket/a/b-*.csv").expect("a URL");
-        assert_eq!((location.store.as_str(), location.key.as_str()), ("s3://bucket", "a/b-*.csv"));
+        assert_eq!(
+            (location.store.as_str(), location.key.as_str()),
+            ("s3://bucket", "a/b-*.csv")
+        );
         assert_eq!((location.folder(), location.is_pattern()), ("a", true));
     }
 
     #[test]
     fn what_is_wrong_with_a_url_is_said() {
-        let said = |url: &str| Location::parse(url).expect_err("no URL of a file").to_string();
+        let said = |url: &str| {
+            Location::parse(url)
+                .expect_err("no URL of a file")
+                .to_string()
+        };
         assert!(said("s3://bucket").contains("there is no file"));
         assert!(said("s3:///key").contains("no bucket"));
         assert!(said("s4://bucket/key").contains("`s4`"));
         let signed = said("https://h/f.csv?sig=abc");
-        assert!(signed.contains("queries") && !signed.contains("abc"), "{signed}");
+        assert!(
+            signed.contains("queries") && !signed.contains("abc"),
+            "{signed}"
+        );
         let secret = said("https://user:secret@h/f.csv");
         assert!(!secret.contains("secret"), "{secret}");
     }

@@ -22,7 +22,11 @@ pub(crate) struct Pauses {
 
 impl Pauses {
     pub(crate) fn new() -> Self {
-        Self { bound: FIRST, random: RandomState::new(), drawn: 0 }
+        Self {
+            bound: FIRST,
+            random: RandomState::new(),
+            drawn: 0,
+        }
     }
 
     /// Returns the next pause: 0.01 s to 5 s.
@@ -51,14 +55,24 @@ mod tests {
             let mut pauses = Pauses::new();
             (0..40).map(|_| pauses.draw()).collect::<Vec<_>>()
         };
-        let (one, other) = (draw(), draw());
+        let one = draw();
+        let other = draw();
         assert_ne!(one, other);
         for series in [&one, &other] {
-            assert!(series[0] >= FIRST.mul_f64(LEAST) && series[0] <= FIRST, "{series:?}");
+            assert!(
+                series[0] >= FIRST.mul_f64(LEAST) && series[0] <= FIRST,
+                "{series:?}"
+            );
             assert!(series.iter().all(|pause| *pause <= MOST), "{series:?}");
             let late = &series[6..];
-            assert!(late.iter().all(|pause| *pause >= MOST.mul_f64(LEAST)), "{series:?}");
-            assert!(late.iter().any(|pause| *pause > MOST / 2) && late.iter().any(|pause| *pause < MOST / 2));
+            assert!(
+                late.iter().all(|pause| *pause >= MOST.mul_f64(LEAST)),
+                "{series:?}"
+            );
+            assert!(
+                late.iter().any(|pause| *pause > MOST / 2)
+                    && late.iter().any(|pause| *pause < MOST / 2)
+            );
         }
     }
 }

@@ -49,9 +49,12 @@ impl Object {
             self.store.get_opts(&self.key, options).await?.bytes().await
         })
         .await?;
-        match bytes.len() as u64 == wanted {
-            true => Ok(bytes),
-            false => Err(Error::Changed { url: self.location.url.clone() }),
+        if bytes.len() as u64 == wanted {
+            Ok(bytes)
+        } else {
+            Err(Error::Changed {
+                url: self.location.url.clone(),
+            })
         }
     }
 
@@ -123,34 +126,52 @@ impl ReadAhead {
         if ranges.iter().any(|range| range.end > self.object.bytes) {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
-        let wanted: Vec<Range<u64>> = ranges.iter().filter(|range| length(range) > 0).cloned().collect();
+        let wanted: Vec<Range<u64>> = ranges
+            .iter()
+            .filter(|range| length(range) > 0)
+            .cloned()
+            .collect();
         // Each has a deadline of its own, and so many of them follow each other.
         let turns = u32::try_from(wanted.len().div_ceil(RANGES_AT_ONCE)).unwrap_or(u32::MAX);
         let object = self.object.clone();
         let deadline = object.deadline.saturating_mul(turns.saturating_add(1));
         let read = self.executor.wait(deadline, async move {
             let object = &object;
-            let read = stream::iter(wanted).map(|range| object.range(range)).buffered(RANGES_AT_ONCE);
+            let read = stream::iter(wanted)
+                .map(|range| object.range(range))
+                .buffered(RANGES_AT_ONCE);
             read.try_collect::<Vec<Bytes>>().await
         });
-        let mut read = read.unwrap_or_else(|| Err(self.object.unreachable()))?.into_iter();
+        let mut read = read
+            .unwrap_or_else(|| Err(self.object.unreachable()))?
+            .into_iter();
         let next = |range: &Range<u64>| {
-            if length(range) > 0 { read.next().unwrap_or_default() } else { Bytes::new() }
+            if length(range) > 0 {
+                read.next().unwrap_or_default()
+            } else {
+                Bytes::new()
+            }
         };
         Ok(ranges.iter().map(next).collect())
     }
 
     /// Reads `count` bytes from a place on, wherever it stands.
     pub(crate) fn read_at(&self, at: u64, count: usize) -> std::io::Result<Bytes> {
-        if at.checked_add(count as u64).is_none_or(|end| end > self.object.bytes) {
+        if at
+            .checked_add(count as u64)
+            .is_none_or(|end| end > self.object.bytes)
+        {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
         if count == 0 {
             return Ok(Bytes::new());
         }
-        let (object, range) = (self.object.clone(), at..at + count as u64);
+        let object = self.object.clone();
+        let range = at..at + count as u64;
         let deadline = 2 * object.deadline;
-        let read = self.executor.wait(deadline, async move { object.range(range).await });
+        let read = self
+            .executor
+            .wait(deadline, async move { object.range(range).await });
         Ok(read.unwrap_or_else(|| Err(self.object.unreachable()))?)
     }
 
@@ -161,7 +182,11 @@ impl ReadAhead {
         if (begin..begin + self.current.len() as u64).contains(&at) {
             return;
         }
-        while self.asked.front().is_some_and(|next| !next.range.contains(&at)) {
+        while self
+            .asked
+            .front()
+            .is_some_and(|next| !next.range.contains(&at))
+        {
             self.asked.pop_front();
         }
         if self.asked.is_empty() {
@@ -186,7 +211,11 @@ impl ReadAhead {
 
     /// Takes the range that holds the next byte, and asks for more of those that follow.
     fn next_range(&mut self) -> Result<(), Error> {
-        while self.asked.front().is_some_and(|next| !next.range.contains(&self.at)) {
+        while self
+            .asked
+            .front()
+            .is_some_and(|next| !next.range.contains(&self.at))
+        {
             self.asked.pop_front();
         }
         if self.asked.is_empty() {
@@ -197,7 +226,10 @@ impl ReadAhead {
         }
         // Another range ahead for each that is read to its end.
         self.ranges_ahead = (self.ranges_ahead + 1).min(RANGES_AHEAD);
-        let next = self.asked.pop_front().ok_or_else(|| self.object.unreachable())?;
+        let next = self
+            .asked
+            .pop_front()
+            .ok_or_else(|| self.object.unreachable())?;
         let answer = next.answer.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = answer.recv_timeout(2 * self.object.deadline);
         self.current = answer.map_err(|_| self.object.unreachable())??;
@@ -207,17 +239,25 @@ impl ReadAhead {
 
     fn ask(&mut self) -> Result<(), Error> {
         let end = (self.asked_to + self.range_bytes).min(self.object.bytes);
-        let (range, object) = (self.asked_to..end, self.object.clone());
+        let range = self.asked_to..end;
+        let object = self.object.clone();
         self.asked_to = end;
         self.range_bytes = (2 * self.range_bytes).min(RANGE_BYTES_MAX);
         let (sender, answer) = sync_channel(1);
         let wanted = range.clone();
-        let handle = self.executor.handle().ok_or_else(|| self.object.unreachable())?;
+        let handle = self
+            .executor
+            .handle()
+            .ok_or_else(|| self.object.unreachable())?;
         let task = handle.spawn(async move {
             // Nobody waits for it any more: the reader went elsewhere.
             let _ = sender.send(object.range(wanted).await);
         });
-        self.asked.push_back(Asked { range, answer: Mutex::new(answer), task: task.abort_handle() });
+        self.asked.push_back(Asked {
+            range,
+            answer: Mutex::new(answer),
+            task: task.abort_handle(),
+        });
         Ok(())
     }
 }
@@ -233,14 +273,23 @@ mod tests {
     fn reader(bytes: u64) -> (ReadAhead, Vec<u8>) {
         let content: Vec<u8> = (0..bytes / 8).flat_map(u64::to_le_bytes).collect();
         let executor = Arc::new(Executor::start().expect("threads start"));
-        let (store, key) = (Arc::new(InMemory::new()), Key::from("file"));
-        let (put, place, payload) = (Arc::clone(&store), key.clone(), content.clone());
+        let store = Arc::new(InMemory::new());
+        let key = Key::from("file");
+        let put = Arc::clone(&store);
+        let place = key.clone();
+        let payload = content.clone();
         let limit = Duration::from_secs(60);
         let put = executor.wait(limit, async move { put.put(&place, payload.into()).await });
         put.expect("it is put in time").expect("memory takes it");
         let location = Arc::new(Location::parse("s3://memory/file").expect("a URL"));
-        let object =
-            Object { location, store, key, bytes: content.len() as u64, mark: None, deadline: limit };
+        let object = Object {
+            location,
+            store,
+            key,
+            bytes: content.len() as u64,
+            mark: None,
+            deadline: limit,
+        };
         (ReadAhead::new(executor, object), content)
     }
 
@@ -250,10 +299,19 @@ mod tests {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut out = vec![0; 300_000];
         for step in 0..200 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             // Mostly a little on or back, sometimes anywhere.
-            let near = reader.at.saturating_add(state >> 44).saturating_sub(400_000);
-            let at = if step % 5 == 0 { state % 12_000_000 } else { near.min(12_000_000) };
+            let near = reader
+                .at
+                .saturating_add(state >> 44)
+                .saturating_sub(400_000);
+            let at = if step % 5 == 0 {
+                state % 12_000_000
+            } else {
+                near.min(12_000_000)
+            };
             reader.seek(at);
             let mut read = 0;
             while read < out.len() {
@@ -263,20 +321,31 @@ mod tests {
                 }
             }
             let expected = &content[at as usize..(at as usize + out.len()).min(content.len())];
-            assert!(out[..read] == *expected, "{read} bytes at {at}, step {step}");
+            assert!(
+                out[..read] == *expected,
+                "{read} bytes at {at}, step {step}"
+            );
         }
     }
 
     #[test]
     fn ranges_come_in_the_order_in_which_they_were_asked_for() {
         let (reader, content) = reader(3_000_000);
-        let file = crate::File::remote(ReadAhead::new(Arc::clone(&reader.executor), reader.object.clone()));
-        let ranges: Vec<Range<u64>> =
-            (0..30).rev().map(|nth| nth * 100_000..nth * 100_000 + nth * 7).collect();
+        let file = crate::File::remote(ReadAhead::new(
+            Arc::clone(&reader.executor),
+            reader.object.clone(),
+        ));
+        let ranges: Vec<Range<u64>> = (0..30)
+            .rev()
+            .map(|nth| nth * 100_000..nth * 100_000 + nth * 7)
+            .collect();
         let read = file.read_ranges(&ranges).expect("they are read");
         assert_eq!(read.len(), ranges.len());
         for (range, bytes) in ranges.iter().zip(read) {
-            assert!(bytes == content[range.start as usize..range.end as usize], "{range:?}");
+            assert!(
+                bytes == content[range.start as usize..range.end as usize],
+                "{range:?}"
+            );
         }
         assert!(file.read_ranges(&[0..8, 2_999_999..3_000_001]).is_err());
     }
@@ -284,12 +353,20 @@ mod tests {
     #[test]
     fn what_is_asked_for_ahead_is_bounded() {
         let (mut reader, content) = reader(60_000_000);
-        let (mut read, mut out) = (0, vec![0; 100_000]);
+        let mut read = 0;
+        let mut out = vec![0; 100_000];
         loop {
             let count = reader.read(&mut out).expect("it is read");
-            let ahead: u64 = reader.asked.iter().map(|next| next.range.end - next.range.start).sum();
+            let ahead: u64 = reader
+                .asked
+                .iter()
+                .map(|next| next.range.end - next.range.start)
+                .sum();
             let held = ahead + reader.current.len() as u64;
-            assert!(held <= (RANGES_AHEAD as u64 + 1) * RANGE_BYTES_MAX, "{held} bytes are held");
+            assert!(
+                held <= (RANGES_AHEAD as u64 + 1) * RANGE_BYTES_MAX,
+                "{held} bytes are held"
+            );
             read += count;
             if count == 0 {
                 break;

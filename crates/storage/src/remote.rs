@@ -32,7 +32,10 @@ pub(crate) struct Clients {
 
 impl Default for Clients {
     fn default() -> Self {
-        Self { open: Arc::default(), deadline: DEADLINE }
+        Self {
+            open: Arc::default(),
+            deadline: DEADLINE,
+        }
     }
 }
 
@@ -58,7 +61,10 @@ impl Storage {
         let (_, object, meta) = self.object(location)?;
         let modified = meta.last_modified.timestamp_nanos_opt().unwrap_or(0) as u64;
         let version = modified ^ object.mark.as_deref().map_or(0, fingerprint);
-        Ok(Stamp { bytes: object.bytes, version })
+        Ok(Stamp {
+            bytes: object.bytes,
+            version,
+        })
     }
 
     /// Returns the keys below a location's folder.
@@ -67,15 +73,17 @@ impl Storage {
         let store = store.objects;
         let folder = match location.folder() {
             "" => None,
-            folder => Some(
-                Key::parse(folder)
-                    .map_err(|error| Error::Url { url: location.url.clone(), reason: error.to_string() })?,
-            ),
+            folder => Some(Key::parse(folder).map_err(|error| Error::Url {
+                url: location.url.clone(),
+                reason: error.to_string(),
+            })?),
         };
-        let (asked, deadline) = (location.clone(), self.clients.deadline);
+        let asked = location.clone();
+        let deadline = self.clients.deadline;
         self.wait(&executor, location, async move {
             retry(&asked, deadline, || {
-                let (store, folder) = (Arc::clone(&store), folder.clone());
+                let store = Arc::clone(&store);
+                let folder = folder.clone();
                 async move {
                     let mut keys = Vec::new();
                     let mut listed = store.list(folder.as_ref());
@@ -97,26 +105,36 @@ impl Storage {
         let key = key(&location)?;
         let (executor, store) = self.store(&location)?;
         let store = store.objects;
-        let (asked, deadline) = (location.clone(), self.clients.deadline);
-        let (client, place) = (Arc::clone(&store), key.clone());
+        let asked = location.clone();
+        let deadline = self.clients.deadline;
+        let client = Arc::clone(&store);
+        let place = key.clone();
         let meta = self.wait(&executor, &location, async move {
             let head = || {
-                let (store, key) = (Arc::clone(&client), place.clone());
+                let store = Arc::clone(&client);
+                let key = place.clone();
                 async move {
-                    let options = GetOptions { head: true, ..GetOptions::default() };
+                    let options = GetOptions {
+                        head: true,
+                        ..GetOptions::default()
+                    };
                     Ok(store.get_opts(&key, options).await?.meta)
                 }
             };
             match retry(&asked, deadline, head).await {
                 // An answer without a body does not say whether there is the bucket: the list of its files does.
-                Err(Error::Missing { .. }) if asked.scheme == Scheme::S3 || asked.scheme == Scheme::Gs => {
+                Err(Error::Missing { .. })
+                    if asked.scheme == Scheme::S3 || asked.scheme == Scheme::Gs =>
+                {
                     let first = || {
                         let store = Arc::clone(&client);
                         async move { store.list(Some(&Key::from("-"))).try_next().await }
                     };
                     match retry(&asked, deadline, first).await {
                         Err(missing @ Error::Bucket { .. }) => Err(missing),
-                        Err(_) | Ok(_) => Err(Error::Missing { url: asked.url.clone() }),
+                        Err(_) | Ok(_) => Err(Error::Missing {
+                            url: asked.url.clone(),
+                        }),
                     }
                 }
                 outcome => outcome,
@@ -135,7 +153,11 @@ impl Storage {
 
     /// Returns the client of a location's store, and the threads that wait.
     pub(crate) fn store(&self, location: &Location) -> Result<(Arc<Executor>, Client), Error> {
-        let mut open = self.clients.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self
+            .clients
+            .open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let executor = match &open.executor {
             Some(executor) => Arc::clone(executor),
             None => {
@@ -165,10 +187,18 @@ impl Storage {
         future: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
         // What is waited for has the deadline itself, at most twice.
-        executor.wait(self.clients.deadline * 3, future).unwrap_or_else(|| {
-            let (waited, reason) = (self.clients.deadline * 3, "no answer in time".to_owned());
-            Err(Error::Unreachable { url: location.url.clone(), waited, attempts: 1, reason })
-        })
+        executor
+            .wait(self.clients.deadline * 3, future)
+            .unwrap_or_else(|| {
+                let waited = self.clients.deadline * 3;
+                let reason = "no answer in time".to_owned();
+                Err(Error::Unreachable {
+                    url: location.url.clone(),
+                    waited,
+                    attempts: 1,
+                    reason,
+                })
+            })
     }
 }
 
@@ -178,7 +208,10 @@ pub(crate) fn key(location: &Location) -> Result<Key, Error> {
         Scheme::Http => Key::from_url_path(&location.key),
         _ => Key::parse(&location.key),
     };
-    key.map_err(|error| Error::Url { url: location.url.clone(), reason: error.to_string() })
+    key.map_err(|error| Error::Url {
+        url: location.url.clone(),
+        reason: error.to_string(),
+    })
 }
 
 /// FNV-1a: the same in every process.

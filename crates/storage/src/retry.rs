@@ -23,7 +23,9 @@ pub(crate) async fn retry<T, F: Future<Output = object_store::Result<T>>>(
     deadline: Duration,
     mut attempt: impl FnMut() -> F,
 ) -> Result<T, Error> {
-    let (begin, mut pauses, mut attempts) = (Instant::now(), Pauses::new(), 0);
+    let begin = Instant::now();
+    let mut pauses = Pauses::new();
+    let mut attempts = 0;
     let mut last = None;
     loop {
         attempts += 1;
@@ -35,54 +37,100 @@ pub(crate) async fn retry<T, F: Future<Output = object_store::Result<T>>>(
                 None => shown(&error),
             },
             // What is cut short by the deadline tells less than the attempt before.
-            Err(_) => last.take_if(|_| left < ATTEMPT_MAX).unwrap_or_else(|| "no answer in time".to_owned()),
+            Err(_) => last
+                .take_if(|_| left < ATTEMPT_MAX)
+                .unwrap_or_else(|| "no answer in time".to_owned()),
         };
-        let (waited, pause) = (begin.elapsed(), pauses.draw());
+        let waited = begin.elapsed();
+        let pause = pauses.draw();
         if waited + pause >= deadline {
-            return Err(Error::Unreachable { url: location.url.clone(), waited, attempts, reason });
+            return Err(Error::Unreachable {
+                url: location.url.clone(),
+                waited,
+                attempts,
+                reason,
+            });
         }
-        tracing::warn!(url = location.url, attempts, reason, "a remote file is tried again");
+        tracing::warn!(
+            url = location.url,
+            attempts,
+            reason,
+            "a remote file is tried again"
+        );
         last = Some(reason);
         tokio::time::sleep(pause).await;
     }
 }
 
 /// Returns the error that another attempt would not mend.
-pub(crate) fn fatal(location: &Location, error: &object_store::Error, attempts: u32) -> Option<Error> {
+pub(crate) fn fatal(
+    location: &Location,
+    error: &object_store::Error,
+    attempts: u32,
+) -> Option<Error> {
     use object_store::Error as Store;
     let url = location.url.clone();
     let words = words(error);
     let says = |any: &[&str]| any.iter().any(|word| words.contains(word));
     if says(&["NoSuchBucket", "The specified bucket does not exist"]) {
-        return Some(Error::Bucket { url, bucket: location.bucket.clone() });
+        return Some(Error::Bucket {
+            url,
+            bucket: location.bucket.clone(),
+        });
     }
-    let unsigned = location.scheme == Scheme::S3 && says(&[INSTANCE_METADATA, "MissingAccessKeyId"])
+    let unsigned = location.scheme == Scheme::S3
+        && says(&[INSTANCE_METADATA, "MissingAccessKeyId"])
         || location.scheme == Scheme::Gs && says(&["metadata.google.internal", INSTANCE_METADATA]);
     if unsigned {
         let scheme = location.scheme;
         return (attempts >= CREDENTIAL_ATTEMPTS).then_some(Error::NoCredentials { url, scheme });
     }
-    if says(&["incorrectly configured region", "PermanentRedirect", "AuthorizationHeaderMalformed"]) {
+    if says(&[
+        "incorrectly configured region",
+        "PermanentRedirect",
+        "AuthorizationHeaderMalformed",
+    ]) {
         let reason = format!("AWS_REGION is not the bucket's region: {}", shown(error));
         return Some(Error::Settings { url, reason });
     }
     if says(&["Unable to extract metadata", "non-partial response"]) {
-        let reason = format!("the server tells no size, or gives no ranges: {}", shown(error));
+        let reason = format!(
+            "the server tells no size, or gives no ranges: {}",
+            shown(error)
+        );
         return Some(Error::Url { url, reason });
     }
     let refused = ["AccessControlException", "AuthorizationException", "SASL"];
     let scheme = location.scheme;
-    let denied = |error| Some(Error::Denied { url: location.url.clone(), reason: shown(error), scheme });
+    let denied = |error| {
+        Some(Error::Denied {
+            url: location.url.clone(),
+            reason: shown(error),
+            scheme,
+        })
+    };
     match error {
         _ if scheme == Scheme::Hdfs && says(&refused) => denied(error),
         Store::NotFound { .. } => Some(Error::Missing { url }),
         Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => denied(error),
         Store::Precondition { .. } => Some(Error::Changed { url }),
         Store::InvalidPath { .. } | Store::NotSupported { .. } | Store::NotImplemented { .. } => {
-            Some(Error::Url { url, reason: shown(error) })
+            Some(Error::Url {
+                url,
+                reason: shown(error),
+            })
         }
-        Store::UnknownConfigurationKey { .. } => Some(Error::Settings { url, reason: shown(error) }),
-        _ if says(&["InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "AccessDenied"]) => {
+        Store::UnknownConfigurationKey { .. } => Some(Error::Settings {
+            url,
+            reason: shown(error),
+        }),
+        _ if says(&[
+            "InvalidAccessKeyId",
+            "SignatureDoesNotMatch",
+            "ExpiredToken",
+            "AccessDenied",
+        ]) =>
+        {
             denied(error)
         }
         _ if says(&["416 Range Not Satisfiable", "InvalidRange"]) => Some(Error::Changed { url }),
@@ -106,7 +154,10 @@ fn words(error: &object_store::Error) -> String {
 
 /// Returns the messages on one line, cut.
 pub(crate) fn shown(error: &object_store::Error) -> String {
-    let words = words(error).split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = words(error)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     match words.char_indices().nth(SHOWN_BYTES_MAX) {
         Some((end, _)) => format!("{} …", &words[..end]),
         None => words,

@@ -35,7 +35,9 @@ impl Storage {
     /// Returns the same access, which tries a failing access again for so long; 60 s by default.
     #[must_use]
     pub fn with_deadline(self, deadline: Duration) -> Self {
-        Self { clients: self.clients.with_deadline(deadline) }
+        Self {
+            clients: self.clients.with_deadline(deadline),
+        }
     }
 
     /// Opens a file to read it from its start.
@@ -57,9 +59,16 @@ impl Storage {
         match remote(name)? {
             None => {
                 let metadata = std::fs::metadata(name)?;
-                let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-                let version = modified.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-                Ok(Stamp { bytes: metadata.len(), version })
+                let modified = metadata
+                    .modified()
+                    .ok()
+                    .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+                let version =
+                    modified.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+                Ok(Stamp {
+                    bytes: metadata.len(),
+                    version,
+                })
             }
             Some(location) => Ok(self.stamp_remote(location)?),
         }
@@ -73,21 +82,34 @@ impl Storage {
     pub fn expand(&self, url: &str) -> Result<Vec<PathBuf>, Error> {
         let location = Location::parse(url)?;
         if !location.is_pattern() {
-            return match location.key.contains('*') {
-                true => Err(Error::NoListing { url: location.url }),
-                false => Ok(vec![location.url.into()]),
+            return if location.key.contains('*') {
+                Err(Error::NoListing { url: location.url })
+            } else {
+                Ok(vec![location.url.into()])
             };
         }
-        let pattern = glob::Pattern::new(&location.key)
-            .map_err(|error| Error::Url { url: location.url.clone(), reason: error.to_string() })?;
+        let pattern = glob::Pattern::new(&location.key).map_err(|error| Error::Url {
+            url: location.url.clone(),
+            reason: error.to_string(),
+        })?;
         let listed = self.list(&location)?;
-        let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::default() };
-        let matching = listed.iter().filter(|key| pattern.matches_with(key, options));
-        let mut found: Vec<PathBuf> =
-            matching.map(|key| format!("{}/{key}", location.store).into()).collect();
+        let options = glob::MatchOptions {
+            require_literal_separator: true,
+            ..glob::MatchOptions::default()
+        };
+        let matching = listed
+            .iter()
+            .filter(|key| pattern.matches_with(key, options));
+        let mut found: Vec<PathBuf> = matching
+            .map(|key| format!("{}/{key}", location.store).into())
+            .collect();
         if found.is_empty() {
             let prefix = format!("{}/{}", location.store, location.folder());
-            return Err(Error::NoMatch { url: location.url, prefix, seen: listed.len() });
+            return Err(Error::NoMatch {
+                url: location.url,
+                prefix,
+                seen: listed.len(),
+            });
         }
         found.sort();
         Ok(found)

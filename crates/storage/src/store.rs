@@ -48,11 +48,17 @@ impl std::fmt::Debug for Client {
 impl Client {
     fn writes(store: impl ObjectStore + MultipartStore) -> Self {
         let store = Arc::new(store);
-        Self { objects: Arc::clone(&store) as Arc<dyn ObjectStore>, writing: Some(Writing::Parts(store)) }
+        Self {
+            objects: Arc::clone(&store) as Arc<dyn ObjectStore>,
+            writing: Some(Writing::Parts(store)),
+        }
     }
 
     fn reads(store: impl ObjectStore) -> Self {
-        Self { objects: Arc::new(store), writing: None }
+        Self {
+            objects: Arc::new(store),
+            writing: None,
+        }
     }
 
     /// Returns how the store is written.
@@ -61,8 +67,16 @@ impl Client {
     /// It is only read.
     pub(crate) fn writing(&self, location: &Location) -> Result<Writing, Error> {
         self.writing.clone().ok_or_else(|| {
-            let scheme = location.url.split("://").next().unwrap_or_default().to_owned();
-            Error::ReadOnly { url: location.url.clone(), scheme }
+            let scheme = location
+                .url
+                .split("://")
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            Error::ReadOnly {
+                url: location.url.clone(),
+                scheme,
+            }
         })
     }
 }
@@ -76,15 +90,24 @@ impl Client {
 pub(crate) fn open(location: &Location, executor: &Executor) -> Result<Client, Error> {
     // Only the first of a process counts, and all are the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let settings = |error| Error::Settings { url: location.url.clone(), reason: shown(&error) };
+    let settings = |error| Error::Settings {
+        url: location.url.clone(),
+        reason: shown(&error),
+    };
     Ok(match location.scheme {
         Scheme::S3 => Client::writes(
             AmazonS3Builder::from_env()
                 .with_bucket_name(&location.bucket)
                 // Whoever gives an address without TLS means it.
                 .with_allow_http(true)
-                .with_config(AmazonS3ConfigKey::Client(ClientConfigKey::ConnectTimeout), CONNECT_TIMEOUT)
-                .with_config(AmazonS3ConfigKey::Client(ClientConfigKey::Timeout), REQUEST_TIMEOUT)
+                .with_config(
+                    AmazonS3ConfigKey::Client(ClientConfigKey::ConnectTimeout),
+                    CONNECT_TIMEOUT,
+                )
+                .with_config(
+                    AmazonS3ConfigKey::Client(ClientConfigKey::Timeout),
+                    REQUEST_TIMEOUT,
+                )
                 .with_retry(once())
                 .build()
                 .map_err(settings)?,
@@ -92,8 +115,14 @@ pub(crate) fn open(location: &Location, executor: &Executor) -> Result<Client, E
         Scheme::Gs => Client::writes(
             GoogleCloudStorageBuilder::from_env()
                 .with_bucket_name(&location.bucket)
-                .with_config(GoogleConfigKey::Client(ClientConfigKey::ConnectTimeout), CONNECT_TIMEOUT)
-                .with_config(GoogleConfigKey::Client(ClientConfigKey::Timeout), REQUEST_TIMEOUT)
+                .with_config(
+                    GoogleConfigKey::Client(ClientConfigKey::ConnectTimeout),
+                    CONNECT_TIMEOUT,
+                )
+                .with_config(
+                    GoogleConfigKey::Client(ClientConfigKey::Timeout),
+                    REQUEST_TIMEOUT,
+                )
                 .with_retry(once())
                 .build()
                 .map_err(settings)?,
@@ -103,13 +132,18 @@ pub(crate) fn open(location: &Location, executor: &Executor) -> Result<Client, E
                 .with_allow_http(true)
                 .with_config(ClientConfigKey::ConnectTimeout, CONNECT_TIMEOUT)
                 .with_config(ClientConfigKey::Timeout, REQUEST_TIMEOUT);
-            let builder = HttpBuilder::new().with_url(&location.store).with_client_options(options);
+            let builder = HttpBuilder::new()
+                .with_url(&location.store)
+                .with_client_options(options);
             Client::reads(builder.with_retry(once()).build().map_err(settings)?)
         }
         #[cfg(feature = "hdfs")]
         Scheme::Hdfs => {
             let tree = Tree::open(&location.store, executor).map_err(settings)?;
-            Client { objects: tree.objects(), writing: Some(Writing::Tree(tree)) }
+            Client {
+                objects: tree.objects(),
+                writing: Some(Writing::Tree(tree)),
+            }
         }
         #[cfg(not(feature = "hdfs"))]
         Scheme::Hdfs => return Err(Error::not_built(location)),
@@ -119,5 +153,9 @@ pub(crate) fn open(location: &Location, executor: &Executor) -> Result<Client, E
 /// The client tries nothing again by itself: [`crate::retry`] does, where failures are told apart and logged. It
 /// finishes what is a client's own matter, for example a token that has expired.
 fn once() -> RetryConfig {
-    RetryConfig { backoff: BackoffConfig::default(), max_retries: 0, retry_timeout: Duration::from_secs(60) }
+    RetryConfig {
+        backoff: BackoffConfig::default(),
+        max_retries: 0,
+        retry_timeout: Duration::from_secs(60),
+    }
 }

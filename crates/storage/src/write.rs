@@ -38,7 +38,12 @@ impl Storage {
     fn place(&self, name: &Path) -> Result<Place, Error> {
         let location = Location::parse(&name.to_string_lossy())?;
         let (executor, client) = self.store(&location)?;
-        Ok(Place { key: key(&location)?, location: Arc::new(location), executor, client })
+        Ok(Place {
+            key: key(&location)?,
+            location: Arc::new(location),
+            executor,
+            client,
+        })
     }
 
     /// Puts an object whole; one of that name is replaced. Readers see the old one or the new.
@@ -59,15 +64,25 @@ impl Storage {
     }
 
     fn put_as(&self, name: &Path, bytes: Bytes, mode: PutMode) -> Result<bool, Error> {
-        let Place { location, executor, client, key } = self.place(name)?;
+        let Place {
+            location,
+            executor,
+            client,
+            key,
+        } = self.place(name)?;
         let writing = client.writing(&location)?;
-        let (asked, deadline) = (Arc::clone(&location), self.clients.deadline);
+        let asked = Arc::clone(&location);
+        let deadline = self.clients.deadline;
         self.wait(&executor, &location, async move {
             let put = || async {
                 let put = match &writing {
                     Writing::Parts(_) => {
                         let payload = PutPayload::from_bytes(bytes.clone());
-                        client.objects.put_opts(&key, payload, mode.clone().into()).await.map(drop)
+                        client
+                            .objects
+                            .put_opts(&key, payload, mode.clone().into())
+                            .await
+                            .map(drop)
                     }
                     #[cfg(feature = "hdfs")]
                     Writing::Tree(tree) => tree.put(&key, bytes.clone(), &mode).await,
@@ -106,18 +121,27 @@ impl Storage {
         bytes: u64,
         to: Place,
     ) -> std::io::Result<()> {
-        let Place { location, executor, client, key } = to;
+        let Place {
+            location,
+            executor,
+            client,
+            key,
+        } = to;
         let part_bytes = PART_BYTES.max(bytes.div_ceil(PARTS_MAX));
         let count = bytes.div_ceil(part_bytes);
         // Each part has a deadline of its own; so have beginning and end.
         let turns = u32::try_from(count.div_ceil(PARTS_AT_ONCE as u64) + 3).unwrap_or(u32::MAX);
         let limit = self.clients.deadline.saturating_mul(turns);
-        let (asked, deadline) = (Arc::clone(&location), self.clients.deadline);
+        let asked = Arc::clone(&location);
+        let deadline = self.clients.deadline;
         let sent = executor.wait(limit, async move {
             let asked = &*asked;
             let id = retry(asked, deadline, || store.create_multipart(&key)).await?;
             let send = |nth: u64| {
-                let (store, key, id, begin) = (&store, &key, &id, nth * part_bytes);
+                let store = &store;
+                let key = &key;
+                let id = &id;
+                let begin = nth * part_bytes;
                 let read = part(&file, begin, part_bytes.min(bytes - begin));
                 async move {
                     let payload = PutPayload::from_bytes(read?);
@@ -125,18 +149,25 @@ impl Storage {
                     std::io::Result::Ok(retry(asked, deadline, put).await?)
                 }
             };
-            let parts = stream::iter(0..count).map(send).buffered(PARTS_AT_ONCE).try_collect::<Vec<PartId>>();
+            let parts = stream::iter(0..count)
+                .map(send)
+                .buffered(PARTS_AT_ONCE)
+                .try_collect::<Vec<PartId>>();
             let completed = match parts.await {
                 Ok(parts) => {
                     let complete = || store.complete_multipart(&key, &id, parts.clone());
                     match retry(asked, deadline, complete).await {
                         // Its answer was lost, and the upload is no more since it is complete.
                         Err(Error::Missing { .. }) => {
-                            let there = retry(asked, deadline, || client.objects.head(&key)).await?;
+                            let there =
+                                retry(asked, deadline, || client.objects.head(&key)).await?;
                             if there.size == bytes {
                                 Ok(())
                             } else {
-                                Err(Error::Changed { url: asked.url.clone() }.into())
+                                Err(Error::Changed {
+                                    url: asked.url.clone(),
+                                }
+                                .into())
                             }
                         }
                         outcome => outcome.map(drop).map_err(std::io::Error::from),
@@ -162,12 +193,20 @@ impl Storage {
         bytes: u64,
         to: Place,
     ) -> std::io::Result<()> {
-        let Place { location, executor, key, .. } = to;
+        let Place {
+            location,
+            executor,
+            key,
+            ..
+        } = to;
         // Every part has a deadline; so have beginning and end.
         let turns = u32::try_from(bytes.div_ceil(PART_BYTES) + 3).unwrap_or(u32::MAX);
         let limit = self.clients.deadline.saturating_mul(turns);
-        let (asked, deadline) = (Arc::clone(&location), self.clients.deadline);
-        let sent = executor.wait(limit, async move { tree.send(&file, bytes, &key, &asked, deadline).await });
+        let asked = Arc::clone(&location);
+        let deadline = self.clients.deadline;
+        let sent = executor.wait(limit, async move {
+            tree.send(&file, bytes, &key, &asked, deadline).await
+        });
         sent.unwrap_or_else(|| Err(late(&location, limit).into()))
     }
 
@@ -176,13 +215,23 @@ impl Storage {
     /// # Errors
     /// It is larger, there is no such bucket, or the store does not let us or cannot be reached.
     pub fn read(&self, name: &Path, bytes_max: u64) -> Result<Option<Bytes>, Error> {
-        let Place { location, executor, client, key } = self.place(name)?;
-        let (asked, deadline) = (Arc::clone(&location), self.clients.deadline);
+        let Place {
+            location,
+            executor,
+            client,
+            key,
+        } = self.place(name)?;
+        let asked = Arc::clone(&location);
+        let deadline = self.clients.deadline;
         let read = self.wait(&executor, &location, async move {
             let get = || async {
                 let found = client.objects.get(&key).await?;
                 let bytes = found.meta.size;
-                Ok(if bytes > bytes_max { Err(bytes) } else { Ok(found.bytes().await?) })
+                Ok(if bytes > bytes_max {
+                    Err(bytes)
+                } else {
+                    Ok(found.bytes().await?)
+                })
             };
             retry(&asked, deadline, get).await
         });
@@ -190,7 +239,10 @@ impl Storage {
             Ok(Ok(bytes)) => Ok(Some(bytes)),
             Ok(Err(bytes)) => {
                 let reason = format!("{bytes} bytes, at most {bytes_max} are read");
-                Err(Error::Url { url: location.url.clone(), reason })
+                Err(Error::Url {
+                    url: location.url.clone(),
+                    reason,
+                })
             }
             Err(Error::Missing { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -202,18 +254,36 @@ impl Storage {
     /// # Errors
     /// There is no such bucket, or the store does not let us or cannot be reached.
     pub fn entries(&self, folder: &Path) -> Result<Vec<Entry>, Error> {
-        let Place { location, executor, client, key } = self.place(folder)?;
-        let (asked, deadline) = (Arc::clone(&location), self.clients.deadline);
+        let Place {
+            location,
+            executor,
+            client,
+            key,
+        } = self.place(folder)?;
+        let asked = Arc::clone(&location);
+        let deadline = self.clients.deadline;
         let listed = self.wait(&executor, &location, async move {
-            retry(&asked, deadline, || client.objects.list_with_delimiter(Some(&key))).await
+            retry(&asked, deadline, || {
+                client.objects.list_with_delimiter(Some(&key))
+            })
+            .await
         })?;
         let last = |key: &Key| key.filename().map(str::to_owned);
-        let folders =
-            listed.common_prefixes.iter().filter_map(|key| Some(Entry { name: last(key)?, modified: None }));
+        let folders = listed.common_prefixes.iter().filter_map(|key| {
+            Some(Entry {
+                name: last(key)?,
+                modified: None,
+            })
+        });
         let object = |meta: &ObjectMeta| {
-            Some(Entry { name: last(&meta.location)?, modified: Some(meta.last_modified.into()) })
+            Some(Entry {
+                name: last(&meta.location)?,
+                modified: Some(meta.last_modified.into()),
+            })
         };
-        let mut found: Vec<Entry> = folders.chain(listed.objects.iter().filter_map(object)).collect();
+        let mut found: Vec<Entry> = folders
+            .chain(listed.objects.iter().filter_map(object))
+            .collect();
         found.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(found)
     }
@@ -223,12 +293,19 @@ impl Storage {
     /// # Errors
     /// As of [`Storage::put`].
     pub fn remove_all(&self, name: &Path, first: Option<&str>) -> Result<(), Error> {
-        let Place { location, executor, client, key } = self.place(name)?;
+        let Place {
+            location,
+            executor,
+            client,
+            key,
+        } = self.place(name)?;
         let writing = client.writing(&location)?;
-        let (asked, deadline) = (Arc::clone(&location), self.clients.deadline);
+        let asked = Arc::clone(&location);
+        let deadline = self.clients.deadline;
         let first = first.map(|first| key.clone().join(first));
         self.wait(&executor, &location, async move {
-            let (asked, objects) = (&*asked, &client.objects);
+            let asked = &*asked;
+            let objects = &client.objects;
             let remove = |key: Key| async move {
                 match retry(asked, deadline, || objects.delete(&key)).await {
                     Err(Error::Missing { .. }) => Ok(()),
@@ -243,7 +320,12 @@ impl Storage {
                 #[cfg(feature = "hdfs")]
                 Writing::Tree(tree) => return retry(asked, deadline, || tree.remove(&key)).await,
             }
-            let list = || objects.list(Some(&key)).map_ok(|meta| meta.location).try_collect::<Vec<Key>>();
+            let list = || {
+                objects
+                    .list(Some(&key))
+                    .map_ok(|meta| meta.location)
+                    .try_collect::<Vec<Key>>()
+            };
             let mut keys = retry(asked, deadline, list).await?;
             keys.push(key.clone());
             stream::iter(keys)
@@ -256,8 +338,14 @@ impl Storage {
 }
 
 fn late(location: &Location, waited: Duration) -> Error {
-    let (url, reason) = (location.url.clone(), "no answer in time".to_owned());
-    Error::Unreachable { url, waited, attempts: 1, reason }
+    let url = location.url.clone();
+    let reason = "no answer in time".to_owned();
+    Error::Unreachable {
+        url,
+        waited,
+        attempts: 1,
+        reason,
+    }
 }
 
 /// Reads a part of a file of this machine.

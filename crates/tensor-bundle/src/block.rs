@@ -24,15 +24,24 @@ impl<'a> Entries<'a> {
     /// From the contents of a block, without its trailer.
     pub(crate) fn new(contents: &'a [u8]) -> Result<Self, String> {
         let Some((before, count)) = contents.split_last_chunk() else {
-            return Err(format!("a block of {} bytes has no number of restarts", contents.len()));
+            return Err(format!(
+                "a block of {} bytes has no number of restarts",
+                contents.len()
+            ));
         };
         let count = u32::from_le_bytes(*count) as usize;
         let restarts = count.checked_mul(4).filter(|&bytes| bytes <= before.len());
         let Some(restarts) = restarts else {
-            return Err(format!("a block of {} bytes counts {count} restarts", contents.len()));
+            return Err(format!(
+                "a block of {} bytes counts {count} restarts",
+                contents.len()
+            ));
         };
         let entries = before.get(..before.len() - restarts).unwrap_or_default();
-        Ok(Self { cursor: Cursor::new(entries), key: Vec::new() })
+        Ok(Self {
+            cursor: Cursor::new(entries),
+            key: Vec::new(),
+        })
     }
 
     /// Steps to the next entry and returns its key and value, or nothing at the end.
@@ -47,7 +56,10 @@ impl<'a> Entries<'a> {
         let rest = self.cursor.take(rest).ok_or_else(cut)?;
         let value = self.cursor.take(length).ok_or_else(cut)?;
         if shared > self.key.len() as u64 {
-            return Err(format!("a key shares {shared} bytes with a key of {} bytes", self.key.len()));
+            return Err(format!(
+                "a key shares {shared} bytes with a key of {} bytes",
+                self.key.len()
+            ));
         }
         if shared as usize + rest.len() > KEY_BYTES_MAX {
             return Err(format!(
@@ -56,7 +68,9 @@ impl<'a> Entries<'a> {
             ));
         }
         if length > VALUE_BYTES_MAX {
-            return Err(format!("an entry has {length} bytes, at most {VALUE_BYTES_MAX} are read"));
+            return Err(format!(
+                "an entry has {length} bytes, at most {VALUE_BYTES_MAX} are read"
+            ));
         }
         self.key.truncate(shared as usize);
         self.key.extend_from_slice(rest);
@@ -70,10 +84,23 @@ mod tests {
 
     #[test]
     fn shared_parts_of_keys_are_restored() {
-        let block = [&[0, 2, 1][..], b"abx", &[1, 2, 0], b"cd", &[0, 0, 0, 0, 1, 0, 0, 0]].concat();
+        let block = [
+            &[0, 2, 1][..],
+            b"abx",
+            &[1, 2, 0],
+            b"cd",
+            &[0, 0, 0, 0, 1, 0, 0, 0],
+        ]
+        .concat();
         let mut entries = Entries::new(&block).expect("a block");
-        assert_eq!(entries.step(), Ok(Some((b"ab".as_slice(), b"x".as_slice()))));
-        assert_eq!(entries.step(), Ok(Some((b"acd".as_slice(), b"".as_slice()))));
+        assert_eq!(
+            entries.step(),
+            Ok(Some((b"ab".as_slice(), b"x".as_slice())))
+        );
+        assert_eq!(
+            entries.step(),
+            Ok(Some((b"acd".as_slice(), b"".as_slice())))
+        );
         assert_eq!(entries.step(), Ok(None));
     }
 
@@ -88,7 +115,10 @@ mod tests {
             [&[0, 0][..], huge, &[1]].concat(),
         ] {
             let block = [entry.as_slice(), &[0; 4]].concat();
-            let message = Entries::new(&block).expect("a block").step().expect_err("it is refused");
+            let message = Entries::new(&block)
+                .expect("a block")
+                .step()
+                .expect_err("it is refused");
             assert!(
                 message.contains("a key shares 18446744073709551615 bytes")
                     || message.contains("longer than"),

@@ -57,14 +57,27 @@ impl Bundle {
         let mut tensors = BTreeMap::new();
         for (key, value) in named {
             let name = String::from_utf8(key).map_err(|error| {
-                Error::damaged(&index, format!("the name `{}` is not UTF-8", error.as_bytes().escape_ascii()))
+                Error::damaged(
+                    &index,
+                    format!(
+                        "the name `{}` is not UTF-8",
+                        error.as_bytes().escape_ascii()
+                    ),
+                )
             })?;
             let assembled = Stored::assemble(name.clone(), &value, &mut slices, &shards);
-            let stored = assembled
-                .map_err(|what| Error::damaged(&index, format!("tensor `{}`: {what}", shown(&name))))?;
+            let stored = assembled.map_err(|what| {
+                Error::damaged(&index, format!("tensor `{}`: {what}", shown(&name)))
+            })?;
             tensors.insert(name, stored);
         }
-        Ok(Self { prefix, index, order, shards, tensors })
+        Ok(Self {
+            prefix,
+            index,
+            order,
+            shards,
+            tensors,
+        })
     }
 
     /// Returns the prefix that was opened, such as `model_dir/model.ckpt-30`.
@@ -85,10 +98,17 @@ impl Bundle {
 
 fn header(index: &Path, value: Option<Vec<u8>>) -> Result<BundleHeader, Error> {
     let Some(value) = value else {
-        return Err(Error::damaged(index, "it has no header, expected an entry with an empty key"));
+        return Err(Error::damaged(
+            index,
+            "it has no header, expected an entry with an empty key",
+        ));
     };
-    let header = BundleHeader::decode(value.as_slice())
-        .map_err(|error| Error::damaged(index, format!("its header is no BundleHeaderProto: {error}")))?;
+    let header = BundleHeader::decode(value.as_slice()).map_err(|error| {
+        Error::damaged(
+            index,
+            format!("its header is no BundleHeaderProto: {error}"),
+        )
+    })?;
     let version = header.version.clone().unwrap_or_default();
     if version.min_consumer > VERSION || version.bad_consumers.contains(&VERSION) {
         return Err(Error::unsupported(
@@ -98,14 +118,20 @@ fn header(index: &Path, value: Option<Vec<u8>>) -> Result<BundleHeader, Error> {
                  version {VERSION}",
                 version.producer,
                 version.min_consumer,
-                version.bad_consumers.get(..8).unwrap_or(&version.bad_consumers)
+                version
+                    .bad_consumers
+                    .get(..8)
+                    .unwrap_or(&version.bad_consumers)
             ),
         ));
     }
     if version.producer < 0 {
         return Err(Error::damaged(
             index,
-            format!("its format version is {}, expected at least 0", version.producer),
+            format!(
+                "its format version is {}, expected at least 0",
+                version.producer
+            ),
         ));
     }
     Ok(header)
@@ -113,7 +139,10 @@ fn header(index: &Path, value: Option<Vec<u8>>) -> Result<BundleHeader, Error> {
 
 fn byte_order(index: &Path, header: &BundleHeader) -> Result<ByteOrder, Error> {
     ByteOrder::from_header(header.endianness).ok_or_else(|| {
-        let what = format!("its endianness is {}, expected 0 (little) or 1 (big)", header.endianness);
+        let what = format!(
+            "its endianness is {}, expected 0 (little) or 1 (big)",
+            header.endianness
+        );
         Error::unsupported(index, what)
     })
 }
@@ -121,8 +150,13 @@ fn byte_order(index: &Path, header: &BundleHeader) -> Result<ByteOrder, Error> {
 fn shards(index: &Path, prefix: &Path, header: &BundleHeader) -> Result<Vec<Shard>, Error> {
     let count = header.num_shards;
     if !(1..=SHARDS_MAX).contains(&count) {
-        return Err(Error::damaged(index, format!("{count} data files, expected 1 to {SHARDS_MAX}")));
+        return Err(Error::damaged(
+            index,
+            format!("{count} data files, expected 1 to {SHARDS_MAX}"),
+        ));
     }
     let count = count as usize;
-    (0..count).map(|shard| Shard::find(shard_path(prefix, shard, count))).collect()
+    (0..count)
+        .map(|shard| Shard::find(shard_path(prefix, shard, count)))
+        .collect()
 }

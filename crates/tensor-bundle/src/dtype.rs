@@ -108,14 +108,19 @@ mod tests {
     #[test]
     fn every_half_is_its_definition() {
         for bits in 0..=u16::MAX {
-            let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+            let exponent = i32::from(bits >> 10 & 0x1f);
+            let fraction = f64::from(bits & 0x3ff);
             let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
             let value = f16_to_f32(bits);
             assert_eq!(value.is_sign_negative(), bits & 0x8000 != 0, "{bits:04x}");
             match exponent {
                 31 if fraction == 0.0 => assert_eq!(f64::from(value), sign * f64::INFINITY),
                 31 => assert!(value.is_nan()),
-                0 => assert_eq!(f64::from(value), sign * fraction * 2_f64.powi(-24), "{bits:04x}"),
+                0 => assert_eq!(
+                    f64::from(value),
+                    sign * fraction * 2_f64.powi(-24),
+                    "{bits:04x}"
+                ),
                 _ => assert_eq!(
                     f64::from(value),
                     sign * (1.0 + fraction / 1024.0) * 2_f64.powi(exponent - 15),

@@ -31,7 +31,10 @@ impl Entry {
         let message = BundleEntry::decode(value)
             .map_err(|error| format!("its entry is no BundleEntryProto: {error}"))?;
         if message.slices.len() > SLICES_MAX {
-            return Err(format!("it has {} slices, at most {SLICES_MAX} are read", message.slices.len()));
+            return Err(format!(
+                "it has {} slices, at most {SLICES_MAX} are read",
+                message.slices.len()
+            ));
         }
         Ok(Self {
             dtype: DType::from_number(message.dtype),
@@ -54,15 +57,26 @@ fn shape(message: TensorShape) -> Result<Vec<usize>, String> {
         return Err("its number of dimensions is unknown, expected a whole shape".to_owned());
     }
     if message.dim.len() > RANK_MAX {
-        return Err(format!("it has {} dimensions, at most {RANK_MAX} are read", message.dim.len()));
+        return Err(format!(
+            "it has {} dimensions, at most {RANK_MAX} are read",
+            message.dim.len()
+        ));
     }
-    message.dim.iter().map(|dimension| natural("dimension", dimension.size)).collect()
+    message
+        .dim
+        .iter()
+        .map(|dimension| natural("dimension", dimension.size))
+        .collect()
 }
 
 /// Returns the part of a tensor of this shape that a slice covers.
 pub(crate) fn region(slice: &TensorSlice, shape: &[usize]) -> Result<Region, String> {
     if slice.extent.len() != shape.len() {
-        return Err(format!("a slice has {} dimensions, expected {}", slice.extent.len(), shape.len()));
+        return Err(format!(
+            "a slice has {} dimensions, expected {}",
+            slice.extent.len(),
+            shape.len()
+        ));
     }
     let mut region = Region::whole(shape);
     let parts = region.starts.iter_mut().zip(&mut region.lengths);
@@ -73,7 +87,9 @@ pub(crate) fn region(slice: &TensorSlice, shape: &[usize]) -> Result<Region, Str
             *length = natural("slice's length", given)?;
         }
         if start.checked_add(*length).is_none_or(|end| end > whole) {
-            return Err(format!("a slice of length {length} at {start} exceeds a dimension of {whole}"));
+            return Err(format!(
+                "a slice of length {length} at {start} exceeds a dimension of {whole}"
+            ));
         }
     }
     Ok(region)

@@ -88,15 +88,25 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Io { action, path, source }
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
     }
 
     pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {
-        Self::Damaged { path: path.to_owned(), what: what.into() }
+        Self::Damaged {
+            path: path.to_owned(),
+            what: what.into(),
+        }
     }
 
     pub(crate) fn unsupported(path: &Path, what: impl Into<String>) -> Self {
-        Self::Unsupported { path: path.to_owned(), what: what.into() }
+        Self::Unsupported {
+            path: path.to_owned(),
+            what: what.into(),
+        }
     }
 
     /// Refuses a value over its limit.
@@ -104,25 +114,53 @@ impl Error {
         if found <= max {
             return Ok(());
         }
-        Err(Self::Limit { path: path.to_owned(), what: what.to_owned(), found, max })
+        Err(Self::Limit {
+            path: path.to_owned(),
+            what: what.to_owned(),
+            found,
+            max,
+        })
     }
 
     fn what(&self) -> String {
         match self {
             Self::Io { action, path, .. } => format!("cannot {action} {}", path.display()),
             Self::Damaged { path, what } => format!("{} is damaged: {what}", path.display()),
-            Self::Checksum { path, what, offset, expected, found } => format!(
+            Self::Checksum {
+                path,
+                what,
+                offset,
+                expected,
+                found,
+            } => format!(
                 "{} is damaged: {what} at byte {offset} has crc32c {found:08x}, expected {expected:08x}",
                 path.display()
             ),
-            Self::Limit { path, what, found, max } => {
-                format!("{}: {what} is {found}, at most {max} is read", path.display())
+            Self::Limit {
+                path,
+                what,
+                found,
+                max,
+            } => {
+                format!(
+                    "{}: {what} is {found}, at most {max} is read",
+                    path.display()
+                )
             }
-            Self::Unsupported { path, what } => format!("{} cannot be read: {what}", path.display()),
+            Self::Unsupported { path, what } => {
+                format!("{} cannot be read: {what}", path.display())
+            }
             Self::Absent { path, tensor, .. } => {
                 format!("{} holds no tensor `{}`", path.display(), shown(tensor))
             }
-            Self::Rows { tensor, begin, end, rows, row_width, room } => format!(
+            Self::Rows {
+                tensor,
+                begin,
+                end,
+                rows,
+                row_width,
+                room,
+            } => format!(
                 "rows {begin}..{end} of `{}` were asked for with room for {room} elements, it has rows 0..{rows} of \
                  {row_width} elements",
                 shown(tensor)
@@ -170,7 +208,9 @@ impl From<Error> for Diagnostic {
             text = format!("{text}: {source}");
         }
         let code = match &error {
-            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Code::E1202,
+            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+                Code::E1202
+            }
             Error::Io { .. } => Code::E1201,
             Error::Absent { .. } | Error::Rows { .. } => Code::E3002,
             _ => Code::E3001,
@@ -181,7 +221,11 @@ impl From<Error> for Diagnostic {
 
 /// Returns a name from a file on one line of bounded length.
 pub(crate) fn shown(name: &str) -> String {
-    let mut out: String = name.chars().take(NAME_CHARACTERS_MAX).flat_map(char::escape_debug).collect();
+    let mut out: String = name
+        .chars()
+        .take(NAME_CHARACTERS_MAX)
+        .flat_map(char::escape_debug)
+        .collect();
     if name.chars().nth(NAME_CHARACTERS_MAX).is_some() {
         out.push('…');
     }

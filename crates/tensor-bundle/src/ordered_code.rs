@@ -76,30 +76,53 @@ mod tests {
         assert_eq!(signed(-1), [0x7f]);
         assert_eq!(signed(-64), [0x40]);
         assert_eq!(signed(-65), [0x3f, 0xbf]);
-        assert_eq!(signed(i64::MAX), [0xff, 0xc0, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+        assert_eq!(
+            signed(i64::MAX),
+            [0xff, 0xc0, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]
+        );
         assert_eq!(signed(i64::MIN), [0x00, 0x3f, 0x80, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
     fn order_is_kept() {
         let around = |power: u32| [-1, 0, 1].map(|step| (1_i64 << power) + step);
-        let mut values: Vec<i64> = (0..63).flat_map(around).flat_map(|value| [value, -value]).collect();
+        let mut values: Vec<i64> = (0..63)
+            .flat_map(around)
+            .flat_map(|value| [value, -value])
+            .collect();
         values.sort_unstable();
         values.dedup();
-        assert!(values.windows(2).all(|pair| signed(pair[0]) < signed(pair[1])));
+        assert!(
+            values
+                .windows(2)
+                .all(|pair| signed(pair[0]) < signed(pair[1]))
+        );
     }
 
     #[test]
     fn a_key_is_that_of_a_recorded_checkpoint() {
         let extents = [(4, 3), (0, 3)];
-        let extent = extents.map(|(start, length)| Extent { start, length: Some(length) }).to_vec();
+        let extent = extents
+            .map(|(start, length)| Extent {
+                start,
+                length: Some(length),
+            })
+            .to_vec();
         let expected = [b"\0emb\0\x01\x01\x02".as_slice(), &[0x84, 0x83, 0x80, 0x83]].concat();
         assert_eq!(slice_key("emb", &TensorSlice { extent }), expected);
     }
 
     #[test]
     fn special_bytes_are_escaped_and_whole_dimensions_are_marked() {
-        let slice = TensorSlice { extent: vec![Extent { start: 0, length: None }] };
-        assert_eq!(slice_key("a\0b", &slice), b"\0a\0\xffb\0\x01\x01\x01\x80\x7f");
+        let slice = TensorSlice {
+            extent: vec![Extent {
+                start: 0,
+                length: None,
+            }],
+        };
+        assert_eq!(
+            slice_key("a\0b", &slice),
+            b"\0a\0\xffb\0\x01\x01\x01\x80\x7f"
+        );
     }
 }

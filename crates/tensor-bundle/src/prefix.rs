@@ -27,7 +27,9 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, Error> {
     }
     let name = path.as_os_str().as_encoded_bytes();
     match name.strip_suffix(INDEX.as_bytes()) {
-        Some(prefix) if !prefix.is_empty() => Ok(PathBuf::from(OsString::from_vec(prefix.to_vec()))),
+        Some(prefix) if !prefix.is_empty() => {
+            Ok(PathBuf::from(OsString::from_vec(prefix.to_vec())))
+        }
         _ => Ok(path.to_owned()),
     }
 }
@@ -54,7 +56,9 @@ pub(crate) fn read_file(path: &Path, max: u64) -> Result<Vec<u8>, Error> {
     Error::check_limit(path, "the size in bytes", bytes, max)?;
     let mut out = Vec::with_capacity(bytes as usize);
     let file = File::open(path).map_err(Error::io("open", path))?;
-    file.take(max).read_to_end(&mut out).map_err(Error::io("read", path))?;
+    file.take(max)
+        .read_to_end(&mut out)
+        .map_err(Error::io("read", path))?;
     Ok(out)
 }
 
@@ -64,7 +68,9 @@ fn latest(folder: &Path) -> Result<PathBuf, Error> {
     let text = read_file(&path, STATE_BYTES_MAX)?;
     let mut lines = text.split(|&byte| byte == b'\n');
     let named = lines.find_map(|line| {
-        let rest = line.trim_ascii_start().strip_prefix(STATE_FIELD.as_bytes())?;
+        let rest = line
+            .trim_ascii_start()
+            .strip_prefix(STATE_FIELD.as_bytes())?;
         unquote(rest.trim_ascii_start().strip_prefix(b":")?.trim_ascii())
     });
     let named = named.filter(|name| !name.is_empty() && !name.contains(&0));
@@ -90,7 +96,9 @@ fn latest(folder: &Path) -> Result<PathBuf, Error> {
 /// Returns what a quoted string of protocol buffers' text form stands for.
 fn unquote(text: &[u8]) -> Option<Vec<u8>> {
     let (&quote, rest) = text.split_first()?;
-    let inner = rest.strip_suffix(&[quote]).filter(|_| quote == b'"' || quote == b'\'')?;
+    let inner = rest
+        .strip_suffix(&[quote])
+        .filter(|_| quote == b'"' || quote == b'\'')?;
     let mut out = Vec::with_capacity(inner.len());
     let mut bytes = inner.iter().copied().peekable();
     while let Some(byte) = bytes.next() {
@@ -109,7 +117,9 @@ fn unquote(text: &[u8]) -> Option<Vec<u8>> {
             first @ b'0'..=b'7' => {
                 let mut value = u32::from(first - b'0');
                 for _ in 0..2 {
-                    let Some(digit) = bytes.next_if(|digit| (b'0'..=b'7').contains(digit)) else { break };
+                    let Some(digit) = bytes.next_if(|digit| (b'0'..=b'7').contains(digit)) else {
+                        break;
+                    };
                     value = value * 8 + u32::from(digit - b'0');
                 }
                 u8::try_from(value).ok()?
@@ -126,9 +136,24 @@ mod tests {
 
     #[test]
     fn quoted_paths_are_read_with_their_escapes() {
-        assert_eq!(unquote(br#""model.ckpt-30""#), Some(b"model.ckpt-30".to_vec()));
-        assert_eq!(unquote(br#""a\"b\\\346\227\245\t""#), Some("a\"b\\日\t".as_bytes().to_vec()));
-        for wrong in [r#"""""#, r#"""#, r#""a"#, r#""\"#, r#""\x""#, r#""\777""#, "model", ""] {
+        assert_eq!(
+            unquote(br#""model.ckpt-30""#),
+            Some(b"model.ckpt-30".to_vec())
+        );
+        assert_eq!(
+            unquote(br#""a\"b\\\346\227\245\t""#),
+            Some("a\"b\\日\t".as_bytes().to_vec())
+        );
+        for wrong in [
+            r#"""""#,
+            r#"""#,
+            r#""a"#,
+            r#""\"#,
+            r#""\x""#,
+            r#""\777""#,
+            "model",
+            "",
+        ] {
             assert_eq!(unquote(wrong.as_bytes()), None, "{wrong}");
         }
     }
@@ -136,13 +161,22 @@ mod tests {
     #[test]
     fn the_index_file_names_its_prefix() {
         let resolved = |path: &str| resolve(Path::new(path)).expect("it is no folder");
-        assert_eq!(resolved("nowhere/model.ckpt-30.index"), Path::new("nowhere/model.ckpt-30"));
-        assert_eq!(resolved("nowhere/model.ckpt-30"), Path::new("nowhere/model.ckpt-30"));
+        assert_eq!(
+            resolved("nowhere/model.ckpt-30.index"),
+            Path::new("nowhere/model.ckpt-30")
+        );
+        assert_eq!(
+            resolved("nowhere/model.ckpt-30"),
+            Path::new("nowhere/model.ckpt-30")
+        );
         assert_eq!(resolved(".index"), Path::new(".index"));
     }
 
     #[test]
     fn data_files_are_numbered_with_five_digits() {
-        assert_eq!(shard_path(Path::new("a/b"), 3, 12), Path::new("a/b.data-00003-of-00012"));
+        assert_eq!(
+            shard_path(Path::new("a/b"), 3, 12),
+            Path::new("a/b.data-00003-of-00012")
+        );
     }
 }

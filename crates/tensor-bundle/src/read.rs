@@ -23,18 +23,33 @@ impl Bundle {
         let stored = self.stored(name)?;
         let order = self.order;
         let values = match stored.info.dtype {
-            DType::F32 => Values::F32(self.whole(stored, |bytes| f32::from_bits(order.read_u32(bytes)))?),
-            DType::F64 => Values::F64(self.whole(stored, |bytes| f64::from_bits(order.read_u64(bytes)))?),
-            DType::I32 => Values::I32(self.whole(stored, |bytes| order.read_u32(bytes).cast_signed())?),
-            DType::I64 => Values::I64(self.whole(stored, |bytes| order.read_u64(bytes).cast_signed())?),
+            DType::F32 => {
+                Values::F32(self.whole(stored, |bytes| f32::from_bits(order.read_u32(bytes)))?)
+            }
+            DType::F64 => {
+                Values::F64(self.whole(stored, |bytes| f64::from_bits(order.read_u64(bytes)))?)
+            }
+            DType::I32 => {
+                Values::I32(self.whole(stored, |bytes| order.read_u32(bytes).cast_signed())?)
+            }
+            DType::I64 => {
+                Values::I64(self.whole(stored, |bytes| order.read_u64(bytes).cast_signed())?)
+            }
             DType::U8 => Values::U8(self.whole(stored, |[byte]| byte)?),
             DType::Bool => Values::Bool(self.whole(stored, |[byte]| byte != 0)?),
-            DType::Bf16 => Values::Bf16(self.whole(stored, |bytes| bf16_to_f32(order.read_u16(bytes)))?),
-            DType::F16 => Values::F16(self.whole(stored, |bytes| f16_to_f32(order.read_u16(bytes)))?),
+            DType::Bf16 => {
+                Values::Bf16(self.whole(stored, |bytes| bf16_to_f32(order.read_u16(bytes)))?)
+            }
+            DType::F16 => {
+                Values::F16(self.whole(stored, |bytes| f16_to_f32(order.read_u16(bytes)))?)
+            }
             DType::String => Values::Strings(self.strings(stored)?),
             DType::Other(_) => return Err(self.unreadable(stored, "numbers, bool and string")),
         };
-        Ok(Tensor { info: stored.info.clone(), values })
+        Ok(Tensor {
+            info: stored.info.clone(),
+            values,
+        })
     }
 
     /// Reads rows of a tensor of floats as `f32` into `out`, which has as many elements as the rows. A row is one step
@@ -46,9 +61,15 @@ impl Bundle {
     /// # Errors
     /// As [`Bundle::read`]; the rows are not within the tensor, `out` does not have their length, or the type is not
     /// one of floats.
-    pub fn read_f32_rows(&self, name: &str, rows: Range<usize>, out: &mut [f32]) -> Result<(), Error> {
+    pub fn read_f32_rows(
+        &self,
+        name: &str,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
         let stored = self.stored(name)?;
-        let (all, row_width) = (stored.info.rows(), stored.info.row_width());
+        let all = stored.info.rows();
+        let row_width = stored.info.row_width();
         let fits = rows.start <= rows.end && rows.end <= all;
         if !fits || (rows.end - rows.start).checked_mul(row_width) != Some(out.len()) {
             return Err(Error::Rows {
@@ -62,19 +83,35 @@ impl Bundle {
         }
         let order = self.order;
         match stored.info.dtype {
-            DType::F32 => self.fill(stored, &rows, out, |bytes| f32::from_bits(order.read_u32(bytes))),
-            DType::F64 => self.fill(stored, &rows, out, |bytes| f64::from_bits(order.read_u64(bytes)) as f32),
-            DType::Bf16 => self.fill(stored, &rows, out, |bytes| bf16_to_f32(order.read_u16(bytes))),
-            DType::F16 => self.fill(stored, &rows, out, |bytes| f16_to_f32(order.read_u16(bytes))),
+            DType::F32 => self.fill(stored, &rows, out, |bytes| {
+                f32::from_bits(order.read_u32(bytes))
+            }),
+            DType::F64 => self.fill(stored, &rows, out, |bytes| {
+                f64::from_bits(order.read_u64(bytes)) as f32
+            }),
+            DType::Bf16 => self.fill(stored, &rows, out, |bytes| {
+                bf16_to_f32(order.read_u16(bytes))
+            }),
+            DType::F16 => self.fill(stored, &rows, out, |bytes| {
+                f16_to_f32(order.read_u16(bytes))
+            }),
             _ => Err(self.unreadable(stored, "float32, float64, bfloat16 and float16 here")),
         }
     }
 
     fn stored(&self, name: &str) -> Result<&Stored, Error> {
         self.tensors.get(name).ok_or_else(|| {
-            let names = self.tensors.keys().map(String::as_str).filter(|name| name.len() <= NEAR_BYTES_MAX);
+            let names = self
+                .tensors
+                .keys()
+                .map(String::as_str)
+                .filter(|name| name.len() <= NEAR_BYTES_MAX);
             let near = trainyard_diagnostic::suggest(name, names);
-            Error::Absent { path: self.index.clone(), tensor: name.to_owned(), near: near.map(str::to_owned) }
+            Error::Absent {
+                path: self.index.clone(),
+                tensor: name.to_owned(),
+                near: near.map(str::to_owned),
+            }
         })
     }
 
@@ -84,7 +121,11 @@ impl Bundle {
             0 => String::new(),
             slices => format!(" in {slices} slices"),
         };
-        let what = format!("tensor `{}` is {}{slices}, read are {read}", shown(&info.name), info.dtype);
+        let what = format!(
+            "tensor `{}` is {}{slices}, read are {read}",
+            shown(&info.name),
+            info.dtype
+        );
         Error::unsupported(&self.index, what)
     }
 
@@ -114,10 +155,20 @@ impl Bundle {
                 continue;
             }
             let bytes = (wanted.start * N) as u64..(wanted.end * N) as u64;
-            let Some(shard) = self.shards.get(piece.shard) else { continue };
+            let Some(shard) = self.shards.get(piece.shard) else {
+                continue;
+            };
             shard.stream(stored, piece, bytes, |place, bytes| {
                 let (values, _) = bytes.as_chunks();
-                scatter(stored, piece, place as usize / N, values, first, out, &decode);
+                scatter(
+                    stored,
+                    piece,
+                    place as usize / N,
+                    values,
+                    first,
+                    out,
+                    &decode,
+                );
             })?;
         }
         Ok(())
@@ -127,10 +178,17 @@ impl Bundle {
         let [piece] = stored.pieces.as_slice() else {
             return Err(self.unreadable(stored, "strings in one piece"));
         };
-        let Some(shard) = self.shards.get(piece.shard) else { return Ok(Vec::new()) };
+        let Some(shard) = self.shards.get(piece.shard) else {
+            return Ok(Vec::new());
+        };
         let name = &stored.info.name;
         let limit = |what: &str, found, max| {
-            Error::check_limit(&shard.path, &format!("the {what} of tensor `{}`", shown(name)), found, max)
+            Error::check_limit(
+                &shard.path,
+                &format!("the {what} of tensor `{}`", shown(name)),
+                found,
+                max,
+            )
         };
         limit("size in bytes", piece.bytes, STRING_TENSOR_BYTES_MAX)?;
         limit("number of strings", stored.elements as u64, STRINGS_MAX)?;
@@ -155,11 +213,18 @@ fn scatter<const N: usize, T>(
     decode: &impl Fn([u8; N]) -> T,
 ) {
     while !values.is_empty() {
-        let run = piece.region.run(&stored.info.shape, &stored.strides, element);
-        let Some((now, later)) = values.split_at_checked(run.length.min(values.len())) else { return };
+        let run = piece
+            .region
+            .run(&stored.info.shape, &stored.strides, element);
+        let Some((now, later)) = values.split_at_checked(run.length.min(values.len())) else {
+            return;
+        };
         let begin = run.place.saturating_sub(first);
         let places = out.get_mut(begin..begin + now.len()).unwrap_or_default();
-        places.iter_mut().zip(now).for_each(|(place, value)| *place = decode(*value));
+        places
+            .iter_mut()
+            .zip(now)
+            .for_each(|(place, value)| *place = decode(*value));
         (values, element) = (later, element + now.len());
     }
 }

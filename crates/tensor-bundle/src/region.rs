@@ -33,7 +33,10 @@ pub(crate) fn strides(shape: &[usize]) -> Option<(Vec<usize>, usize)> {
 impl Region {
     /// Covers a whole tensor.
     pub(crate) fn whole(shape: &[usize]) -> Self {
-        Self { starts: vec![0; shape.len()], lengths: shape.to_vec() }
+        Self {
+            starts: vec![0; shape.len()],
+            lengths: shape.to_vec(),
+        }
     }
 
     /// Returns the rows covered, row 0 for a scalar.
@@ -52,27 +55,43 @@ impl Region {
     /// Returns which of the region's own elements, counted from its first, lie in these rows of the whole tensor.
     pub(crate) fn elements_of(&self, rows: &Range<usize>) -> Range<usize> {
         let own = self.rows();
-        let (begin, end) = (rows.start.max(own.start), rows.end.min(own.end));
+        let begin = rows.start.max(own.start);
+        let end = rows.end.min(own.end);
         let width: usize = self.lengths.iter().skip(1).product();
-        if begin < end { (begin - own.start) * width..(end - own.start) * width } else { 0..0 }
+        if begin < end {
+            (begin - own.start) * width..(end - own.start) * width
+        } else {
+            0..0
+        }
     }
 
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let mine = self.starts.iter().zip(&self.lengths);
         let theirs = other.starts.iter().zip(&other.lengths);
-        mine.zip(theirs).all(|((&a, &length_a), (&b, &length_b))| a < b + length_b && b < a + length_a)
+        mine.zip(theirs)
+            .all(|((&a, &length_a), (&b, &length_b))| a < b + length_b && b < a + length_a)
     }
 
     /// Returns where the region's own element lies in a tensor of this shape and these strides, and how many of the
     /// following ones lie right behind it.
     pub(crate) fn run(&self, shape: &[usize], strides: &[usize], element: usize) -> Run {
         // Dimensions behind `split` are covered whole, so that one step of `split` is followed by the next.
-        let split = self.lengths.iter().zip(shape).rposition(|(length, whole)| length != whole).unwrap_or(0);
+        let split = self
+            .lengths
+            .iter()
+            .zip(shape)
+            .rposition(|(length, whole)| length != whole)
+            .unwrap_or(0);
         let length: usize = self.lengths.iter().skip(split).product::<usize>().max(1);
         let within = element % length;
         let mut outer = element / length;
         let mut place = within;
-        let dimensions = self.starts.iter().zip(&self.lengths).zip(strides).enumerate();
+        let dimensions = self
+            .starts
+            .iter()
+            .zip(&self.lengths)
+            .zip(strides)
+            .enumerate();
         for (dimension, ((&start, &long), &stride)) in dimensions.rev() {
             let mut index = start;
             if dimension < split {
@@ -81,7 +100,10 @@ impl Region {
             }
             place += index * stride;
         }
-        Run { place, length: length - within }
+        Run {
+            place,
+            length: length - within,
+        }
     }
 }
 
@@ -90,7 +112,9 @@ pub(crate) fn check_tiles(regions: &mut [Region], elements: usize) -> Result<(),
     regions.sort_by_key(|region| region.rows().start);
     for (index, region) in regions.iter().enumerate() {
         let rest = regions.get(index + 1..).unwrap_or_default();
-        let near = rest.iter().take_while(|other| other.rows().start < region.rows().end);
+        let near = rest
+            .iter()
+            .take_while(|other| other.rows().start < region.rows().end);
         if let Some(other) = near.into_iter().find(|other| region.overlaps(other)) {
             return Err(format!(
                 "slices of lengths {:?} at {:?} and of lengths {:?} at {:?} overlap",
@@ -103,7 +127,9 @@ pub(crate) fn check_tiles(regions: &mut [Region], elements: usize) -> Result<(),
     if covered == elements {
         return Ok(());
     }
-    Err(format!("its slices cover {covered} elements, expected {elements}"))
+    Err(format!(
+        "its slices cover {covered} elements, expected {elements}"
+    ))
 }
 
 #[cfg(test)]
@@ -111,7 +137,10 @@ mod tests {
     use super::*;
 
     fn region(starts: &[usize], lengths: &[usize]) -> Region {
-        Region { starts: starts.to_vec(), lengths: lengths.to_vec() }
+        Region {
+            starts: starts.to_vec(),
+            lengths: lengths.to_vec(),
+        }
     }
 
     #[test]
@@ -121,8 +150,9 @@ mod tests {
         assert_eq!((strides.as_slice(), elements), ([8, 2, 1].as_slice(), 24));
         let boxes = (0..3).flat_map(|a| (0..4).flat_map(move |b| (0..2).map(move |c| [a, b, c])));
         for starts in boxes.clone() {
-            for last in
-                boxes.clone().filter(|last| last.iter().zip(starts).all(|(last, start)| *last >= start))
+            for last in boxes
+                .clone()
+                .filter(|last| last.iter().zip(starts).all(|(last, start)| *last >= start))
             {
                 let lengths = [0, 1, 2].map(|d| last[d] - starts[d] + 1);
                 let region = region(&starts, &lengths);
@@ -156,17 +186,23 @@ mod tests {
         let right = region(&[0, 2], &[4, 3]);
         assert_eq!(check_tiles(&mut [right.clone(), left.clone()], 20), Ok(()));
         assert!(
-            check_tiles(&mut [left.clone()], 20).is_err_and(|text| text.contains("8 elements, expected 20"))
+            check_tiles(&mut [left.clone()], 20)
+                .is_err_and(|text| text.contains("8 elements, expected 20"))
         );
         let wide = region(&[3, 1], &[1, 1]);
-        assert!(check_tiles(&mut [left, right, wide], 20).is_err_and(|text| text.contains("overlap")));
+        assert!(
+            check_tiles(&mut [left, right, wide], 20).is_err_and(|text| text.contains("overlap"))
+        );
     }
 
     #[test]
     fn products_that_overflow_are_refused() {
         assert_eq!(strides(&[0, 1 << 40, 1 << 40]), None);
         assert_eq!(strides(&[1 << 40, 1 << 40, 0]), None);
-        assert_eq!(strides(&[1 << 40, 0, 3]).map(|(_, elements)| elements), Some(0));
+        assert_eq!(
+            strides(&[1 << 40, 0, 3]).map(|(_, elements)| elements),
+            Some(0)
+        );
         assert_eq!(strides(&[]), Some((vec![], 1)));
     }
 }

@@ -49,18 +49,27 @@ impl Shard {
         mut sink: impl FnMut(u64, &[u8]),
     ) -> Result<(), Error> {
         let verify = !piece.verified.load(Ordering::Acquire);
-        let read = if verify { 0..piece.bytes } else { wanted.clone() };
+        let read = if verify {
+            0..piece.bytes
+        } else {
+            wanted.clone()
+        };
         let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
         let mut buffer = vec![0; CHUNK_BYTES.min(read.end - read.start) as usize];
-        let (mut place, mut found) = (read.start, 0);
+        let mut place = read.start;
+        let mut found = 0;
         while place < read.end {
             let length = CHUNK_BYTES.min(read.end - place);
-            let Some(chunk) = buffer.get_mut(..length as usize) else { break };
-            file.read_exact_at(chunk, piece.offset + place).map_err(Error::io("read", &self.path))?;
+            let Some(chunk) = buffer.get_mut(..length as usize) else {
+                break;
+            };
+            file.read_exact_at(chunk, piece.offset + place)
+                .map_err(Error::io("read", &self.path))?;
             if verify {
                 found = crc32c::crc32c_append(found, chunk);
             }
-            let (begin, end) = (wanted.start.max(place), wanted.end.min(place + length));
+            let begin = wanted.start.max(place);
+            let end = wanted.end.min(place + length);
             if begin < end
                 && let Some(part) = chunk.get((begin - place) as usize..(end - place) as usize)
             {
@@ -79,7 +88,8 @@ impl Shard {
     pub(crate) fn bytes_of(&self, piece: &Piece) -> Result<Vec<u8>, Error> {
         let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
         let mut out = vec![0; piece.bytes as usize];
-        file.read_exact_at(&mut out, piece.offset).map_err(Error::io("read", &self.path))?;
+        file.read_exact_at(&mut out, piece.offset)
+            .map_err(Error::io("read", &self.path))?;
         Ok(out)
     }
 
@@ -93,7 +103,14 @@ impl Shard {
             0 => format!("tensor `{name}`"),
             _ => format!("the slice at {:?} of tensor `{name}`", piece.region.starts),
         };
-        let (path, offset) = (self.path.clone(), piece.offset);
-        Err(Error::Checksum { path, what, offset, expected: piece.crc32c, found })
+        let path = self.path.clone();
+        let offset = piece.offset;
+        Err(Error::Checksum {
+            path,
+            what,
+            offset,
+            expected: piece.crc32c,
+            found,
+        })
     }
 }

@@ -48,10 +48,14 @@ impl Stored {
         for slice in &entry.slices {
             let region = region(slice, &entry.shape)?;
             let Some(value) = slices.remove(&slice_key(&name, slice)) else {
-                return Err(format!("the index has no entry of its slice at {:?}", region.starts));
+                return Err(format!(
+                    "the index has no entry of its slice at {:?}",
+                    region.starts
+                ));
             };
             let part = Entry::decode(&value)?;
-            if part.dtype != entry.dtype || part.shape != region.lengths || !part.slices.is_empty() {
+            if part.dtype != entry.dtype || part.shape != region.lengths || !part.slices.is_empty()
+            {
                 return Err(format!(
                     "its slice at {:?} is {} {:?} in {} slices, expected {} {:?} in 0",
                     region.starts,
@@ -66,15 +70,29 @@ impl Stored {
         }
         let mut regions: Vec<Region> = pieces.iter().map(|piece| piece.region.clone()).collect();
         check_tiles(&mut regions, elements)?;
-        let info = TensorInfo { name, dtype: entry.dtype, shape: entry.shape, slices: entry.slices.len() };
-        Ok(Self { info, elements, strides, pieces })
+        let info = TensorInfo {
+            name,
+            dtype: entry.dtype,
+            shape: entry.shape,
+            slices: entry.slices.len(),
+        };
+        Ok(Self {
+            info,
+            elements,
+            strides,
+            pieces,
+        })
     }
 }
 
 /// Refuses a tensor larger than all data files: slices could otherwise claim the same bytes many times.
 fn check_total(entry: &Entry, elements: usize, shards: &[Shard]) -> Result<(), String> {
-    let Some(width) = entry.dtype.width() else { return Ok(()) };
-    let files = shards.iter().fold(0_u64, |sum, shard| sum.saturating_add(shard.bytes));
+    let Some(width) = entry.dtype.width() else {
+        return Ok(());
+    };
+    let files = shards
+        .iter()
+        .fold(0_u64, |sum, shard| sum.saturating_add(shard.bytes));
     match (elements as u64).checked_mul(width as u64) {
         Some(bytes) if bytes <= files => Ok(()),
         _ => Err(format!(
@@ -87,10 +105,23 @@ fn check_total(entry: &Entry, elements: usize, shards: &[Shard]) -> Result<(), S
 /// Checks that an entry's values lie within their file and that there are as many as its shape says.
 fn piece(entry: &Entry, region: Region, shards: &[Shard]) -> Result<Piece, String> {
     let Some(shard) = shards.get(entry.shard) else {
-        return Err(format!("it lies in data file {}, there are {}", entry.shard, shards.len()));
+        return Err(format!(
+            "it lies in data file {}, there are {}",
+            entry.shard,
+            shards.len()
+        ));
     };
-    let &Entry { shard: number, offset, bytes, crc32c, .. } = entry;
-    if offset.checked_add(bytes).is_none_or(|end| end > shard.bytes) {
+    let &Entry {
+        shard: number,
+        offset,
+        bytes,
+        crc32c,
+        ..
+    } = entry;
+    if offset
+        .checked_add(bytes)
+        .is_none_or(|end| end > shard.bytes)
+    {
         return Err(format!(
             "{bytes} bytes at byte {offset} lie outside of {}, which has {} bytes",
             shard.path.display(),
@@ -101,13 +132,26 @@ fn piece(entry: &Entry, region: Region, shards: &[Shard]) -> Result<Piece, Strin
     if let Some(width) = entry.dtype.width()
         && elements.checked_mul(width as u64) != Some(bytes)
     {
-        return Err(format!("{bytes} bytes, expected {elements} elements of {width} bytes"));
+        return Err(format!(
+            "{bytes} bytes, expected {elements} elements of {width} bytes"
+        ));
     }
     // A string has at least one byte of length. No strings may be stored as nothing at all.
-    let least = if elements == 0 { Some(0) } else { elements.checked_add(LENGTHS_CHECKSUM_BYTES) };
+    let least = if elements == 0 {
+        Some(0)
+    } else {
+        elements.checked_add(LENGTHS_CHECKSUM_BYTES)
+    };
     if entry.dtype == DType::String && least.is_none_or(|least| least > bytes) {
         return Err(format!("{bytes} bytes are too few for {elements} strings"));
     }
     let verified = AtomicBool::new(false);
-    Ok(Piece { region, shard: number, offset, bytes, crc32c: unmasked(crc32c), verified })
+    Ok(Piece {
+        region,
+        shard: number,
+        offset,
+        bytes,
+        crc32c: unmasked(crc32c),
+        verified,
+    })
 }

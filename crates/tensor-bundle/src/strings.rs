@@ -24,27 +24,42 @@ pub(crate) struct Decoded {
 /// most the number of bytes.
 pub(crate) fn decode(bytes: &[u8], elements: usize, order: ByteOrder) -> Result<Decoded, String> {
     if bytes.is_empty() {
-        return Ok(Decoded { strings: Vec::new(), crc32c: 0 });
+        return Ok(Decoded {
+            strings: Vec::new(),
+            crc32c: 0,
+        });
     }
     let mut cursor = Cursor::new(bytes);
     let mut crc32c = 0;
     let mut total = 0_u64;
     for index in 0..elements {
-        let length = cursor.varint().ok_or_else(|| format!("the length of string {index} is cut off"))?;
+        let length = cursor
+            .varint()
+            .ok_or_else(|| format!("the length of string {index} is cut off"))?;
         // A longer one cannot follow; the sum cannot overflow since each is below the number of bytes.
         if length > bytes.len() as u64 {
-            return Err(format!("string {index} has {length} bytes, the tensor has {}", bytes.len()));
+            return Err(format!(
+                "string {index} has {length} bytes, the tensor has {}",
+                bytes.len()
+            ));
         }
         let Ok(short) = u32::try_from(length) else {
-            return Err(format!("string {index} has {length} bytes, at most {} are read", u32::MAX));
+            return Err(format!(
+                "string {index} has {length} bytes, at most {} are read",
+                u32::MAX
+            ));
         };
         crc32c = crc32c::crc32c_append(crc32c, &order.write_u32(short));
         total += length;
     }
-    let stored = cursor.four().ok_or_else(|| "the checksum of the lengths is cut off".to_owned())?;
+    let stored = cursor
+        .four()
+        .ok_or_else(|| "the checksum of the lengths is cut off".to_owned())?;
     let expected = unmasked(order.read_u32(stored));
     if crc32c != expected {
-        return Err(format!("the lengths of its strings have crc32c {crc32c:08x}, expected {expected:08x}"));
+        return Err(format!(
+            "the lengths of its strings have crc32c {crc32c:08x}, expected {expected:08x}"
+        ));
     }
     crc32c = crc32c::crc32c_append(crc32c, &stored);
     let contents = cursor.take(total).filter(|_| cursor.is_empty());
@@ -54,13 +69,22 @@ pub(crate) fn decode(bytes: &[u8], elements: usize, order: ByteOrder) -> Result<
         ));
     };
     crc32c = crc32c::crc32c_append(crc32c, contents);
-    Ok(Decoded { strings: cut(bytes, contents, elements), crc32c })
+    Ok(Decoded {
+        strings: cut(bytes, contents, elements),
+        crc32c,
+    })
 }
 
 /// Cuts the contents by the lengths, which were read once and add up.
 fn cut(bytes: &[u8], contents: &[u8], elements: usize) -> Vec<Vec<u8>> {
-    let (mut lengths, mut contents) = (Cursor::new(bytes), Cursor::new(contents));
-    let next = |_| contents.take(lengths.varint().unwrap_or(0)).unwrap_or_default().to_vec();
+    let mut lengths = Cursor::new(bytes);
+    let mut contents = Cursor::new(contents);
+    let next = |_| {
+        contents
+            .take(lengths.varint().unwrap_or(0))
+            .unwrap_or_default()
+            .to_vec()
+    };
     (0..elements).map(next).collect()
 }
 
@@ -69,7 +93,9 @@ mod tests {
     use super::*;
 
     /// The tensor `words` of the recorded checkpoint: "", "a" and two characters of three bytes.
-    const WORDS: [u8; 14] = [0, 1, 6, 0x0b, 0x37, 0x94, 0x56, 0x61, 0xe6, 0x97, 0xa5, 0xe6, 0x9c, 0xac];
+    const WORDS: [u8; 14] = [
+        0, 1, 6, 0x0b, 0x37, 0x94, 0x56, 0x61, 0xe6, 0x97, 0xa5, 0xe6, 0x9c, 0xac,
+    ];
 
     #[test]
     fn strings_and_their_checksum_are_decoded() {
@@ -81,10 +107,13 @@ mod tests {
     #[test]
     fn lengths_that_do_not_add_up_are_refused() {
         assert!(
-            decode(&WORDS[..13], 3, ByteOrder::Little).is_err_and(|text| text.contains("7 bytes together"))
+            decode(&WORDS[..13], 3, ByteOrder::Little)
+                .is_err_and(|text| text.contains("7 bytes together"))
         );
         assert!(decode(&WORDS, 2, ByteOrder::Little).is_err_and(|text| text.contains("crc32c")));
-        assert!(decode(&[0xff; 20], 3, ByteOrder::Little).is_err_and(|text| text.contains("cut off")));
+        assert!(
+            decode(&[0xff; 20], 3, ByteOrder::Little).is_err_and(|text| text.contains("cut off"))
+        );
         let long = [&[0xff; 9][..], &[1, 0, 0, 0, 0]].concat();
         assert!(
             decode(&long, 1, ByteOrder::Little)

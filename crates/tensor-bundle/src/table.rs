@@ -38,7 +38,10 @@ struct Handle {
 
 impl Handle {
     fn read(cursor: &mut Cursor<'_>) -> Option<Self> {
-        Some(Self { offset: cursor.varint()?, bytes: cursor.varint()? })
+        Some(Self {
+            offset: cursor.varint()?,
+            bytes: cursor.varint()?,
+        })
     }
 }
 
@@ -49,7 +52,10 @@ impl Handle {
 pub(crate) fn entries(path: &Path, file: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
     let damaged = |what: String| Error::damaged(path, what);
     let Some((blocks, footer)) = file.split_last_chunk::<FOOTER_BYTES>() else {
-        return Err(damaged(format!("{} bytes, expected at least a footer of {FOOTER_BYTES}", file.len())));
+        return Err(damaged(format!(
+            "{} bytes, expected at least a footer of {FOOTER_BYTES}",
+            file.len()
+        )));
     };
     let index = index_handle(footer).map_err(damaged)?;
     let index = block(path, blocks, index)?;
@@ -64,7 +70,10 @@ pub(crate) fn entries(path: &Path, file: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<
         let mut entries = Entries::new(&contents).map_err(damaged)?;
         let before = out.len();
         while let Some((key, value)) = entries.step().map_err(damaged)? {
-            if out.last_key_value().is_some_and(|(last, _): (&Vec<u8>, _)| last.as_slice() >= key) {
+            if out
+                .last_key_value()
+                .is_some_and(|(last, _): (&Vec<u8>, _)| last.as_slice() >= key)
+            {
                 return Err(damaged(format!(
                     "key {} of the block at byte {} is not above the key before",
                     out.len(),
@@ -72,13 +81,26 @@ pub(crate) fn entries(path: &Path, file: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<
                 )));
             }
             bytes += (key.len() + value.len()) as u64;
-            Error::check_limit(path, "the size of all keys and entries in bytes", bytes, TABLE_BYTES_MAX)?;
-            Error::check_limit(path, "the number of entries", out.len() as u64 + 1, ENTRIES_MAX)?;
+            Error::check_limit(
+                path,
+                "the size of all keys and entries in bytes",
+                bytes,
+                TABLE_BYTES_MAX,
+            )?;
+            Error::check_limit(
+                path,
+                "the number of entries",
+                out.len() as u64 + 1,
+                ENTRIES_MAX,
+            )?;
             out.insert(key.to_vec(), value.to_vec());
         }
         // Also bounds the work: blocks with entries cannot be named twice, since keys must rise.
         if out.len() == before {
-            return Err(damaged(format!("the block at byte {} has no entries", handle.offset)));
+            return Err(damaged(format!(
+                "the block at byte {} has no entries",
+                handle.offset
+            )));
         }
     }
     Ok(out)
@@ -101,7 +123,10 @@ fn index_handle(footer: &[u8; FOOTER_BYTES]) -> Result<Handle, String> {
 fn block<'a>(path: &Path, blocks: &'a [u8], handle: Handle) -> Result<Cow<'a, [u8]>, Error> {
     let Handle { offset, bytes } = handle;
     let mut cursor = Cursor::new(blocks);
-    let found = cursor.take(offset).and_then(|_| cursor.take(bytes)).zip(cursor.take(TRAILER_BYTES as u64));
+    let found = cursor
+        .take(offset)
+        .and_then(|_| cursor.take(bytes))
+        .zip(cursor.take(TRAILER_BYTES as u64));
     let Some((contents, &[compression, ref stored @ ..])) = found else {
         return Err(Error::damaged(
             path,
@@ -115,7 +140,13 @@ fn block<'a>(path: &Path, blocks: &'a [u8], handle: Handle) -> Result<Cow<'a, [u
     let found = crc32c::crc32c_append(crc32c::crc32c(contents), &[compression]);
     if found != expected {
         let what = format!("the block of {bytes} bytes");
-        return Err(Error::Checksum { path: path.to_owned(), what, offset, expected, found });
+        return Err(Error::Checksum {
+            path: path.to_owned(),
+            what,
+            offset,
+            expected,
+            found,
+        });
     }
     match compression {
         NO_COMPRESSION => {
@@ -125,14 +156,24 @@ fn block<'a>(path: &Path, blocks: &'a [u8], handle: Handle) -> Result<Cow<'a, [u
         SNAPPY_COMPRESSION => decompress(path, contents, offset).map(Cow::Owned),
         other => Err(Error::unsupported(
             path,
-            format!("the block at byte {offset} has compression {other}, read are 0 (none) and 1 (snappy)"),
+            format!(
+                "the block at byte {offset} has compression {other}, read are 0 (none) and 1 (snappy)"
+            ),
         )),
     }
 }
 
 fn decompress(path: &Path, contents: &[u8], offset: u64) -> Result<Vec<u8>, Error> {
-    let damaged = |error: snap::Error| Error::damaged(path, format!("the block at byte {offset}: {error}"));
+    let damaged =
+        |error: snap::Error| Error::damaged(path, format!("the block at byte {offset}: {error}"));
     let length = snap::raw::decompress_len(contents).map_err(damaged)?;
-    Error::check_limit(path, "the size of a decompressed block in bytes", length as u64, BLOCK_BYTES_MAX)?;
-    snap::raw::Decoder::new().decompress_vec(contents).map_err(damaged)
+    Error::check_limit(
+        path,
+        "the size of a decompressed block in bytes",
+        length as u64,
+        BLOCK_BYTES_MAX,
+    )?;
+    snap::raw::Decoder::new()
+        .decompress_vec(contents)
+        .map_err(damaged)
 }

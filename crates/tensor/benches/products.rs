@@ -9,8 +9,14 @@ use ndarray::{Array2, ArrayView2, ArrayViewMut2};
 use trainyard_tensor::{matmul, multiply_second_transposed_columns};
 
 /// Rows, inputs, outputs of a dense layer.
-const LAYERS: [[usize; 3]; 6] =
-    [[128, 429, 256], [128, 256, 128], [512, 429, 256], [512, 256, 128], [128, 128, 1], [512, 128, 1]];
+const LAYERS: [[usize; 3]; 6] = [
+    [128, 429, 256],
+    [128, 256, 128],
+    [512, 429, 256],
+    [512, 256, 128],
+    [128, 128, 1],
+    [512, 128, 1],
+];
 
 fn main() {
     divan::main();
@@ -32,7 +38,12 @@ fn by_ndarray(a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>, mut c: ArrayViewMu
     general_mat_mul(1.0, &a, &b, 0.0, &mut c);
 }
 
-fn time(bencher: Bencher<'_, '_>, a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>, multiply: Multiply) {
+fn time(
+    bencher: Bencher<'_, '_>,
+    a: ArrayView2<'_, f32>,
+    b: ArrayView2<'_, f32>,
+    multiply: Multiply,
+) {
     let mut c = Array2::zeros((a.nrows(), b.ncols()));
     bencher
         .counter(ItemsCount::new(2 * a.nrows() * a.ncols() * b.ncols()))
@@ -44,12 +55,22 @@ mod forward {
 
     #[divan::bench(args = LAYERS)]
     fn gemm(bencher: Bencher<'_, '_>, [rows, inputs, outputs]: [usize; 3]) {
-        time(bencher, matrix(rows, inputs).view(), matrix(inputs, outputs).view(), by_gemm);
+        time(
+            bencher,
+            matrix(rows, inputs).view(),
+            matrix(inputs, outputs).view(),
+            by_gemm,
+        );
     }
 
     #[divan::bench(args = LAYERS)]
     fn ndarray(bencher: Bencher<'_, '_>, [rows, inputs, outputs]: [usize; 3]) {
-        time(bencher, matrix(rows, inputs).view(), matrix(inputs, outputs).view(), by_ndarray);
+        time(
+            bencher,
+            matrix(rows, inputs).view(),
+            matrix(inputs, outputs).view(),
+            by_ndarray,
+        );
     }
 }
 
@@ -58,12 +79,22 @@ mod kernel_gradient {
 
     #[divan::bench(args = LAYERS)]
     fn gemm(bencher: Bencher<'_, '_>, [rows, inputs, outputs]: [usize; 3]) {
-        time(bencher, matrix(rows, inputs).t(), matrix(rows, outputs).view(), by_gemm);
+        time(
+            bencher,
+            matrix(rows, inputs).t(),
+            matrix(rows, outputs).view(),
+            by_gemm,
+        );
     }
 
     #[divan::bench(args = LAYERS)]
     fn ndarray(bencher: Bencher<'_, '_>, [rows, inputs, outputs]: [usize; 3]) {
-        time(bencher, matrix(rows, inputs).t(), matrix(rows, outputs).view(), by_ndarray);
+        time(
+            bencher,
+            matrix(rows, inputs).t(),
+            matrix(rows, outputs).view(),
+            by_ndarray,
+        );
     }
 }
 
@@ -72,28 +103,42 @@ mod input_gradient {
 
     #[divan::bench(args = LAYERS)]
     fn turned_first(bencher: Bencher<'_, '_>, [rows, inputs, outputs]: [usize; 3]) {
-        let (delta, kernel) = (vec![0.1; rows * outputs], vec![0.1; inputs * outputs]);
-        let (mut out, mut room) = (vec![0.0; rows * inputs], Vec::new());
-        bencher.counter(ItemsCount::new(2 * rows * inputs * outputs)).bench_local(|| {
-            let sizes = [rows, outputs, inputs];
-            multiply_second_transposed_columns(
-                black_box(&delta),
-                black_box(&kernel),
-                black_box(&mut out),
-                sizes,
-                0..inputs,
-                &mut room,
-            );
-        });
+        let delta = vec![0.1; rows * outputs];
+        let kernel = vec![0.1; inputs * outputs];
+        let mut out = vec![0.0; rows * inputs];
+        let mut room = Vec::new();
+        bencher
+            .counter(ItemsCount::new(2 * rows * inputs * outputs))
+            .bench_local(|| {
+                let sizes = [rows, outputs, inputs];
+                multiply_second_transposed_columns(
+                    black_box(&delta),
+                    black_box(&kernel),
+                    black_box(&mut out),
+                    sizes,
+                    0..inputs,
+                    &mut room,
+                );
+            });
     }
 
     #[divan::bench(args = LAYERS)]
     fn gemm(bencher: Bencher<'_, '_>, [rows, inputs, outputs]: [usize; 3]) {
-        time(bencher, matrix(rows, outputs).view(), matrix(inputs, outputs).t(), by_gemm);
+        time(
+            bencher,
+            matrix(rows, outputs).view(),
+            matrix(inputs, outputs).t(),
+            by_gemm,
+        );
     }
 
     #[divan::bench(args = LAYERS)]
     fn ndarray(bencher: Bencher<'_, '_>, [rows, inputs, outputs]: [usize; 3]) {
-        time(bencher, matrix(rows, outputs).view(), matrix(inputs, outputs).t(), by_ndarray);
+        time(
+            bencher,
+            matrix(rows, outputs).view(),
+            matrix(inputs, outputs).t(),
+            by_ndarray,
+        );
     }
 }

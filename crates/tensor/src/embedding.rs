@@ -24,7 +24,14 @@ macro_rules! by_dimension {
 ///
 /// # Panics
 /// A place is not in the table, or a vector does not fit into a row at `begin`.
-pub fn gather(table: &[f32], dimension: usize, places: &[u32], out: &mut [f32], width: usize, begin: usize) {
+pub fn gather(
+    table: &[f32],
+    dimension: usize,
+    places: &[u32],
+    out: &mut [f32],
+    width: usize,
+    begin: usize,
+) {
     Arch::new().dispatch(
         #[inline(always)]
         || by_dimension!(dimension, copy(table, dimension, places, out, width, begin)),
@@ -61,7 +68,12 @@ pub fn scatter_add(
 ) {
     Arch::new().dispatch(
         #[inline(always)]
-        || by_dimension!(dimension, add(matrix, width, begin, places, table, dimension)),
+        || {
+            by_dimension!(
+                dimension,
+                add(matrix, width, begin, places, table, dimension)
+            )
+        },
     );
 }
 
@@ -77,7 +89,10 @@ fn add<const N: usize>(
     let dimension = if N > 0 { N } else { dimension };
     for (row, place) in matrix.chunks_exact(width).zip(places) {
         let vector = &mut table[*place as usize * dimension..][..dimension];
-        vector.iter_mut().zip(&row[begin..][..dimension]).for_each(|(sum, value)| *sum += value);
+        vector
+            .iter_mut()
+            .zip(&row[begin..][..dimension])
+            .for_each(|(sum, value)| *sum += value);
     }
 }
 
@@ -88,13 +103,22 @@ mod tests {
     #[test]
     fn vectors_go_to_their_rows_and_gradients_to_their_vectors() {
         for dimension in [1, 3, 4, 8, 16, 32, 64] {
-            let (width, begin, places) = (dimension + 3, 2, [2, 0, 2]);
+            let width = dimension + 3;
+            let begin = 2;
+            let places = [2, 0, 2];
             let table: Vec<f32> = (0..3 * dimension).map(|value| value as f32).collect();
             let mut out = vec![-1.0; 3 * width];
             gather(&table, dimension, &places, &mut out, width, begin);
             for (row, place) in out.chunks_exact(width).zip(places) {
-                assert_eq!(row[begin..][..dimension], table[place as usize * dimension..][..dimension]);
-                assert_eq!((row[0], row[1], row[width - 1]), (-1.0, -1.0, -1.0), "the rest stays");
+                assert_eq!(
+                    row[begin..][..dimension],
+                    table[place as usize * dimension..][..dimension]
+                );
+                assert_eq!(
+                    (row[0], row[1], row[width - 1]),
+                    (-1.0, -1.0, -1.0),
+                    "the rest stays"
+                );
             }
             let mut sums = vec![0.5; 3 * dimension];
             scatter_add(&out, width, begin, &places, &mut sums, dimension);

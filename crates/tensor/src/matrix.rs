@@ -11,11 +11,13 @@ use crate::product::matmul;
 const LINE: usize = 16;
 
 fn view(data: &[f32], rows: usize, columns: usize) -> ArrayView2<'_, f32> {
-    ArrayView2::from_shape((rows, columns), data).expect("a matrix buffer holds rows x columns values")
+    ArrayView2::from_shape((rows, columns), data)
+        .expect("a matrix buffer holds rows x columns values")
 }
 
 fn view_mut(data: &mut [f32], rows: usize, columns: usize) -> ArrayViewMut2<'_, f32> {
-    ArrayViewMut2::from_shape((rows, columns), data).expect("a matrix buffer holds rows x columns values")
+    ArrayViewMut2::from_shape((rows, columns), data)
+        .expect("a matrix buffer holds rows x columns values")
 }
 
 /// Computes `out[m,n] = a[m,k] b[k,n]`.
@@ -31,7 +33,13 @@ pub fn multiply(a: &[f32], b: &[f32], out: &mut [f32], [m, k, n]: [usize; 3]) {
 /// # Panics
 /// A buffer is not as long as its dimensions say.
 pub fn multiply_first_transposed(a: &[f32], b: &[f32], out: &mut [f32], [m, k, n]: [usize; 3]) {
-    matmul(1.0, view(a, k, m).reversed_axes(), view(b, k, n), 0.0, view_mut(out, m, n));
+    matmul(
+        1.0,
+        view(a, k, m).reversed_axes(),
+        view(b, k, n),
+        0.0,
+        view_mut(out, m, n),
+    );
 }
 
 /// Computes `out[m,n] = a[m,k] b[n,k]ᵀ`: the gradient of a layer's input.
@@ -39,7 +47,13 @@ pub fn multiply_first_transposed(a: &[f32], b: &[f32], out: &mut [f32], [m, k, n
 /// # Panics
 /// A buffer is not as long as its dimensions say.
 pub fn multiply_second_transposed(a: &[f32], b: &[f32], out: &mut [f32], [m, k, n]: [usize; 3]) {
-    matmul(1.0, view(a, m, k), view(b, n, k).reversed_axes(), 0.0, view_mut(out, m, n));
+    matmul(
+        1.0,
+        view(a, m, k),
+        view(b, n, k).reversed_axes(),
+        0.0,
+        view_mut(out, m, n),
+    );
 }
 
 /// As [`multiply_second_transposed`], but writes only these `columns` of `out`, and turns `b` in `room`: at once, in a
@@ -55,10 +69,17 @@ pub fn multiply_second_transposed_columns(
     columns: Range<usize>,
     room: &mut Vec<f32>,
 ) {
-    let (rows, mut out) = (columns.len(), view_mut(out, m, n));
+    let rows = columns.len();
+    let mut out = view_mut(out, m, n);
     room.resize(rows * k, 0.0);
     transpose(&b[columns.start * k..columns.end * k], room, rows, k);
-    matmul(1.0, view(a, m, k), view(room, k, rows), 0.0, out.slice_mut(s![.., columns]));
+    matmul(
+        1.0,
+        view(a, m, k),
+        view(room, k, rows),
+        0.0,
+        out.slice_mut(s![.., columns]),
+    );
 }
 
 /// Writes the transpose of `matrix`, which has so many rows and columns, into `out`.
@@ -91,7 +112,9 @@ pub fn add_bias(matrix: &mut [f32], bias: &[f32]) {
         #[inline(always)]
         || {
             for row in matrix.chunks_exact_mut(bias.len()) {
-                row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
+                row.iter_mut()
+                    .zip(bias)
+                    .for_each(|(value, bias)| *value += bias);
             }
         },
     );
@@ -103,7 +126,9 @@ pub fn add_bias_relu(matrix: &mut [f32], bias: &[f32]) {
         #[inline(always)]
         || {
             for row in matrix.chunks_exact_mut(bias.len()) {
-                row.iter_mut().zip(bias).for_each(|(value, bias)| *value = (*value + bias).max(0.0));
+                row.iter_mut()
+                    .zip(bias)
+                    .for_each(|(value, bias)| *value = (*value + bias).max(0.0));
             }
         },
     );
@@ -115,7 +140,9 @@ pub fn add_column_sums(matrix: &[f32], out: &mut [f32]) {
         #[inline(always)]
         || {
             for row in matrix.chunks_exact(out.len()) {
-                out.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+                out.iter_mut()
+                    .zip(row)
+                    .for_each(|(sum, value)| *sum += value);
             }
         },
     );
@@ -129,7 +156,8 @@ mod tests {
     fn the_three_products_agree_with_their_definition() {
         let a = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]; // 2 x 3, or 3 x 2
         let b = [1.0, 0.0, -1.0, 2.0, 0.5, 1.0]; // 3 x 2, or 2 x 3
-        let (mut out, mut room) = ([9.0; 4], Vec::new());
+        let mut out = [9.0; 4];
+        let mut room = Vec::new();
         multiply(&a, &b, &mut out, [2, 3, 2]);
         assert_eq!(out, [0.5, 7.0, 2.0, 16.0]);
         multiply_first_transposed(&a, &b, &mut out, [2, 3, 2]);
@@ -145,10 +173,14 @@ mod tests {
     fn what_is_turned_twice_is_as_it_was() {
         for [rows, columns] in [[1, 1], [3, 20], [16, 16], [40, 33], [0, 4]] {
             let matrix: Vec<f32> = (0..rows * columns).map(|value| value as f32).collect();
-            let (mut turned, mut again) = (vec![0.0; matrix.len()], vec![0.0; matrix.len()]);
+            let mut turned = vec![0.0; matrix.len()];
+            let mut again = vec![0.0; matrix.len()];
             transpose(&matrix, &mut turned, rows, columns);
             if columns > 1 && rows > 0 {
-                assert_eq!(turned[rows], matrix[1], "the second column comes after the first");
+                assert_eq!(
+                    turned[rows], matrix[1],
+                    "the second column comes after the first"
+                );
             }
             transpose(&turned, &mut again, columns, rows);
             assert_eq!(again, matrix);

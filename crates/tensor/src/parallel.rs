@@ -7,12 +7,23 @@
 /// Returns the number of threads that share the work of the caller, at least 1.
 pub fn threads() -> usize {
     // Asked outside a pool, rayon would start one for the whole process.
-    if rayon::current_thread_index().is_some() { rayon::current_num_threads() } else { 1 }
+    if rayon::current_thread_index().is_some() {
+        rayon::current_num_threads()
+    } else {
+        1
+    }
 }
 
 /// Runs both, at the same time if a thread is free, and returns what they return.
-pub fn join<A: Send, B: Send>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B + Send) -> (A, B) {
-    if threads() == 1 { (one(), other()) } else { rayon::join(one, other) }
+pub fn join<A: Send, B: Send>(
+    one: impl FnOnce() -> A + Send,
+    other: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    if threads() == 1 {
+        (one(), other())
+    } else {
+        rayon::join(one, other)
+    }
 }
 
 /// Calls `work` with the number of the first row and the rows of each part of `matrix`, whose rows are `width` values
@@ -37,7 +48,11 @@ fn divide(
     first: usize,
     work: &(impl Fn(usize, &mut [f32]) + Sync),
 ) {
-    let rows = if matrix.is_empty() { 0 } else { matrix.len() / width };
+    let rows = if matrix.is_empty() {
+        0
+    } else {
+        matrix.len() / width
+    };
     if parts == 1 || rows < 2 * rows_min.max(1) {
         work(first, matrix);
         return;
@@ -58,12 +73,17 @@ mod tests {
     #[test]
     fn each_row_is_worked_on_once_by_any_number_of_threads() {
         for count in 1..5 {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build().expect("threads start");
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(count)
+                .build()
+                .expect("threads start");
             for rows in [0, 1, 7, 64] {
                 let mut matrix = vec![0.0; rows * 3];
                 let number = |first: usize, part: &mut [f32]| {
                     for (row, values) in part.chunks_exact_mut(3).enumerate() {
-                        values.iter_mut().for_each(|value| *value += (first + row) as f32 + 1.0);
+                        values
+                            .iter_mut()
+                            .for_each(|value| *value += (first + row) as f32 + 1.0);
                     }
                 };
                 pool.install(|| for_rows(&mut matrix, 3, 2, &number));

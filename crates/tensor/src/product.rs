@@ -28,8 +28,14 @@ pub fn matmul(
     beta: f32,
     c: ArrayViewMut2<'_, f32>,
 ) {
-    let ((m, k), n) = (a.dim(), b.ncols());
-    assert!(b.nrows() == k && c.dim() == (m, n), "{m}x{k} times {}x{n} cannot be {:?}", b.nrows(), c.dim());
+    let (m, k) = a.dim();
+    let n = b.ncols();
+    assert!(
+        b.nrows() == k && c.dim() == (m, n),
+        "{m}x{k} times {}x{n} cannot be {:?}",
+        b.nrows(),
+        c.dim()
+    );
     let parts = (m * k * n / THREAD_MIN).min(threads()).max(1);
     divide(parts, alpha, a, b, beta, c);
 }
@@ -50,18 +56,22 @@ fn divide(
     // Whole blocks of a kernel, which are 48 at most.
     let left = parts / 2;
     let cut = |length: usize| {
-        (length * left / parts).next_multiple_of(PART_MIN / 2).clamp(PART_MIN, length - PART_MIN)
+        (length * left / parts)
+            .next_multiple_of(PART_MIN / 2)
+            .clamp(PART_MIN, length - PART_MIN)
     };
     if m > n {
         let cut = cut(m);
-        let ((one, other), (upper, lower)) = (a.split_at(Axis(0), cut), c.split_at(Axis(0), cut));
+        let (one, other) = a.split_at(Axis(0), cut);
+        let (upper, lower) = c.split_at(Axis(0), cut);
         join(
             || divide(left, alpha, one, b, beta, upper),
             || divide(parts - left, alpha, other, b, beta, lower),
         );
     } else {
         let cut = cut(n);
-        let ((one, other), (left_half, right_half)) = (b.split_at(Axis(1), cut), c.split_at(Axis(1), cut));
+        let (one, other) = b.split_at(Axis(1), cut);
+        let (left_half, right_half) = c.split_at(Axis(1), cut);
         join(
             || divide(left, alpha, a, one, beta, left_half),
             || divide(parts - left, alpha, a, other, beta, right_half),
@@ -77,8 +87,11 @@ fn multiply(
     beta: f32,
     mut c: ArrayViewMut2<'_, f32>,
 ) {
-    let ((m, k), n) = (a.dim(), b.ncols());
-    let (of_a, of_b, of_c) = (a.strides(), b.strides(), [c.strides()[0], c.strides()[1]]);
+    let (m, k) = a.dim();
+    let n = b.ncols();
+    let of_a = a.strides();
+    let of_b = b.strides();
+    let of_c = [c.strides()[0], c.strides()[1]];
     // SAFETY: see the top of the file.
     unsafe {
         gemm::gemm(
@@ -133,18 +146,36 @@ mod tests {
                 .map(|(a, b)| f64::from(*a) * f64::from(*b))
                 .sum::<f64>();
             f64::from(alpha) * products
-                + if beta == 0.0 { 0.0 } else { f64::from(beta) * f64::from(c[[row, column]]) }
+                + if beta == 0.0 {
+                    0.0
+                } else {
+                    f64::from(beta) * f64::from(c[[row, column]])
+                }
         })
     }
 
     #[test]
     fn products_agree_with_their_definition_in_every_form() {
-        for [m, k, n] in
-            [[1, 1, 1], [2, 3, 2], [128, 70, 1], [1, 70, 128], [5, 0, 3], [0, 4, 2], [70, 129, 33]]
-        {
-            let (a, b, first) = (matrix(m, k), matrix(k, n), matrix(m, n));
-            let (at, bt) = (a.t().as_standard_layout().into_owned(), b.t().as_standard_layout().into_owned());
-            for (a, b) in [(a.view(), b.view()), (at.t(), b.view()), (a.view(), bt.t()), (at.t(), bt.t())] {
+        for [m, k, n] in [
+            [1, 1, 1],
+            [2, 3, 2],
+            [128, 70, 1],
+            [1, 70, 128],
+            [5, 0, 3],
+            [0, 4, 2],
+            [70, 129, 33],
+        ] {
+            let a = matrix(m, k);
+            let b = matrix(k, n);
+            let first = matrix(m, n);
+            let at = a.t().as_standard_layout().into_owned();
+            let bt = b.t().as_standard_layout().into_owned();
+            for (a, b) in [
+                (a.view(), b.view()),
+                (at.t(), b.view()),
+                (a.view(), bt.t()),
+                (at.t(), bt.t()),
+            ] {
                 for (alpha, beta) in [(1.0, 0.0), (0.5, 1.0), (-1.0, 2.0)] {
                     let mut c = first.clone();
                     matmul(alpha, a, b, beta, c.view_mut());
@@ -163,36 +194,54 @@ mod tests {
     #[test]
     fn what_is_not_read_may_be_no_number() {
         let mut c = Array2::from_elem((40, 40), f32::NAN);
-        matmul(1.0, matrix(40, 30).view(), matrix(30, 40).view(), 0.0, c.view_mut());
+        matmul(
+            1.0,
+            matrix(40, 30).view(),
+            matrix(30, 40).view(),
+            0.0,
+            c.view_mut(),
+        );
         assert!(c.iter().all(|value| value.is_finite()));
     }
 
     #[test]
     fn views_with_gaps_are_multiplied_in_place() {
-        let (a, b) = (matrix(60, 80), matrix(40, 50));
+        let a = matrix(60, 80);
+        let b = matrix(40, 50);
         let mut c = Array2::from_elem((30, 100), 7.0);
-        let (a, b) = (a.slice(s![..;2, ..40]), b.slice(s![.., 10..]));
+        let a = a.slice(s![..;2, ..40]);
+        let b = b.slice(s![.., 10..]);
         matmul(1.0, a, b, 0.0, c.slice_mut(s![.., 20..60]));
         let expected = defined(1.0, a, b, 0.0, &Array2::zeros((30, 40)));
         for ((row, column), got) in c.indexed_iter() {
-            match (20..60).contains(&column) {
-                true => assert!((f64::from(*got) - expected[[row, column - 20]]).abs() < 1e-5),
-                false => assert_eq!(*got, 7.0),
+            if (20..60).contains(&column) {
+                assert!((f64::from(*got) - expected[[row, column - 20]]).abs() < 1e-5)
+            } else {
+                assert_eq!(*got, 7.0)
             }
         }
     }
 
     #[test]
     fn any_number_of_threads_gives_the_same_bits() {
-        for [m, k, n] in [[128, 429, 256], [429, 512, 256], [512, 256, 429], [1000, 1100, 97], [4096, 700, 1]]
-        {
-            let (a, b, bt) = (matrix(m, k), matrix(k, n), matrix(n, k));
+        for [m, k, n] in [
+            [128, 429, 256],
+            [429, 512, 256],
+            [512, 256, 429],
+            [1000, 1100, 97],
+            [4096, 700, 1],
+        ] {
+            let a = matrix(m, k);
+            let b = matrix(k, n);
+            let bt = matrix(n, k);
             for b in [b.view(), bt.t()] {
                 let mut alone = Array2::zeros((m, n));
                 matmul(1.0, a.view(), b, 0.0, alone.view_mut());
                 for count in 2..6 {
-                    let pool =
-                        rayon::ThreadPoolBuilder::new().num_threads(count).build().expect("threads start");
+                    let pool = rayon::ThreadPoolBuilder::new()
+                        .num_threads(count)
+                        .build()
+                        .expect("threads start");
                     let mut c = Array2::zeros((m, n));
                     pool.install(|| matmul(1.0, a.view(), b, 0.0, c.view_mut()));
                     assert!(c == alone, "{count} threads, {m} {k} {n}");
@@ -203,12 +252,21 @@ mod tests {
 
     #[test]
     fn sizes_that_do_not_fit_are_told() {
-        let wrong =
-            || matmul(1.0, matrix(2, 3).view(), matrix(2, 3).view(), 0.0, Array2::zeros((2, 3)).view_mut());
+        let wrong = || {
+            matmul(
+                1.0,
+                matrix(2, 3).view(),
+                matrix(2, 3).view(),
+                0.0,
+                Array2::zeros((2, 3)).view_mut(),
+            )
+        };
         match std::panic::catch_unwind(wrong) {
             Ok(()) => panic!("multiplied"),
             Err(message) => assert!(
-                message.downcast_ref::<String>().is_some_and(|text| text.starts_with("2x3 times 2x3"))
+                message
+                    .downcast_ref::<String>()
+                    .is_some_and(|text| text.starts_with("2x3 times 2x3"))
             ),
         }
     }

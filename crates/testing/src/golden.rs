@@ -33,14 +33,20 @@ impl Golden {
     /// Returns the folder that `TRAINYARD_GOLDEN` names, or the repository's own.
     pub fn find() -> Self {
         match std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()) {
-            Some(folder) => Self { folder: folder.into(), owner: Owner::User },
+            Some(folder) => Self {
+                folder: folder.into(),
+                owner: Owner::User,
+            },
             None => Self::repository(),
         }
     }
 
     /// Returns the repository's own folder, whatever the environment says: for tests that need one certain file.
     pub fn repository() -> Self {
-        Self { folder: REPOSITORY.into(), owner: Owner::Repository }
+        Self {
+            folder: REPOSITORY.into(),
+            owner: Owner::Repository,
+        }
     }
 
     /// Returns the path of a file or folder of the records, which need not be there.
@@ -78,7 +84,12 @@ impl Golden {
     /// # Panics
     /// As [`Golden::json`] does, or if the repository's file lacks the key.
     pub fn cases(&self, name: &str, key: &str) -> Vec<Value> {
-        match self.json(name).as_mut().and_then(|file| file.get_mut(key)).map(Value::take) {
+        match self
+            .json(name)
+            .as_mut()
+            .and_then(|file| file.get_mut(key))
+            .map(Value::take)
+        {
             Some(Value::Array(cases)) => cases,
             None if self.owner == Owner::User => Vec::new(),
             _ => panic!("{} has no list of {key}", self.path(name).display()),
@@ -91,7 +102,10 @@ impl Golden {
     /// # Panics
     /// If a number of the repository's is another.
     pub fn assert_counts(&self, what: &str, counts: &[(&str, usize, usize)]) {
-        let shown: Vec<String> = counts.iter().map(|(class, found, _)| format!("{found} {class}")).collect();
+        let shown: Vec<String> = counts
+            .iter()
+            .map(|(class, found, _)| format!("{found} {class}"))
+            .collect();
         println!("{what}: {}", shown.join(", "));
         if self.owner == Owner::Repository {
             for (class, found, recorded) in counts {
@@ -108,14 +122,24 @@ mod tests {
     /// The message of a panic.
     fn failure(run: impl FnOnce() + std::panic::UnwindSafe) -> String {
         let failure = std::panic::catch_unwind(run).expect_err("it fails");
-        failure.downcast_ref::<String>().cloned().expect("a message")
+        failure
+            .downcast_ref::<String>()
+            .cloned()
+            .expect("a message")
     }
 
     /// A folder with one file that has one list of two cases.
     fn folder(owner: Owner) -> (tempfile::TempDir, Golden) {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(folder.path().join("a.json"), r#"{"cases": [1, 2], "note": "x"}"#).expect("a file");
-        let golden = Golden { folder: folder.path().to_owned(), owner };
+        std::fs::write(
+            folder.path().join("a.json"),
+            r#"{"cases": [1, 2], "note": "x"}"#,
+        )
+        .expect("a file");
+        let golden = Golden {
+            folder: folder.path().to_owned(),
+            owner,
+        };
         (folder, golden)
     }
 
@@ -125,19 +149,37 @@ mod tests {
         assert_eq!(golden.cases("a.json", "cases"), [1, 2]);
         assert!(failure(|| drop(golden.bytes("b.json"))).contains("b.json cannot be read"));
         assert!(failure(|| drop(golden.json("b.json"))).contains("b.json cannot be read"));
-        assert!(failure(|| drop(golden.cases("a.json", "heads"))).ends_with("a.json has no list of heads"));
-        assert!(failure(|| drop(golden.cases("a.json", "note"))).ends_with("a.json has no list of note"));
+        assert!(
+            failure(|| drop(golden.cases("a.json", "heads")))
+                .ends_with("a.json has no list of heads")
+        );
+        assert!(
+            failure(|| drop(golden.cases("a.json", "note")))
+                .ends_with("a.json has no list of note")
+        );
         let message = failure(|| golden.assert_counts("a", &[("equal", 2, 2), ("apart", 1, 0)]));
-        assert!(message.contains("a: number of cases that are apart"), "{message}");
+        assert!(
+            message.contains("a: number of cases that are apart"),
+            "{message}"
+        );
     }
 
     #[test]
     fn what_a_users_folder_lacks_is_not_compared() {
         let (_folder, golden) = folder(Owner::User);
         assert_eq!(golden.cases("a.json", "cases"), [1, 2]);
-        assert_eq!((golden.bytes("b.json"), golden.json("b.json")), (None, None));
-        assert!(golden.cases("b.json", "cases").is_empty() && golden.cases("a.json", "heads").is_empty());
-        assert!(failure(|| drop(golden.cases("a.json", "note"))).ends_with("a.json has no list of note"));
+        assert_eq!(
+            (golden.bytes("b.json"), golden.json("b.json")),
+            (None, None)
+        );
+        assert!(
+            golden.cases("b.json", "cases").is_empty()
+                && golden.cases("a.json", "heads").is_empty()
+        );
+        assert!(
+            failure(|| drop(golden.cases("a.json", "note")))
+                .ends_with("a.json has no list of note")
+        );
         golden.assert_counts("a", &[("equal", 2, 3)]);
     }
 

@@ -7,7 +7,9 @@ use serde_json::Value;
 /// # Panics
 /// If the value is something else, or missing: a record that lacks what its README names is no record.
 pub fn list(value: &Value) -> &[Value] {
-    value.as_array().unwrap_or_else(|| panic!("a record has a list here, not {value}"))
+    value
+        .as_array()
+        .unwrap_or_else(|| panic!("a record has a list here, not {value}"))
 }
 
 /// Returns all numbers of nested lists, or of one number; `true` is 1, `"NaN"`, `"Infinity"` and `"-Infinity"` are what they say.
@@ -38,12 +40,16 @@ pub fn difference(given: &[f32], expected: &[f32], relative: f32, absolute: f32)
     if given.len() != expected.len() {
         return Some(format!("{} numbers, not {}", given.len(), expected.len()));
     }
-    let equal = |given: f32, expected: f32| match expected.is_finite() {
-        true => (given - expected).abs() <= absolute + relative * expected.abs(),
-        false => given == expected || (given.is_nan() && expected.is_nan()),
+    let equal = |given: f32, expected: f32| {
+        if expected.is_finite() {
+            (given - expected).abs() <= absolute + relative * expected.abs()
+        } else {
+            given == expected || (given.is_nan() && expected.is_nan())
+        }
     };
     let mut pairs = given.iter().zip(expected).enumerate();
-    let (place, (given, expected)) = pairs.find(|(_, (given, expected))| !equal(**given, **expected))?;
+    let (place, (given, expected)) =
+        pairs.find(|(_, (given, expected))| !equal(**given, **expected))?;
     Some(format!("{given} is not {expected}, at {place}"))
 }
 
@@ -70,11 +76,20 @@ mod tests {
 
     #[test]
     fn numbers_differ_by_more_than_the_tolerance_or_by_being_no_numbers() {
-        let differ = |given: f32, expected: f32| difference(&[given], &[expected], 1e-2, 1e-3).is_some();
-        assert!(!differ(100.9, 100.0) && differ(101.2, 100.0) && !differ(0.0009, 0.0) && differ(0.0011, 0.0));
+        let differ =
+            |given: f32, expected: f32| difference(&[given], &[expected], 1e-2, 1e-3).is_some();
+        assert!(
+            !differ(100.9, 100.0)
+                && differ(101.2, 100.0)
+                && !differ(0.0009, 0.0)
+                && differ(0.0011, 0.0)
+        );
         assert!(!differ(f32::NAN, f32::NAN) && differ(1.0, f32::NAN) && differ(f32::NAN, 1.0));
         assert!(!differ(f32::INFINITY, f32::INFINITY) && differ(1.0, f32::INFINITY));
         assert!(differ(f32::NEG_INFINITY, f32::INFINITY) && differ(f32::INFINITY, 1.0));
-        assert!(difference(&[], &[1.0], 1.0, 1.0).is_some(), "another length");
+        assert!(
+            difference(&[], &[1.0], 1.0, 1.0).is_some(),
+            "another length"
+        );
     }
 }

@@ -24,7 +24,10 @@ impl Seed {
     fn parse(named: Option<&str>, default: u64) -> Self {
         match named {
             Some(text) => Self(text.trim().parse().unwrap_or_else(|_| {
-                panic!("{VARIABLE} must be a whole number from 0 to {}, given {text:?}", u64::MAX)
+                panic!(
+                    "{VARIABLE} must be a whole number from 0 to {}, given {text:?}",
+                    u64::MAX
+                )
             })),
             None => Self(default),
         }
@@ -57,9 +60,13 @@ mod tests {
     #[test]
     fn a_seed_that_is_no_number_is_refused() {
         for wrong in ["many", "", "-1", "0x10"] {
-            let refused = std::panic::catch_unwind(|| Seed::parse(Some(wrong), 7)).expect_err("no number");
+            let refused =
+                std::panic::catch_unwind(|| Seed::parse(Some(wrong), 7)).expect_err("no number");
             let message = refused.downcast_ref::<String>().expect("a message");
-            assert!(message.starts_with("TRAINYARD_SEED must be a whole number"), "{message}");
+            assert!(
+                message.starts_with("TRAINYARD_SEED must be a whole number"),
+                "{message}"
+            );
         }
     }
 }

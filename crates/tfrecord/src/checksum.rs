@@ -7,7 +7,9 @@ const MASK_DELTA: u32 = 0xa282_ead8;
 #[inline]
 #[must_use]
 pub fn masked(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(MASK_DELTA)
+    crc32c::crc32c(bytes)
+        .rotate_right(15)
+        .wrapping_add(MASK_DELTA)
 }
 
 /// Returns the crc32c behind its stored form.

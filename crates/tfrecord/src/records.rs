@@ -34,7 +34,9 @@ impl<'a> Records<'a> {
         }
         let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| "is too long")?;
         let record = rest.get(..length).ok_or("is cut short")?;
-        let (crc, _) = rest[length..].split_first_chunk::<4>().ok_or("is cut short")?;
+        let (crc, _) = rest[length..]
+            .split_first_chunk::<4>()
+            .ok_or("is cut short")?;
         if masked(record) != u32::from_le_bytes(*crc) {
             return Err("has contents whose checksum is wrong");
         }
@@ -52,8 +54,9 @@ impl<'a> Iterator for Records<'a> {
         let offset = self.offset;
         let read = self.read();
         // Nothing behind a damaged record can be found.
-        self.offset =
-            read.map_or(self.bytes.len(), |record| offset + HEADER_BYTES + record.len() + FOOTER_BYTES);
+        self.offset = read.map_or(self.bytes.len(), |record| {
+            offset + HEADER_BYTES + record.len() + FOOTER_BYTES
+        });
         Some(read.map_err(|reason| Damaged { offset, reason }))
     }
 }
@@ -72,15 +75,23 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_framed_and_a_flipped_bit_or_a_cut_is_found() {
         let framed = [frame(b"first"), frame(b"")].concat();
-        let read: Vec<&[u8]> = Records::new(&framed).map(|record| record.expect("whole")).collect();
+        let read: Vec<&[u8]> = Records::new(&framed)
+            .map(|record| record.expect("whole"))
+            .collect();
         assert_eq!(read, [b"first".as_slice(), b""]);
         for bit in 0..framed.len() * 8 {
             let mut broken = framed.clone();
             broken[bit / 8] ^= 1 << (bit % 8);
-            assert!(Records::new(&broken).any(|record| record.is_err()), "bit {bit}");
+            assert!(
+                Records::new(&broken).any(|record| record.is_err()),
+                "bit {bit}"
+            );
         }
         for length in (1..framed.len()).filter(|length| *length != frame(b"first").len()) {
-            assert!(Records::new(&framed[..length]).any(|record| record.is_err()), "{length} bytes");
+            assert!(
+                Records::new(&framed[..length]).any(|record| record.is_err()),
+                "{length} bytes"
+            );
         }
     }
 }

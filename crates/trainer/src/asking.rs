@@ -58,12 +58,17 @@ impl Open {
     fn granted(&self, granted: &GrantedShard) {
         let shard = &granted.shard;
         let end = shard.batch(shard.batches);
-        self.shards.lock().open.insert(shard.first_batch, (end, granted.batches.len() as u32));
+        self.shards
+            .lock()
+            .open
+            .insert(shard.first_batch, (end, granted.batches.len() as u32));
     }
 
     pub(crate) fn applied(&self, batch: u64) {
         let mut shards = self.shards.lock();
-        let Some((&first, (end, missing))) = shards.open.range_mut(..=batch).next_back() else { return };
+        let Some((&first, (end, missing))) = shards.open.range_mut(..=batch).next_back() else {
+            return;
+        };
         if batch >= *end {
             return;
         }
@@ -104,7 +109,12 @@ struct Reserve {
 
 impl Reserve {
     fn new() -> Self {
-        Self { shards: VecDeque::new(), since: Instant::now(), renewed: None, granted: 0 }
+        Self {
+            shards: VecDeque::new(),
+            since: Instant::now(),
+            renewed: None,
+            granted: 0,
+        }
     }
 
     /// Returns how many data shards are to be asked for; 0 while those that there are will do.
@@ -114,7 +124,8 @@ impl Reserve {
             None => RESERVE_SHARDS,
             Some(_) => {
                 let pace = f64::from(self.granted) / self.since.elapsed().as_secs_f64();
-                ((pace * RESERVE.as_secs_f64()).ceil() as u32).clamp(RESERVE_SHARDS, RESERVE_SHARDS_MAX)
+                ((pace * RESERVE.as_secs_f64()).ceil() as u32)
+                    .clamp(RESERVE_SHARDS, RESERVE_SHARDS_MAX)
             }
         }
     }
@@ -130,8 +141,15 @@ impl Asking {
         let mut reserve = Reserve::new();
         loop {
             let wanted = if self.reserves { reserve.wanted() } else { 0 };
-            let ask = Ask { pulse: self.pulse.clone(), done: self.open.take_done(), lane, reserve: wanted };
-            let Some(granted) = self.ask(&ask, &mut lane, &mut reserve.shards).await? else { return Ok(()) };
+            let ask = Ask {
+                pulse: self.pulse.clone(),
+                done: self.open.take_done(),
+                lane,
+                reserve: wanted,
+            };
+            let Some(granted) = self.ask(&ask, &mut lane, &mut reserve.shards).await? else {
+                return Ok(());
+            };
             match granted {
                 Grant::Shard(mut granted) => {
                     // Only the first answer counts: it is about the batch that the session begins at.
@@ -176,10 +194,25 @@ impl Asking {
         lane: &mut Option<(u32, u64)>,
         reserve: &mut VecDeque<DataShard>,
     ) -> Result<Option<Grant>, Error> {
-        let Pulse { task, incarnation, epoch, session, .. } = self.pulse;
-        let identity = Identity { cluster_id: 0, epoch, task, incarnation, session, seq: 0 };
-        let (name, gone) = (self.coordinator.name(), Notify::new());
-        let (coordinator, gone) = (&self.coordinator, &gone);
+        let Pulse {
+            task,
+            incarnation,
+            epoch,
+            session,
+            ..
+        } = self.pulse;
+        let identity = Identity {
+            cluster_id: 0,
+            epoch,
+            task,
+            incarnation,
+            session,
+            seq: 0,
+        };
+        let name = self.coordinator.name();
+        let gone = Notify::new();
+        let coordinator = &self.coordinator;
+        let gone = &gone;
         let asking = retry(&identity, &name, self.deadline, move || async move {
             let answer = coordinator.next_shard(ask.clone()).await;
             if matches!(answer, Err(Error::Unreachable { .. })) {
@@ -188,7 +221,8 @@ impl Asking {
             answer
         });
         tokio::pin!(asking);
-        let (mut away, begun) = (false, Instant::now());
+        let mut away = false;
+        let begun = Instant::now();
         let answer = loop {
             tokio::select! {
                 biased;
@@ -200,7 +234,8 @@ impl Asking {
                     if reserve.is_empty() {
                         warn!(task = %task, "the chief is away, and the reserve of data is used up");
                     }
-                    let (batches, step) = (0..shard.batches, shard.first_step);
+                    let batches = 0..shard.batches;
+                    let step = shard.first_step;
                     let direction = Direction::Forward;
                     let granted = Box::new(GrantedShard {
                         shard,

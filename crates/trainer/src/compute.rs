@@ -7,7 +7,9 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Position;
 use trainyard_model::{AnyModel, OnGradient, Own};
 use trainyard_optimizer::Clipping;
-use trainyard_parameter_store::{BatchId, Fault, Found, Guard, Look, Nonfinite, Rejection, zero_nonfinite};
+use trainyard_parameter_store::{
+    BatchId, Fault, Found, Guard, Look, Nonfinite, Rejection, zero_nonfinite,
+};
 use trainyard_run_config::OptimizerSection;
 use trainyard_variable::{Gradients, MOVING_AVERAGE, Read, Reads, Values};
 
@@ -49,9 +51,23 @@ impl<'a> Computing<'a> {
         model: &'a AnyModel,
         threads: &'a Threads,
     ) -> Result<Self, Diagnostic> {
-        let clipping = config.job.train.clip_gradients.as_ref().map(clipping).transpose()?;
-        let (guard, scratch) = (guard(&config.job), None);
-        Ok(Self { config, model, threads, clipping, guard, scratch })
+        let clipping = config
+            .job
+            .train
+            .clip_gradients
+            .as_ref()
+            .map(clipping)
+            .transpose()?;
+        let guard = guard(&config.job);
+        let scratch = None;
+        Ok(Self {
+            config,
+            model,
+            threads,
+            clipping,
+            guard,
+            scratch,
+        })
     }
 
     /// Computes the gradients of a batch. `busy` says that calls are under way, which this thread does not serve
@@ -70,21 +86,33 @@ impl<'a> Computing<'a> {
         let position = prepared.position;
         let Some(features) = prepared.features else {
             self.empty(gradients);
-            return Ok(Sent { position, examples: 0, loss: None, rejected: None });
+            return Ok(Sent {
+                position,
+                examples: 0,
+                loss: None,
+                rejected: None,
+            });
         };
         let began = Instant::now();
-        let (model, scratch, out) = (self.model, &mut self.scratch, &mut *gradients);
+        let model = self.model;
+        let scratch = &mut self.scratch;
+        let out = &mut *gradients;
         // The features move along: they may be another thread's, but not two threads'.
         let clips = self.clipping.is_some();
-        let compute = move || match clips {
-            true => model.train(&features, values, out, scratch),
-            false => model.train_telling(&features, values, out, scratch, tell),
+        let compute = move || {
+            if clips {
+                model.train(&features, values, out, scratch)
+            } else {
+                model.train_telling(&features, values, out, scratch, tell)
+            }
         };
         let done = beside(busy, || self.threads.run(compute))?;
         if let Some(clipping) = &self.clipping {
             // Moving averages have no gradients: what is pushed for them is how far they move.
             let variables = model.variables();
-            clipping.apply(gradients, |place| variables[place].optimizer_group != MOVING_AVERAGE);
+            clipping.apply(gradients, |place| {
+                variables[place].optimizer_group != MOVING_AVERAGE
+            });
         }
         let rejected = self.refuse(gradients, position, done.loss, tally.last_loss())?;
         if rejected.is_some() {
@@ -92,7 +120,12 @@ impl<'a> Computing<'a> {
         }
         tally.computed(began.elapsed());
         let loss = Some(done.loss).filter(|loss| loss.is_finite() && rejected.is_none());
-        Ok(Sent { position, examples: done.examples as u64, loss, rejected })
+        Ok(Sent {
+            position,
+            examples: done.examples as u64,
+            loss,
+            rejected,
+        })
     }
 
     /// Makes the gradients those of a step that updates nothing.
@@ -111,7 +144,10 @@ impl<'a> Computing<'a> {
     ) -> Result<Option<Rejection>, Diagnostic> {
         let nonfinite = self.guard.nonfinite;
         if nonfinite == Nonfinite::Zero {
-            let zeroed: usize = gradients.iter_mut().map(|values| zero_nonfinite(values)).sum();
+            let zeroed: usize = gradients
+                .iter_mut()
+                .map(|values| zero_nonfinite(values))
+                .sum();
             if zeroed > 0 {
                 let batch = batch_of(position);
                 warn!(task = %self.config.task, %batch, zeroed, "gradients that were not finite became 0");
@@ -119,20 +155,32 @@ impl<'a> Computing<'a> {
         }
         let of_loss = || {
             let bits = (loss as f32).to_bits();
-            Rejection { fault: Fault::Nonfinite, variable: None, position: 0, bits }
+            Rejection {
+                fault: Fault::Nonfinite,
+                variable: None,
+                position: 0,
+                bits,
+            }
         };
         let found = match nonfinite {
             Nonfinite::Reject | Nonfinite::Halt if !loss.is_finite() => Some(of_loss()),
             _ => find(self.guard, gradients),
         };
-        let Some(rejection) = found else { return Ok(None) };
-        let name =
-            |variable: usize| self.model.variables().get(variable).map(|variable| variable.name.as_str());
+        let Some(rejection) = found else {
+            return Ok(None);
+        };
+        let name = |variable: usize| {
+            self.model
+                .variables()
+                .get(variable)
+                .map(|variable| variable.name.as_str())
+        };
         let what = rejection.describe(name);
         if rejection.fault == Fault::Nonfinite && nonfinite == Nonfinite::Halt {
             return Err(not_finite(self.config, position, &what, last));
         }
-        let (batch, reason) = (batch_of(position), rejection.fault.name());
+        let batch = batch_of(position);
+        let reason = rejection.fault.name();
         warn!(task = %self.config.task, %batch, reason, "batch rejected: {what}; it updates nothing");
         Ok(Some(rejection))
     }
@@ -142,8 +190,14 @@ impl<'a> Computing<'a> {
 fn find(guard: Guard, gradients: &Gradients) -> Option<Rejection> {
     let mut look = Look::new(guard);
     let rejection = |variable: Option<usize>, found: Found| {
-        let (variable, position) = (variable.map(|variable| variable as u32), found.position as u64);
-        Rejection { fault: found.fault, variable, position, bits: found.value.to_bits() }
+        let variable = variable.map(|variable| variable as u32);
+        let position = found.position as u64;
+        Rejection {
+            fault: found.fault,
+            variable,
+            position,
+            bits: found.value.to_bits(),
+        }
     };
     for (variable, values) in gradients.iter().enumerate() {
         if let Some(found) = look.at(values) {
@@ -161,7 +215,11 @@ fn batch_of(position: Position) -> BatchId {
 /// Computes. Where calls are under way beside it, the runtime is told that this thread does not serve them for a while.
 pub fn beside<R>(calls: bool, compute: impl FnOnce() -> R) -> R {
     let threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-    if calls && threads { tokio::task::block_in_place(compute) } else { compute() }
+    if calls && threads {
+        tokio::task::block_in_place(compute)
+    } else {
+        compute()
+    }
 }
 
 /// The job's bound on gradients.
@@ -179,9 +237,13 @@ pub(crate) fn reads(model: &AnyModel, batch: &Prepared) -> Reads {
 }
 
 fn not_finite(config: &Config, position: Position, what: &str, last: Option<f64>) -> Diagnostic {
-    let message = format!("training diverged in {}, batch {}: {what}", config.task, batch_of(position));
-    let problem =
-        Diagnostic::error(Code::E5001, message).note("the update was not sent; parameters are finite");
+    let message = format!(
+        "training diverged in {}, batch {}: {what}",
+        config.task,
+        batch_of(position)
+    );
+    let problem = Diagnostic::error(Code::E5001, message)
+        .note("the update was not sent; parameters are finite");
     let problem = match last {
         Some(last) => problem.note(format!("last finite loss {last:.4}")),
         None => problem,

@@ -70,17 +70,32 @@ impl Feed {
             skip_batches: session.opened.batches_applied,
         };
         let options = input_options(&config.job, Part::Train, shard, Some(dead_letter(config)))?;
-        let (files, skipped) = (options.files.len(), shard.skip_batches);
-        info!(files, shard = shard.index, of = shard.count, skipped_batches = skipped, "reading");
+        let files = options.files.len();
+        let skipped = shard.skip_batches;
+        info!(
+            files,
+            shard = shard.index,
+            of = shard.count,
+            skipped_batches = skipped,
+            "reading"
+        );
         let dataset = Dataset::open(options, model.schema().clone()).map_err(Diagnostic::from)?;
         let model = Arc::clone(model);
         let mut labels = LabelWatch::new(&config.job, model.schema());
         let prepare = move |batch: &Batch| {
             warn_of_labels(&mut labels, batch);
             let features = Some(model.features(batch)?);
-            Ok(Prepared { position: batch.position, place: None, half_applied: false, features })
+            Ok(Prepared {
+                position: batch.position,
+                place: None,
+                half_applied: false,
+                features,
+            })
         };
-        Ok(Self { queue: read_ahead(config, dataset, prepare)?, granting: None })
+        Ok(Self {
+            queue: read_ahead(config, dataset, prepare)?,
+            granting: None,
+        })
     }
 
     /// Reads what the chief hands out; of one lane, where the updates are synchronous.
@@ -93,11 +108,14 @@ impl Feed {
     ) -> Result<Self, Diagnostic> {
         let dead_letter = Some(dead_letter(config));
         let options = match config.job.strategy.replication {
-            Replication::BetweenGraph => input_options(&config.job, Part::Train, Shard::WHOLE, dead_letter)?,
+            Replication::BetweenGraph => {
+                input_options(&config.job, Part::Train, Shard::WHOLE, dead_letter)?
+            }
             Replication::InGraph => parcel_options(&config.job, dead_letter),
         };
         let (sender, receiver) = mpsc::channel(1);
-        let (open, floor) = (Arc::<Open>::default(), Arc::<AtomicU64>::default());
+        let open = Arc::<Open>::default();
+        let floor = Arc::<AtomicU64>::default();
         let asking = Asking {
             coordinator: Arc::clone(coordinator),
             pulse: session.pulse.clone(),
@@ -121,12 +139,29 @@ impl Feed {
         let mut labels = LabelWatch::new(&config.job, model.schema());
         let prepare = move |batch: &Batch| {
             warn_of_labels(&mut labels, batch);
-            let features = (batch.rows > 0).then(|| model.features(batch)).transpose()?;
-            let Read { place, half_applied } = *latest.lock();
-            Ok(Prepared { position: batch.position, place, half_applied, features })
+            let features = (batch.rows > 0)
+                .then(|| model.features(batch))
+                .transpose()?;
+            let Read {
+                place,
+                half_applied,
+            } = *latest.lock();
+            Ok(Prepared {
+                position: batch.position,
+                place,
+                half_applied,
+                features,
+            })
         };
         let queue = read_ahead(config, source, prepare)?;
-        Ok(Self { queue, granting: Some(Granting { asking, open, floor }) })
+        Ok(Self {
+            queue,
+            granting: Some(Granting {
+                asking,
+                open,
+                floor,
+            }),
+        })
     }
 
     /// Returns the next batch; nothing at the end of the input.
@@ -172,12 +207,18 @@ impl Feed {
 
     /// Returns the synchronous step of the data that the session begins at, once there is a batch.
     fn origin(&self) -> u64 {
-        self.granting.as_ref().and_then(|granting| granting.open.origin()).unwrap_or(0)
+        self.granting
+            .as_ref()
+            .and_then(|granting| granting.open.origin())
+            .unwrap_or(0)
     }
 
     /// Returns the synchronous steps from where the session begins to the end of the data, which has been reached.
     pub(crate) fn steps_in_all(&self) -> u64 {
-        let steps = self.granting.as_ref().map_or(0, |granting| granting.open.steps());
+        let steps = self
+            .granting
+            .as_ref()
+            .map_or(0, |granting| granting.open.steps());
         steps.saturating_sub(self.origin())
     }
 
@@ -198,7 +239,11 @@ impl Feed {
 
 fn dead_letter(config: &Config) -> std::path::PathBuf {
     let name = config.task.to_string().replace(':', "-");
-    config.job.local_dir().join("dead_letter").join(format!("{name}.jsonl"))
+    config
+        .job
+        .local_dir()
+        .join("dead_letter")
+        .join(format!("{name}.jsonl"))
 }
 
 /// Starts to read and prepare batches.
@@ -217,8 +262,12 @@ fn read_ahead<T: Send + 'static, E: Send + 'static>(
     if !has_threads() {
         return Ok(Prefetch::spawn_task(source, depth, prepare));
     }
-    Prefetch::spawn(source, depth, prepare)
-        .map_err(|error| Diagnostic::error(Code::E9002, format!("the input thread cannot start: {error}")))
+    Prefetch::spawn(source, depth, prepare).map_err(|error| {
+        Diagnostic::error(
+            Code::E9002,
+            format!("the input thread cannot start: {error}"),
+        )
+    })
 }
 
 /// Batches of the data shards granted, on the input's thread.
@@ -234,29 +283,47 @@ struct Grants {
 impl Grants {
     /// Reads the next batch of the data shard that is read; `false` where it has no other.
     fn read_current(&mut self, batch: &mut Batch) -> Result<bool, trainyard_input::Error> {
-        let Some(current) = &self.current else { return Ok(false) };
+        let Some(current) = &self.current else {
+            return Ok(false);
+        };
         let shard = &current.shard;
         let stale = shard.step(shard.batches - 1) < self.floor.load(Ordering::Relaxed);
         if stale || !self.reader.read(batch)? {
             return Ok(false);
         }
-        let nth = batch.position.batch.saturating_sub(shard.first_batch) / u64::from(shard.lanes.max(1));
+        let nth =
+            batch.position.batch.saturating_sub(shard.first_batch) / u64::from(shard.lanes.max(1));
         // Below the batches of the shard.
         let nth = nth as u32;
-        let contribution = Contribution { slot: shard.lane, of: shard.slots(nth) };
+        let contribution = Contribution {
+            slot: shard.lane,
+            of: shard.slots(nth),
+        };
         let place = Some((shard.step(nth), contribution));
-        *self.latest.lock() = Read { place, half_applied: current.half_applied };
+        *self.latest.lock() = Read {
+            place,
+            half_applied: current.half_applied,
+        };
         Ok(true)
     }
 
     /// Begins to read a data shard.
     fn begin(&mut self, mut granted: Box<GrantedShard>) -> Result<(), trainyard_input::Error> {
-        let (shard, direction) = (granted.shard.clone(), granted.direction);
-        let useless = self.floor.load(Ordering::Relaxed).saturating_sub(shard.first_step);
-        let first = granted.batches.start.max(useless.try_into().unwrap_or(u32::MAX));
+        let shard = granted.shard.clone();
+        let direction = granted.direction;
+        let useless = self
+            .floor
+            .load(Ordering::Relaxed)
+            .saturating_sub(shard.first_step);
+        let first = granted
+            .batches
+            .start
+            .max(useless.try_into().unwrap_or(u32::MAX));
         let batches = first..granted.batches.end.max(first);
         match granted.parcel.take() {
-            Some(parcel) => self.reader.begin_parcel(shard, parcel, batches, direction)?,
+            Some(parcel) => self
+                .reader
+                .begin_parcel(shard, parcel, batches, direction)?,
             None => self.reader.begin(shard, batches, direction)?,
         }
         self.current = Some(granted);
@@ -267,7 +334,9 @@ impl Grants {
 impl Batches for Grants {
     fn read(&mut self, batch: &mut Batch) -> Result<bool, trainyard_input::Error> {
         while !self.read_current(batch)? {
-            let Some(granted) = self.receiver.blocking_recv() else { return Ok(false) };
+            let Some(granted) = self.receiver.blocking_recv() else {
+                return Ok(false);
+            };
             self.begin(granted)?;
         }
         Ok(true)
@@ -275,7 +344,9 @@ impl Batches for Grants {
 
     async fn read_beside(&mut self, batch: &mut Batch) -> Result<bool, trainyard_input::Error> {
         while !self.read_current(batch)? {
-            let Some(granted) = self.receiver.recv().await else { return Ok(false) };
+            let Some(granted) = self.receiver.recv().await else {
+                return Ok(false);
+            };
             self.begin(granted)?;
         }
         Ok(true)

@@ -36,7 +36,8 @@ impl Counts {
         self.loss.store(loss.to_bits(), Ordering::Relaxed);
         let sum = f64::from_bits(self.loss_sum.load(Ordering::Relaxed)) + loss;
         self.loss_sum.store(sum.to_bits(), Ordering::Relaxed);
-        self.staleness_steps.fetch_add(staleness_steps, Ordering::Relaxed);
+        self.staleness_steps
+            .fetch_add(staleness_steps, Ordering::Relaxed);
     }
 
     /// Adds time in which a batch was waited for.
@@ -46,7 +47,8 @@ impl Counts {
 
     /// Adds time in which servers were waited for.
     pub(crate) fn exchange(&self, time: Duration) {
-        self.exchange_nanos.fetch_add(nanos(time), Ordering::Relaxed);
+        self.exchange_nanos
+            .fetch_add(nanos(time), Ordering::Relaxed);
     }
 
     /// Adds time of a forward and backward pass.
@@ -116,10 +118,28 @@ impl Heartbeat {
         let (told, lanes) = watch::channel(lanes);
         let regroup = Arc::<AtomicU64>::default();
         let (falls_silent, silent) = watch::channel(None);
-        let tells =
-            Tells { directive: sender, lanes: told, regroup: Arc::clone(&regroup), silent: falls_silent };
-        let handle = tokio::spawn(beat(coordinator, pulse, interval, Arc::clone(&counts), tells, ended));
-        Self { counts, directive, lanes, regroup, silent, handle }
+        let tells = Tells {
+            directive: sender,
+            lanes: told,
+            regroup: Arc::clone(&regroup),
+            silent: falls_silent,
+        };
+        let handle = tokio::spawn(beat(
+            coordinator,
+            pulse,
+            interval,
+            Arc::clone(&counts),
+            tells,
+            ended,
+        ));
+        Self {
+            counts,
+            directive,
+            lanes,
+            regroup,
+            silent,
+            handle,
+        }
     }
 
     pub(crate) fn directive(&self) -> Directive {
@@ -139,7 +159,11 @@ impl Heartbeat {
     fn directs(&self, which: fn(Directive) -> bool) -> impl Future<Output = ()> + use<> {
         let mut directive = self.directive.clone();
         async move {
-            if directive.wait_for(|directive| which(*directive)).await.is_err() {
+            if directive
+                .wait_for(|directive| which(*directive))
+                .await
+                .is_err()
+            {
                 std::future::pending().await
             }
         }
@@ -188,7 +212,8 @@ async fn beat(
         tokio::time::sleep(pause).await;
         coordinator.attend(pulse.clone()).await;
     };
-    let (mut attending, mut since) = (Box::pin(attend(Duration::ZERO)), Instant::now());
+    let mut attending = Box::pin(attend(Duration::ZERO));
+    let mut since = Instant::now();
     loop {
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
@@ -234,9 +259,11 @@ async fn beat(
                 }
                 // Training goes on without the chief: the parameter servers decide what counts.
                 silent += 1;
-                tells.silent.send_modify(|since| *since = since.or_else(|| Some(Instant::now())));
+                tells
+                    .silent
+                    .send_modify(|since| *since = since.or_else(|| Some(Instant::now())));
                 if silent.is_multiple_of(10) || silent == 2 {
-                    warn!(%error, "the chief does not answer; training goes on");
+                    warn!(%error, "the chief does not answer; this task trains on with the data it has, as long as its parameter servers answer");
                 }
             }
         }

@@ -29,8 +29,16 @@ impl LabelWatch {
     pub(crate) fn new(job: &Job, schema: &Schema) -> Self {
         let label = job.input.label.clone();
         // A column that is a feature, too, may come with another type first.
-        let field = schema.fields.iter().rposition(|field| field.name == label.column);
-        Self { label, field, seen: None, records: 0 }
+        let field = schema
+            .fields
+            .iter()
+            .rposition(|field| field.name == label.column);
+        Self {
+            label,
+            field,
+            seen: None,
+            records: 0,
+        }
     }
 
     /// Looks at a batch. Returns a warning, once.
@@ -105,7 +113,11 @@ mod tests {
     }
 
     fn batch(labels: Column, rows: usize) -> Batch {
-        Batch { rows, columns: vec![Column::floats(vec![0.0; rows]), labels], ..Batch::default() }
+        Batch {
+            rows,
+            columns: vec![Column::floats(vec![0.0; rows]), labels],
+            ..Batch::default()
+        }
     }
 
     fn texts(texts: &[&str], rows: usize) -> Batch {
@@ -121,7 +133,9 @@ mod tests {
         assert_eq!(watch.see(&batch), None);
         let told = watch.see(&batch).expect("a warning");
         assert!(
-            told.starts_with("all labels of the first 10000 records are not `>50k`, the positive class"),
+            told.starts_with(
+                "all labels of the first 10000 records are not `>50k`, the positive class"
+            ),
             "{told}"
         );
         assert_eq!(watch.see(&batch), None);
@@ -137,7 +151,12 @@ mod tests {
     #[test]
     fn numbers_of_one_value_are_warned_of() {
         let mut watch = watch("{ column = \"y\" }", FieldKind::FLOAT);
-        let told = watch.see(&batch(Column::floats(vec![1.0; 10_000]), 10_000)).expect("a warning");
-        assert!(told.contains("are 1: of labels that are all the same nothing is learned"), "{told}");
+        let told = watch
+            .see(&batch(Column::floats(vec![1.0; 10_000]), 10_000))
+            .expect("a warning");
+        assert!(
+            told.contains("are 1: of labels that are all the same nothing is learned"),
+            "{told}"
+        );
     }
 }

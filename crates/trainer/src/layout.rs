@@ -13,12 +13,20 @@ use trainyard_variable::{Layout, MOVING_AVERAGE, Partitioner, Placement, Variabl
 pub fn plan_layout(job: &Job, variables: &[VariableSpec], num_ps: usize) -> Layout {
     let partitioner = match job.strategy.partitioner {
         PartitionerConfig::Fixed { num_shards } => Partitioner::Fixed { num_shards },
-        PartitionerConfig::MinSize { min_shard_bytes, max_shards } => {
-            Partitioner::MinSize { min_shard_bytes, max_shards: max_shards.unwrap_or(num_ps) }
-        }
-        PartitionerConfig::MaxSize { max_shard_bytes, max_shards } => {
-            Partitioner::MaxSize { max_shard_bytes, max_shards }
-        }
+        PartitionerConfig::MinSize {
+            min_shard_bytes,
+            max_shards,
+        } => Partitioner::MinSize {
+            min_shard_bytes,
+            max_shards: max_shards.unwrap_or(num_ps),
+        },
+        PartitionerConfig::MaxSize {
+            max_shard_bytes,
+            max_shards,
+        } => Partitioner::MaxSize {
+            max_shard_bytes,
+            max_shards,
+        },
     };
     let placement = match job.strategy.placement {
         PlacementConfig::RoundRobin => Placement::RoundRobin,
@@ -80,7 +88,10 @@ pub(crate) fn guard(job: &Job) -> Guard {
         StrategyKind::Hybrid
         | StrategyKind::MultiWorkerMirrored
         | StrategyKind::Mirrored
-        | StrategyKind::CentralStorage => Guard { nonfinite: Nonfinite::Halt, ..Guard::default() },
+        | StrategyKind::CentralStorage => Guard {
+            nonfinite: Nonfinite::Halt,
+            ..Guard::default()
+        },
     }
 }
 
@@ -88,9 +99,14 @@ fn update(job: &Job) -> Update {
     match (job.strategy.kind, job.strategy.update) {
         (StrategyKind::OneDevice, _) | (_, UpdateConfig::Async) => Update::Async,
         (_, UpdateConfig::Sync { .. }) => Update::Sync,
-        (_, UpdateConfig::Ssp { staleness_steps_max }) => {
-            Update::StaleSynchronous { staleness_max: staleness_steps_max }
-        }
+        (
+            _,
+            UpdateConfig::Ssp {
+                staleness_steps_max,
+            },
+        ) => Update::StaleSynchronous {
+            staleness_max: staleness_steps_max,
+        },
     }
 }
 
@@ -106,14 +122,18 @@ pub fn check_cluster(job: &Job, num_ps: usize) -> Result<(), Diagnostic> {
             "add a ps address to the cluster, or use kind = \"multi_worker_mirrored\"",
         ),
         StrategyKind::MultiWorkerMirrored if num_ps > 0 => (
-            format!("strategy `{name}` keeps the parameters in the workers, the cluster has {num_ps} ps"),
+            format!(
+                "strategy `{name}` keeps the parameters in the workers, the cluster has {num_ps} ps"
+            ),
             "take the ps out of the cluster, or use kind = \"parameter_server\"",
         ),
         StrategyKind::Mirrored | StrategyKind::CentralStorage | StrategyKind::OneDevice => (
             format!("strategy `{name}` trains in one process, a cluster was given"),
             "run `trainyard train`, or use kind = \"multi_worker_mirrored\" or \"parameter_server\"",
         ),
-        StrategyKind::ParameterServer | StrategyKind::Hybrid | StrategyKind::MultiWorkerMirrored => {
+        StrategyKind::ParameterServer
+        | StrategyKind::Hybrid
+        | StrategyKind::MultiWorkerMirrored => {
             return job.lacks_backup(num_ps).map_or(Ok(()), Err);
         }
     };

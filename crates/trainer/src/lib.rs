@@ -41,8 +41,8 @@ use trainyard_run_config::{Job, Sharding, UpdateConfig};
 pub use asking::RESERVE_SHARDS_MAX;
 pub use compute::beside;
 pub use coordinator::{
-    Ask, Beat, Coordinator, Form, Formed, Forming, Grant, GrantedShard, JobState, Join, Joined, LeaveReason,
-    Pulse, RemoteCoordinator, Start, Work,
+    Ask, Beat, Coordinator, Form, Formed, Forming, Grant, GrantedShard, JobState, Join, Joined,
+    LeaveReason, Pulse, RemoteCoordinator, Start, Work,
 };
 use feed::Feed;
 pub use layout::{check_cluster, plan, plan_layout, scale_learning_rates};
@@ -121,7 +121,10 @@ impl Hold {
         if !step.is_multiple_of(self.every) {
             return;
         }
-        let seen = tokio::time::timeout(APPLIED_WITHIN, self.looked.wait_for(|looked| looked.seen >= step));
+        let seen = tokio::time::timeout(
+            APPLIED_WITHIN,
+            self.looked.wait_for(|looked| looked.seen >= step),
+        );
         if seen.await.is_ok_and(|seen| seen.is_ok()) {
             // Where the chief is gone, so is this task soon.
             let _ = self.looked.wait_for(|looked| looked.saved >= step).await;
@@ -161,30 +164,52 @@ async fn train_until_told(
     stop: CancellationToken,
 ) -> Result<Outcome, Diagnostic> {
     let plan = plan(&config.job, &*model, config.num_ps);
-    let (layout, fingerprint) = (Arc::new(plan.layout.clone()), plan.fingerprint);
-    let mut replica = config.mirror.as_ref().map(|mirror| Replica::new(mirror.shard.clone(), plan));
+    let layout = Arc::new(plan.layout.clone());
+    let fingerprint = plan.fingerprint;
+    let mut replica = config
+        .mirror
+        .as_ref()
+        .map(|mirror| Replica::new(mirror.shard.clone(), plan));
     // Whoever has a copy of its own asks for parameters once it has met the others.
-    let (shards, tables) = if replica.is_some() { (Vec::new(), shards) } else { (shards, Vec::new()) };
-    let tables: Vec<Shard> = tables.into_iter().filter(|shard| matches!(shard, Shard::Remote(_))).collect();
+    let (shards, tables) = if replica.is_some() {
+        (Vec::new(), shards)
+    } else {
+        (shards, Vec::new())
+    };
+    let tables: Vec<Shard> = tables
+        .into_iter()
+        .filter(|shard| matches!(shard, Shard::Remote(_)))
+        .collect();
     let threads = Threads::start(config.job.run.intra_op_parallelism_threads)?;
     info!(threads = threads.count(), "computing");
-    let (mut outcome, mut spent_session) = (Outcome::default(), 0);
+    let mut outcome = Outcome::default();
+    let mut spent_session = 0;
     loop {
-        let joining =
-            Session::join(&config, &coordinator, &shards, &layout, fingerprint, &mut spent_session, &stop);
+        let joining = Session::join(
+            &config,
+            &coordinator,
+            &shards,
+            &layout,
+            fingerprint,
+            &mut spent_session,
+            &stop,
+        );
         let mut session = match joining.await {
             Ok(Entry::Joined(session)) => session,
             Ok(Entry::Stopped) => return Ok(outcome),
-            Ok(Entry::Over(state)) => return end_with_the_job(&config, Some(state), outcome, &stop),
+            Ok(Entry::Over(state)) => {
+                return end_with_the_job(&config, Some(state), outcome, &stop);
+            }
             Err(error) if ended(&error) => return Ok(outcome),
-            Err(error) => match again(&error) {
-                true => {
+            Err(error) => {
+                if again(&error) {
                     warn!(%error, "joining again");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
+                } else {
+                    return Err(into_diagnostic(&error));
                 }
-                false => return Err(into_diagnostic(&error)),
-            },
+            }
         };
         let gone = session.heartbeat.gone();
         let training = async {
@@ -200,9 +225,21 @@ async fn train_until_told(
                         tables: &tables,
                         stop: &stop,
                     };
-                    mirrored::train(&member, replica, &mut session, &coordinator, &mut outcome).await
+                    mirrored::train(&member, replica, &mut session, &coordinator, &mut outcome)
+                        .await
                 }
-                _ => train(&config, &model, &threads, &mut session, &coordinator, &mut outcome, &stop).await,
+                _ => {
+                    train(
+                        &config,
+                        &model,
+                        &threads,
+                        &mut session,
+                        &coordinator,
+                        &mut outcome,
+                        &stop,
+                    )
+                    .await
+                }
             }
         };
         let trained = tokio::select! {
@@ -216,11 +253,20 @@ async fn train_until_told(
         match trained {
             Ok(LeaveReason::InputExhausted) => {
                 (config.standing)("done", true, Vec::new());
-                info!(steps = outcome.steps, examples = outcome.examples, "all input has been read here");
-                let stayed = match session.leave(&coordinator, LeaveReason::InputExhausted).await {
-                    true => session.stay(&config, &coordinator.name(), &stop).await,
-                    // It is told in the next session.
-                    false => Err(session::over("the chief has not heard that all input has been read here")),
+                info!(
+                    steps = outcome.steps,
+                    examples = outcome.examples,
+                    "all input has been read here"
+                );
+                let stayed = if session
+                    .leave(&coordinator, LeaveReason::InputExhausted)
+                    .await
+                {
+                    session.stay(&config, &coordinator.name(), &stop).await
+                } else {
+                    Err(session::over(
+                        "the chief has not heard that all input has been read here",
+                    ))
                 };
                 match stayed {
                     Ok(()) => return end_with_the_job(&config, session.job_end(), outcome, &stop),
@@ -231,7 +277,12 @@ async fn train_until_told(
             Ok(reason) => {
                 (config.standing)("leaving", false, Vec::new());
                 session.leave(&coordinator, reason.clone()).await;
-                info!(?reason, steps = outcome.steps, examples = outcome.examples, "training has ended here");
+                info!(
+                    ?reason,
+                    steps = outcome.steps,
+                    examples = outcome.examples,
+                    "training has ended here"
+                );
                 return end_with_the_job(&config, session.job_end(), outcome, &stop);
             }
             Err(step::Failure::Cluster(error)) if ended(&error) => {
@@ -243,7 +294,9 @@ async fn train_until_told(
             }
             Err(failure) => {
                 let problem = failure.into_diagnostic();
-                session.leave(&coordinator, LeaveReason::Failed(problem.message.clone())).await;
+                session
+                    .leave(&coordinator, LeaveReason::Failed(problem.message.clone()))
+                    .await;
                 return Err(problem);
             }
         }
@@ -275,7 +328,8 @@ async fn train(
     stop: &CancellationToken,
 ) -> Result<LeaveReason, step::Failure> {
     if let UpdateConfig::Sync { .. } = config.job.strategy.update {
-        return synchronous::train(config, model, threads, session, coordinator, outcome, stop).await;
+        return synchronous::train(config, model, threads, session, coordinator, outcome, stop)
+            .await;
     }
     let feed = match config.job.input.train.sharding {
         Sharding::Dynamic => Feed::granted(config, model, session, coordinator, None)?,
@@ -286,7 +340,10 @@ async fn train(
 
 /// Whether a new session may succeed where this one was refused.
 fn again(error: &Error) -> bool {
-    matches!(error.reason(), Some(Reason::StaleEpoch | Reason::Fenced | Reason::NotReady | Reason::NoTicket))
+    matches!(
+        error.reason(),
+        Some(Reason::StaleEpoch | Reason::Fenced | Reason::NotReady | Reason::NoTicket)
+    )
 }
 
 /// Whether a parameter server says that the job is over.

@@ -40,8 +40,15 @@ impl Mirror {
     /// Returns what a task of a process of its own has, and the hub that it is to serve. The others are reached over `network`; `servers` is the fingerprint of
     /// the chief and the parameter servers.
     pub fn remote(network: Network, incarnation: u64, servers: u64) -> (Self, Hub) {
-        let (shard, hub) = (LocalShard::new(0, 1, incarnation, servers), Hub::new(MEET));
-        (Self { shard, meeting: Meeting::Remote(hub.clone(), network) }, hub)
+        let shard = LocalShard::new(0, 1, incarnation, servers);
+        let hub = Hub::new(MEET);
+        (
+            Self {
+                shard,
+                meeting: Meeting::Remote(hub.clone(), network),
+            },
+            hub,
+        )
     }
 }
 
@@ -53,31 +60,64 @@ impl Meeting {
         epoch: u64,
         formed: &Formed,
     ) -> Result<Collective, Diagnostic> {
-        let Formed { generation, rank, members, .. } = formed;
-        let (generation, rank, size) = (*generation, *rank, members.len());
-        let deadlines = Deadlines { form: FORM, silence: SILENCE, ..Deadlines::default() };
+        let Formed {
+            generation,
+            rank,
+            members,
+            ..
+        } = formed;
+        let generation = *generation;
+        let rank = *rank;
+        let size = members.len();
+        let deadlines = Deadlines {
+            form: FORM,
+            silence: SILENCE,
+            ..Deadlines::default()
+        };
         match self {
             Self::Local(meeting) => {
                 let mut seats = meeting.seats.lock();
                 // Whoever did not come to an earlier one will not.
                 *seats = seats.split_off(&generation);
-                let group = seats
-                    .entry(generation)
-                    .or_insert_with(|| local(generation, size, deadlines).into_iter().map(Some).collect());
-                group.get_mut(rank).and_then(Option::take).ok_or_else(|| taken(generation, rank))
+                let group = seats.entry(generation).or_insert_with(|| {
+                    local(generation, size, deadlines)
+                        .into_iter()
+                        .map(Some)
+                        .collect()
+                });
+                group
+                    .get_mut(rank)
+                    .and_then(Option::take)
+                    .ok_or_else(|| taken(generation, rank))
             }
             Self::Remote(hub, network) => {
-                let group = Group { generation, rank, size };
-                let membership =
-                    Membership { cluster_id: cluster_id.to_be_bytes(), cluster_epoch: epoch, group };
-                let others = members.iter().enumerate().filter(|(other, _)| *other != rank);
+                let group = Group {
+                    generation,
+                    rank,
+                    size,
+                };
+                let membership = Membership {
+                    cluster_id: cluster_id.to_be_bytes(),
+                    cluster_epoch: epoch,
+                    group,
+                };
+                let others = members
+                    .iter()
+                    .enumerate()
+                    .filter(|(other, _)| *other != rank);
                 let peer = |(rank, (task, address)): (usize, &(Task, String))| {
-                    let (name, channel) =
-                        (format!("{task} at {address}"), channel_over(network, *task, address)?);
-                    Ok(Peer { rank, name, channel })
+                    let name = format!("{task} at {address}");
+                    let channel = channel_over(network, *task, address)?;
+                    Ok(Peer {
+                        rank,
+                        name,
+                        channel,
+                    })
                 };
                 let peers = others.map(peer).collect::<Result<Vec<_>, Diagnostic>>()?;
-                hub.join(membership, peers, deadlines).await.map_err(|error| error.diagnostic())
+                hub.join(membership, peers, deadlines)
+                    .await
+                    .map_err(|error| error.diagnostic())
             }
         }
     }

@@ -71,25 +71,39 @@ pub(crate) async fn train(
     coordinator: &Arc<dyn Coordinator>,
     outcome: &mut Outcome,
 ) -> Result<LeaveReason, Failure> {
-    let (config, stop) = (member.config, member.stop);
+    let config = member.config;
+    let stop = member.stop;
     let mut generation = 0;
     loop {
         (config.standing)("waiting", false, vec!["the other workers".to_owned()]);
         let Some(formed) = form(config, session, coordinator, generation, stop).await? else {
-            return Ok(if stop.is_cancelled() { LeaveReason::Shutdown } else { LeaveReason::Finished });
+            return Ok(if stop.is_cancelled() {
+                LeaveReason::Shutdown
+            } else {
+                LeaveReason::Finished
+            });
         };
         generation = formed.generation;
         let joined = &session.joined;
-        let control = Identity { session: 0, ..session.identity };
+        let control = Identity {
+            session: 0,
+            ..session.identity
+        };
         replica.ready(config, control, &formed).await?;
-        let ended = match member.meeting.join(joined.cluster_id, joined.epoch, &formed).await {
+        let ended = match member
+            .meeting
+            .join(joined.cluster_id, joined.epoch, &formed)
+            .await
+        {
             Err(problem) => Ended::Broken(problem),
             Ok(collective) => {
                 let buffers = (formed.lanes as usize).div_ceil(formed.members.len().max(1));
                 let collective = Arc::new(collective.with_buffers(buffers));
                 let circle = Circle { formed, collective };
                 let trained = match agree(config, replica, control, &circle).await {
-                    Ok(Ok(())) => steps(member, replica, session, coordinator, &circle, outcome).await,
+                    Ok(Ok(())) => {
+                        steps(member, replica, session, coordinator, &circle, outcome).await
+                    }
                     Ok(Err(problem)) => Ok(Ended::Broken(problem)),
                     Err(failure) => Err(failure),
                 };
@@ -98,7 +112,12 @@ pub(crate) async fn train(
                         if !matches!(ended, Ended::Broken(_)) {
                             // Who leaves ends the group: all are to have had the last step before. Whoever hears no
                             // answer has had it.
-                            drop(circle.collective.all_gather(FAREWELL, 0, Bytes::new()).await);
+                            drop(
+                                circle
+                                    .collective
+                                    .all_gather(FAREWELL, 0, Bytes::new())
+                                    .await,
+                            );
                         }
                         if let Some(collective) = Arc::into_inner(circle.collective) {
                             collective.leave().await;
@@ -116,7 +135,10 @@ pub(crate) async fn train(
             Ended::Leave(reason) => return Ok(reason),
             Ended::Regroup => info!(generation, "the group is formed anew: its members change"),
             Ended::Broken(problem) => {
-                warn!(generation, "{}; the group is formed anew from the last step", problem.message);
+                warn!(
+                    generation,
+                    "{}; the group is formed anew from the last step", problem.message
+                );
             }
         }
     }
@@ -131,21 +153,32 @@ async fn form(
     stop: &CancellationToken,
 ) -> Result<Option<Formed>, Failure> {
     let started = Instant::now();
-    let mut waiting = Waiting::new(config.task.to_string(), "the other workers", config.connect_deadline);
+    let mut waiting = Waiting::new(
+        config.task.to_string(),
+        "the other workers",
+        config.connect_deadline,
+    );
     let name = coordinator.name();
     loop {
         if stop.is_cancelled() || session.told()?.is_some() {
             return Ok(None);
         }
-        let ask = Form { pulse: session.pulse.clone(), generation };
-        let asked =
-            retry(&session.identity, &name, config.connect_deadline, || coordinator.form(ask.clone()));
+        let ask = Form {
+            pulse: session.pulse.clone(),
+            generation,
+        };
+        let asked = retry(&session.identity, &name, config.connect_deadline, || {
+            coordinator.form(ask.clone())
+        });
         let missing = match asked.await? {
             Forming::Formed(formed) => return Ok(Some(formed)),
             Forming::Waits { waiting_for } => waiting_for,
         };
         (config.standing)("waiting", false, missing.clone());
-        match waiting.tick(started.elapsed(), &format!("not here: {}", missing.join(", "))) {
+        match waiting.tick(
+            started.elapsed(),
+            &format!("not here: {}", missing.join(", ")),
+        ) {
             Action::Wait => {}
             Action::Notice(notice) => warn!("{notice}"),
             Action::GiveUp(problem) => return Err(Failure::Local(*problem)),
@@ -163,7 +196,10 @@ async fn agree(
 ) -> Result<Result<(), Diagnostic>, Failure> {
     let Circle { formed, collective } = circle;
     let gather = async |bucket: u32, bytes: Bytes| {
-        collective.all_gather(HANDSHAKE, bucket, bytes).await.map_err(|error| error.diagnostic())
+        collective
+            .all_gather(HANDSHAKE, bucket, bytes)
+            .await
+            .map_err(|error| error.diagnostic())
     };
     let own = replica.version().unwrap_or(0);
     let versions: Vec<u64> = match gather(0, Bytes::copy_from_slice(&own.to_le_bytes())).await {
@@ -172,15 +208,27 @@ async fn agree(
     };
     let most = versions.iter().max().copied().unwrap_or(own);
     let behind = versions.iter().filter(|version| **version < most).count();
-    info!(generation = formed.generation, members = versions.len(), step = most, behind, "the group stands");
+    info!(
+        generation = formed.generation,
+        members = versions.len(),
+        step = most,
+        behind,
+        "the group stands"
+    );
     if behind == 0 {
         return Ok(Ok(()));
     }
-    let root = versions.iter().position(|version| *version == most).unwrap_or(0);
+    let root = versions
+        .iter()
+        .position(|version| *version == most)
+        .unwrap_or(0);
     let gives = root == formed.rank;
-    let path = match gives {
-        true => replica.hand_over(config, identity, formed.generation).await?,
-        false => std::path::PathBuf::new(),
+    let path = if gives {
+        replica
+            .hand_over(config, identity, formed.generation)
+            .await?
+    } else {
+        std::path::PathBuf::new()
     };
     let told = match gather(1, Bytes::from(path.to_string_lossy().into_owned())).await {
         Ok(told) => told,
@@ -189,7 +237,9 @@ async fn agree(
     if own < most
         && let Some(path) = told.get(root)
     {
-        replica.take_over(identity, String::from_utf8_lossy(path).as_ref().as_ref()).await?;
+        replica
+            .take_over(identity, String::from_utf8_lossy(path).as_ref().as_ref())
+            .await?;
     }
     // What was handed over is there until everybody has it.
     let had = gather(2, Bytes::new()).await;
@@ -200,5 +250,7 @@ async fn agree(
 }
 
 fn version(bytes: &[u8]) -> u64 {
-    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    bytes
+        .first_chunk()
+        .map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

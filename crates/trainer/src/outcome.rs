@@ -42,7 +42,10 @@ pub(crate) fn job_failed(task: Task, model_dir: &Path) -> Diagnostic {
     let marker = JobState::read(model_dir).ok().flatten();
     let reason = marker
         .filter(|marker| marker.phase == JobPhase::Failed)
-        .map_or_else(|| "its chief has ended with an error".to_owned(), |marker| marker.reason);
+        .map_or_else(
+            || "its chief has ended with an error".to_owned(),
+            |marker| marker.reason,
+        );
     Diagnostic::error(Code::E2010, format!("the job has failed: {reason}")).help(format!(
         "correct what the chief names and start the job again: {task} joins it when it is started again"
     ))
@@ -114,9 +117,16 @@ mod tests {
             (Reason::BadRequest, "E9001"),
         ] {
             let refusal = Refusal::new(reason, "no");
-            let told = into_diagnostic(&Error::Refused { peer: "ps:0".to_owned(), refusal });
+            let told = into_diagnostic(&Error::Refused {
+                peer: "ps:0".to_owned(),
+                refusal,
+            });
             assert_eq!(told.code.name, code, "{reason:?}");
-            assert!(told.message.contains("ps:0") && told.help.is_some(), "{}", told.render());
+            assert!(
+                told.message.contains("ps:0") && told.help.is_some(),
+                "{}",
+                told.render()
+            );
         }
     }
 }

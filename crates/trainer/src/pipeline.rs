@@ -38,7 +38,10 @@ impl Call {
                 Ok(returned) => returned,
                 Err(error) => {
                     let message = format!("the call was broken off: {error}");
-                    Err(Error::Protocol { peer: "this task".to_owned(), message })
+                    Err(Error::Protocol {
+                        peer: "this task".to_owned(),
+                        message,
+                    })
                 }
             },
         }
@@ -68,7 +71,12 @@ pub struct Pipeline<T> {
 impl<T> Pipeline<T> {
     /// Returns a pipeline that reads `depth` steps ahead.
     pub fn new(depth: usize) -> Self {
-        Self { depth, ahead: VecDeque::new(), held: Vec::new(), gradients: Vec::new() }
+        Self {
+            depth,
+            ahead: VecDeque::new(),
+            held: Vec::new(),
+            gradients: Vec::new(),
+        }
     }
 
     /// Returns whether no call is under way.
@@ -82,7 +90,11 @@ impl<T> Pipeline<T> {
     }
 
     /// Takes in a call.
-    pub fn push(&mut self, about: T, call: impl Future<Output = Result<Returned, Error>> + Send + 'static) {
+    pub fn push(
+        &mut self,
+        about: T,
+        call: impl Future<Output = Result<Returned, Error>> + Send + 'static,
+    ) {
         let call = match self.depth {
             0 => Call::Waiting(Box::pin(call)),
             _ => Call::Spawned(AbortOnDropHandle::new(tokio::spawn(call))),

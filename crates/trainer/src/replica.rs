@@ -24,7 +24,11 @@ pub(crate) struct Replica {
 
 impl Replica {
     pub(crate) fn new(shard: LocalShard, plan: Plan) -> Self {
-        Self { shard, plan, scaled: false }
+        Self {
+            shard,
+            plan,
+            scaled: false,
+        }
     }
 
     pub(crate) fn shard(&self) -> &LocalShard {
@@ -40,9 +44,14 @@ impl Replica {
     /// Returns the steps that the parameters have been through, and the first batch that they have not.
     pub(crate) fn opened(&self) -> Opened {
         let positions = self.shard.store().positions();
-        let batch =
-            positions.iter().find(|position| position.shard == 0).map_or(0, |position| position.batch);
-        Opened { version: self.version().unwrap_or(0), batches_applied: batch }
+        let batch = positions
+            .iter()
+            .find(|position| position.shard == 0)
+            .map_or(0, |position| position.batch);
+        Opened {
+            version: self.version().unwrap_or(0),
+            batches_applied: batch,
+        }
     }
 
     pub(crate) fn global_step(&self) -> u64 {
@@ -64,7 +73,9 @@ impl Replica {
         let start = &formed.start;
         let folder = &config.job.model_dir;
         let folder = absolute(folder);
-        self.shard.claim(identity, config.servers.fingerprint(), &folder).await?;
+        self.shard
+            .claim(identity, config.servers.fingerprint(), &folder)
+            .await?;
         if self.version().is_none() {
             self.plan.checkpoint.clone_from(&start.checkpoint);
             self.plan.forget_positions = start.forget_positions;
@@ -80,16 +91,28 @@ impl Replica {
         identity: Identity,
         generation: u64,
     ) -> Result<PathBuf, Diagnostic> {
-        let folder = config.job.model_dir.join(HANDOVER).join(format!("{}-{generation}", identity.epoch));
+        let folder = config
+            .job
+            .model_dir
+            .join(HANDOVER)
+            .join(format!("{}-{generation}", identity.epoch));
         let bytes = self.shard.store().status().value_bytes;
         let attempt = format!("{:016x}", identity.incarnation);
         let place = begin(&folder, self.global_step(), &attempt, bytes)?;
-        let saved = self.shard.save(identity, &place, None).await.map_err(|error| into_diagnostic(&error));
+        let saved = self
+            .shard
+            .save(identity, &place, None)
+            .await
+            .map_err(|error| into_diagnostic(&error));
         let committed = saved.and_then(|saved| {
-            let manifest = self.plan.manifest(&identity, &[saved]).map_err(|(_, error)| {
-                let message = format!("the parameters to hand over cannot be described: {error}");
-                Diagnostic::error(Code::E3003, message)
-            })?;
+            let manifest = self
+                .plan
+                .manifest(&identity, &[saved])
+                .map_err(|(_, error)| {
+                    let message =
+                        format!("the parameters to hand over cannot be described: {error}");
+                    Diagnostic::error(Code::E3003, message)
+                })?;
             Ok(commit(&folder, &place, &manifest)?.path().to_owned())
         });
         if committed.is_err() {
@@ -99,7 +122,11 @@ impl Replica {
     }
 
     /// Takes in what another member has handed over.
-    pub(crate) async fn take_over(&mut self, identity: Identity, checkpoint: &Path) -> Result<(), Error> {
+    pub(crate) async fn take_over(
+        &mut self,
+        identity: Identity,
+        checkpoint: &Path,
+    ) -> Result<(), Error> {
         self.plan.checkpoint = Some(checkpoint.to_owned());
         self.plan.forget_positions = false;
         self.shard.prepare(identity, &self.plan).await?;

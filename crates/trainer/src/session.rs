@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use trainyard_checkpoint::JobPhase;
-use trainyard_cluster_client::{Backoff, Error, Parameters, Shard};
+use trainyard_cluster_client::{Backoff, Error, Outages, Parameters, Shard};
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::{Identity, Opened};
@@ -19,6 +19,7 @@ use trainyard_variable::Layout;
 
 use crate::Config;
 use crate::heartbeat::{Directive, Heartbeat};
+use crate::telemetry::Telemetry;
 use crate::{Coordinator, JobState, Join, Joined, LeaveReason, Pulse, Work};
 
 /// Time between questions whether training has begun.
@@ -111,21 +112,33 @@ impl Session {
             opened = opening => opened?,
             () = stop.cancelled() => return Ok(Entry::Stopped),
         };
-        let parameters = parameters.with_encoding(encoding(config.job.strategy.payload));
+        let parameters = parameters
+            .with_encoding(encoding(config.job.strategy.payload))
+            .with_outages(outages(config));
         let parameters = match config.job.strategy.update {
             UpdateConfig::Ssp { .. } => parameters.bounded(),
             UpdateConfig::Async | UpdateConfig::Sync { .. } => parameters,
         };
         let interval = joined.heartbeat_interval;
         let ended = {
-            let (task, folder, since) = (config.task, config.job.model_dir.clone(), config.started);
+            let task = config.task;
+            let folder = config.job.model_dir.clone();
+            let since = config.started;
             move || ended_without(task, &folder, since)
         };
-        let (coordinator, lanes) = (Arc::clone(coordinator), joined.lanes.clone());
+        let coordinator = Arc::clone(coordinator);
+        let lanes = joined.lanes.clone();
         let heartbeat = Heartbeat::start(coordinator, pulse.clone(), interval, lanes, ended);
         let next_batch = opened.batches_applied;
-        info!(task = %config.task, session = joined.session, epoch = joined.epoch, next_batch, "joined");
-        Ok(Entry::Joined(Self { parameters, heartbeat, opened, joined, pulse, identity }))
+        info!(task = %config.task, session = joined.session, epoch = joined.epoch, next_batch, "{} has joined the job", config.task);
+        Ok(Entry::Joined(Self {
+            parameters,
+            heartbeat,
+            opened,
+            joined,
+            pulse,
+            identity,
+        }))
     }
 
     /// Returns why the session is to end, if the chief has said so.
@@ -146,7 +159,11 @@ impl Session {
     }
 
     /// Takes leave of the chief. Returns whether it listened.
-    pub(crate) async fn leave(&self, coordinator: &Arc<dyn Coordinator>, reason: LeaveReason) -> bool {
+    pub(crate) async fn leave(
+        &self,
+        coordinator: &Arc<dyn Coordinator>,
+        reason: LeaveReason,
+    ) -> bool {
         let pulse = self.heartbeat.counts.told_by(&self.pulse);
         let left = tokio::time::timeout(LEAVE_TIMEOUT, coordinator.leave(pulse, reason)).await;
         let listened = matches!(left, Ok(Ok(())));
@@ -178,8 +195,9 @@ impl Session {
                 waiting = None;
                 continue;
             };
-            let waiting = waiting
-                .get_or_insert_with(|| Waiting::new(config.task.to_string(), chief, config.connect_deadline));
+            let waiting = waiting.get_or_insert_with(|| {
+                Waiting::new(config.task.to_string(), chief, config.connect_deadline)
+            });
             match waiting.tick(
                 since.elapsed(),
                 "all input is read here, and the chief does not say whether the job is over",
@@ -193,9 +211,27 @@ impl Session {
     }
 }
 
+/// Says in the standing of this task, and in its step rate, that its steps wait for parameter servers.
+fn outages(config: &Config) -> Outages {
+    let standing = Arc::clone(&config.standing);
+    let telemetry = Telemetry::new();
+    Outages::new(Arc::new(move |servers| {
+        if servers.is_empty() {
+            standing("training", true, servers);
+        } else {
+            telemetry.steps_per_second.set(0.0);
+            telemetry.examples_per_second.set(0.0);
+            standing("waiting", false, servers);
+        }
+    }))
+}
+
 /// A session that is over, for this reason, although the job is not.
 pub(crate) fn over(message: &str) -> Error {
-    Error::Refused { peer: "chief:0".to_owned(), refusal: Refusal::new(Reason::Fenced, message) }
+    Error::Refused {
+        peer: "chief:0".to_owned(),
+        refusal: Refusal::new(Reason::Fenced, message),
+    }
 }
 
 /// The number by which the servers know how far the task's data has been applied. What the chief hands out has one number
@@ -219,7 +255,9 @@ fn ended_without(task: Task, folder: &Path, started: Instant) -> Option<JobState
         _ => return None,
     };
     // A task that is started again at once must not take the end of the run before for this one's.
-    let since = SystemTime::now().checked_sub(started.elapsed()).is_none_or(|started| written >= started);
+    let since = SystemTime::now()
+        .checked_sub(started.elapsed())
+        .is_none_or(|started| written >= started);
     if !since {
         return None;
     }
@@ -247,7 +285,11 @@ async fn register(
         spent_session,
     };
     let started = Instant::now();
-    let mut waiting = Waiting::new(config.task.to_string(), coordinator.name(), config.connect_deadline);
+    let mut waiting = Waiting::new(
+        config.task.to_string(),
+        coordinator.name(),
+        config.connect_deadline,
+    );
     let mut backoff = Backoff::new(config.incarnation);
     let mut taken_since: Option<Instant> = None;
     (config.standing)("waiting", false, vec![coordinator.name()]);
@@ -263,16 +305,19 @@ async fn register(
             }
             Ok(joined) => {
                 (config.standing)("waiting", false, joined.waiting_for.clone());
-                let last = match joined.waiting_for.is_empty() {
-                    true => "the parameter servers make or restore their variables".to_owned(),
-                    false => joined.waiting_for.join(", "),
+                let last = if joined.waiting_for.is_empty() {
+                    "the parameter servers make or restore their variables".to_owned()
+                } else {
+                    joined.waiting_for.join(", ")
                 };
                 (last, READY_POLL)
             }
             Err(error) if error.may_pass() => match error {
                 Error::Unreachable { message, .. } => {
                     // Its chief is gone for good, if the job has ended since this task was started.
-                    if let Some(state) = ended_without(config.task, &config.job.model_dir, config.started) {
+                    if let Some(state) =
+                        ended_without(config.task, &config.job.model_dir, config.started)
+                    {
                         return Ok(Entry::Over(state));
                     }
                     (message, backoff.next_wait())

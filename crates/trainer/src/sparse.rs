@@ -20,13 +20,16 @@ const IDS: u32 = 2;
 /// those its number, the kind and number of its keys, the keys and the values, all little-endian.
 pub(crate) fn encode(parts: &[SparsePart]) -> Bytes {
     let mut out = Vec::new();
-    let put = |out: &mut Vec<u8>, number: usize| out.extend_from_slice(&(number as u32).to_le_bytes());
+    let put =
+        |out: &mut Vec<u8>, number: usize| out.extend_from_slice(&(number as u32).to_le_bytes());
     put(&mut out, parts.len());
     for part in parts {
         put(&mut out, part.lane as usize);
         let named = |read: &Read| matches!(read, Read::Rows(_) | Read::Ids(_));
         let chosen = part.reads.iter().zip(&part.gradients).enumerate();
-        let chosen: Vec<_> = chosen.filter(|(_, (read, values))| named(read) && !values.is_empty()).collect();
+        let chosen: Vec<_> = chosen
+            .filter(|(_, (read, values))| named(read) && !values.is_empty())
+            .collect();
         put(&mut out, chosen.len());
         for (variable, (read, values)) in chosen {
             put(&mut out, variable);
@@ -34,16 +37,20 @@ pub(crate) fn encode(parts: &[SparsePart]) -> Bytes {
                 Read::Rows(rows) => {
                     put(&mut out, ROWS as usize);
                     put(&mut out, rows.len());
-                    rows.iter().for_each(|row| out.extend_from_slice(&row.to_le_bytes()));
+                    rows.iter()
+                        .for_each(|row| out.extend_from_slice(&row.to_le_bytes()));
                 }
                 Read::Ids(ids) => {
                     put(&mut out, IDS as usize);
                     put(&mut out, ids.len());
-                    ids.iter().for_each(|id| out.extend_from_slice(&id.to_le_bytes()));
+                    ids.iter()
+                        .for_each(|id| out.extend_from_slice(&id.to_le_bytes()));
                 }
                 Read::Nothing | Read::Whole => {}
             }
-            values.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
+            values
+                .iter()
+                .for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
         }
     }
     out.into()
@@ -58,7 +65,8 @@ pub(crate) fn decode(bytes: &[u8], variables: &[VariableSpec]) -> Result<Vec<Spa
     let parts = number(&mut rest)?;
     let mut out = Vec::new();
     for _ in 0..parts {
-        let (lane, count) = (number(&mut rest)?, number(&mut rest)?);
+        let lane = number(&mut rest)?;
+        let count = number(&mut rest)?;
         let mut part = SparsePart {
             lane,
             reads: vec![Read::Nothing; variables.len()],
@@ -66,10 +74,14 @@ pub(crate) fn decode(bytes: &[u8], variables: &[VariableSpec]) -> Result<Vec<Spa
         };
         for _ in 0..count {
             let place = number(&mut rest)? as usize;
-            let spec = variables
-                .get(place)
-                .ok_or_else(|| format!("variables are numbered below {}, given {place}", variables.len()))?;
-            let (kind, keys) = (number(&mut rest)?, number(&mut rest)? as usize);
+            let spec = variables.get(place).ok_or_else(|| {
+                format!(
+                    "variables are numbered below {}, given {place}",
+                    variables.len()
+                )
+            })?;
+            let kind = number(&mut rest)?;
+            let keys = number(&mut rest)? as usize;
             part.reads[place] = match kind {
                 ROWS => Read::Rows(take(&mut rest, keys, u32::from_le_bytes)?.into()),
                 IDS => Read::Ids(take(&mut rest, keys, u64::from_le_bytes)?.into()),
@@ -96,18 +108,30 @@ fn take<T, const N: usize>(
 ) -> Result<Vec<T>, String> {
     let bytes = count.checked_mul(N).filter(|bytes| *bytes <= rest.len());
     let Some(bytes) = bytes else {
-        return Err(format!("{count} values of {N} bytes are said to follow, {} bytes do", rest.len()));
+        return Err(format!(
+            "{count} values of {N} bytes are said to follow, {} bytes do",
+            rest.len()
+        ));
     };
     let (head, tail) = rest.split_at(bytes);
     *rest = tail;
-    Ok(head.as_chunks::<N>().0.iter().map(|chunk| read(*chunk)).collect())
+    Ok(head
+        .as_chunks::<N>()
+        .0
+        .iter()
+        .map(|chunk| read(*chunk))
+        .collect())
 }
 
 /// Adds up parts in the order of their lanes, and multiplies the sums by `share`. Returns what is named, and the gradients.
-pub(crate) fn merge(parts: &mut [&SparsePart], variables: &[VariableSpec], share: f32) -> (Reads, Gradients) {
+pub(crate) fn merge(
+    parts: &mut [&SparsePart],
+    variables: &[VariableSpec],
+    share: f32,
+) -> (Reads, Gradients) {
     parts.sort_by_key(|part| part.lane);
-    let (mut reads, mut gradients) =
-        (Vec::with_capacity(variables.len()), Vec::with_capacity(variables.len()));
+    let mut reads = Vec::with_capacity(variables.len());
+    let mut gradients = Vec::with_capacity(variables.len());
     // Variables that are read at the same rows in every part are so in the sum: their rows are named once.
     let mut known: Vec<Read> = Vec::new();
     for (place, spec) in variables.iter().enumerate() {
@@ -130,7 +154,9 @@ pub(crate) fn merge(parts: &mut [&SparsePart], variables: &[VariableSpec], share
             _ => Read::Nothing,
         };
         let union = shared(&mut known, union);
-        let given = parts.iter().map(|part| (&part.reads[place], part.gradients[place].as_slice()));
+        let given = parts
+            .iter()
+            .map(|part| (&part.reads[place], part.gradients[place].as_slice()));
         let sums = match &union {
             Read::Rows(keys) => sum(
                 keys,
@@ -185,8 +211,15 @@ mod tests {
     use super::*;
 
     fn spec(shape: &[usize], access: Access) -> VariableSpec {
-        let (initializer, optimizer_group) = (Initializer::Zeros, "g".to_owned());
-        VariableSpec { name: "v".into(), shape: shape.into(), access, initializer, optimizer_group }
+        let initializer = Initializer::Zeros;
+        let optimizer_group = "g".to_owned();
+        VariableSpec {
+            name: "v".into(),
+            shape: shape.into(),
+            access,
+            initializer,
+            optimizer_group,
+        }
     }
 
     fn variables() -> Vec<VariableSpec> {

@@ -88,7 +88,9 @@ pub(crate) async fn train(
                 None => continue,
             }
         };
-        let Some((prepared, pulled)) = steps.receive(ahead).await? else { continue };
+        let Some((prepared, pulled)) = steps.receive(ahead).await? else {
+            continue;
+        };
         match pulled.ticket {
             Ticket::Granted => {}
             Ticket::Finished => {
@@ -101,7 +103,11 @@ pub(crate) async fn train(
             }
         }
         // What was read ahead is another's to compute, or comes again, unless all that is left is to be computed.
-        if steps.end.as_ref().is_some_and(|end| *end != LeaveReason::InputExhausted) {
+        if steps
+            .end
+            .as_ref()
+            .is_some_and(|end| *end != LeaveReason::InputExhausted)
+        {
             continue;
         }
         let mut gradients = steps.pipeline.spare_gradients();
@@ -188,7 +194,10 @@ impl Steps<'_> {
                 break;
             }
             let began = Instant::now();
-            self.tally.telemetry.input_queue.set(self.feed.waiting() as f64);
+            self.tally
+                .telemetry
+                .input_queue
+                .set(self.feed.waiting() as f64);
             let item = tokio::select! {
                 item = self.feed.next() => item?,
                 () = stop.cancelled() => {
@@ -204,8 +213,11 @@ impl Steps<'_> {
             if self.behind_last_step && !prepared.half_applied {
                 continue;
             }
-            let step =
-                self.session.parameters.plan(&reads(model, &prepared)).half_applied(prepared.half_applied);
+            let step = self
+                .session
+                .parameters
+                .plan(&reads(model, &prepared))
+                .half_applied(prepared.half_applied);
             let held = self.pipeline.spare_held();
             self.send(computed.take(), Some((prepared, step, held)));
         }
@@ -217,7 +229,9 @@ impl Steps<'_> {
 
     /// Waits, before another step is pushed, for the checkpoint of the one before it, if that is to have one.
     async fn wait_for_checkpoint(&mut self, stop: &CancellationToken) {
-        let (Some(hold), Some(pushed)) = (&mut self.hold, self.pushed) else { return };
+        let (Some(hold), Some(pushed)) = (&mut self.hold, self.pushed) else {
+            return;
+        };
         tokio::select! {
             () = hold.wait(pushed) => {}
             () = stop.cancelled() => {}
@@ -238,11 +252,17 @@ impl Steps<'_> {
             Some((batch, step, held)) => (Some(batch), Some((step, held))),
             None => (None, None),
         };
-        self.pipeline.push(About { batch, pushed }, self.session.parameters.call(push, pull));
+        self.pipeline.push(
+            About { batch, pushed },
+            self.session.parameters.call(push, pull),
+        );
     }
 
     /// Waits for an answer: takes note of the step that was pushed, and returns the one that was pulled.
-    async fn receive(&mut self, ahead: Ahead<About>) -> Result<Option<(Prepared, PulledStep)>, Failure> {
+    async fn receive(
+        &mut self,
+        ahead: Ahead<About>,
+    ) -> Result<Option<(Prepared, PulledStep)>, Failure> {
         let began = Instant::now();
         let returned = ahead.call.returned().await?;
         self.tally.exchanged(began.elapsed(), &returned.traffic);
@@ -264,14 +284,22 @@ impl Steps<'_> {
     }
 
     /// Asks once more for a step that has to wait for others.
-    async fn ask_again(&mut self, prepared: Prepared, pulled: PulledStep, stop: &CancellationToken) {
+    async fn ask_again(
+        &mut self,
+        prepared: Prepared,
+        pulled: PulledStep,
+        stop: &CancellationToken,
+    ) {
         if self.pipeline.is_empty() {
             tokio::select! {
                 () = tokio::time::sleep(TICKET_POLL) => {}
                 () = stop.cancelled() => {}
             }
         }
-        let exhausted = self.end.as_ref().is_none_or(|end| *end == LeaveReason::InputExhausted);
+        let exhausted = self
+            .end
+            .as_ref()
+            .is_none_or(|end| *end == LeaveReason::InputExhausted);
         if !exhausted || stop.is_cancelled() {
             return;
         }

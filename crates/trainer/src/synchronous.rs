@@ -72,7 +72,11 @@ pub(crate) async fn train(
     };
     (config.standing)("training", true, Vec::new());
     loop {
-        let end = if stop.is_cancelled() { Some(LeaveReason::Shutdown) } else { steps.session.told()? };
+        let end = if stop.is_cancelled() {
+            Some(LeaveReason::Shutdown)
+        } else {
+            steps.session.told()?
+        };
         if let Some(end) = end {
             steps.exchange(None).await?;
             return Ok(end);
@@ -83,7 +87,9 @@ pub(crate) async fn train(
             match steps.last_version() {
                 Some(last) if steps.version >= last => return Ok(LeaveReason::InputExhausted),
                 Some(last) => {
-                    if steps.wait_for_others(last, model.variables().len()).await? == Ticket::Finished {
+                    if steps.wait_for_others(last, model.variables().len()).await?
+                        == Ticket::Finished
+                    {
                         return Ok(LeaveReason::Finished);
                     }
                 }
@@ -94,10 +100,18 @@ pub(crate) async fn train(
             }
             continue;
         };
-        let Some(part) = steps.lanes[place].next.take() else { continue };
-        let step = steps.session.parameters.plan(&reads(&**model, &part.batch)).at(part.version);
+        let Some(part) = steps.lanes[place].next.take() else {
+            continue;
+        };
+        let step = steps
+            .session
+            .parameters
+            .plan(&reads(&**model, &part.batch))
+            .at(part.version);
         let held = std::mem::take(&mut steps.held);
-        let Some(pulled) = steps.exchange(Some((step, held))).await? else { continue };
+        let Some(pulled) = steps.exchange(Some((step, held))).await? else {
+            continue;
+        };
         if pulled.ticket == Ticket::Finished {
             return Ok(LeaveReason::Finished);
         }
@@ -165,7 +179,13 @@ impl Steps<'_> {
             }
             let feed = Feed::granted(config, model, self.session, coordinator, Some(number))?;
             let reached = self.session.opened.version;
-            self.lanes.push(Lane { number, feed, next: None, reached, ended: false });
+            self.lanes.push(Lane {
+                number,
+                feed,
+                next: None,
+                reached,
+                ended: false,
+            });
         }
         Ok(())
     }
@@ -175,7 +195,9 @@ impl Steps<'_> {
         let mut first: Option<(u64, usize)> = None;
         for place in 0..self.lanes.len() {
             self.fill(place).await?;
-            let Some(part) = &self.lanes[place].next else { continue };
+            let Some(part) = &self.lanes[place].next else {
+                continue;
+            };
             if first.is_none_or(|(version, _)| part.version < version) {
                 first = Some((part.version, place));
             }
@@ -202,29 +224,46 @@ impl Steps<'_> {
                 continue;
             }
             let began = Instant::now();
-            let Ok(read) = tokio::time::timeout(LOOK, lane.feed.next()).await else { return Ok(()) };
+            let Ok(read) = tokio::time::timeout(LOOK, lane.feed.next()).await else {
+                return Ok(());
+            };
             self.tally.waited_for_input(began.elapsed());
             let Some(batch) = read? else {
                 lane.ended = true;
                 return Ok(());
             };
-            let Some((step, contribution)) = batch.place else { continue };
+            let Some((step, contribution)) = batch.place else {
+                continue;
+            };
             let version = lane.feed.version_of(step, opened);
-            lane.next = Some(Part { version, contribution, batch });
+            lane.next = Some(Part {
+                version,
+                contribution,
+                batch,
+            });
         }
     }
 
     /// Returns the version behind the last step of the data, once no lane of this task has another batch.
     fn last_version(&self) -> Option<u64> {
         let ended = !self.lanes.is_empty() && self.lanes.iter().all(|lane| lane.ended);
-        let left = self.lanes.iter().map(|lane| lane.feed.steps_in_all()).max().filter(|_| ended)?;
+        let left = self
+            .lanes
+            .iter()
+            .map(|lane| lane.feed.steps_in_all())
+            .max()
+            .filter(|_| ended)?;
         Some(self.session.opened.version.saturating_add(left))
     }
 
     /// Waits for a version that others complete, for a while: meanwhile one of them may die, and its lane become this
     /// task's.
     async fn wait_for_others(&mut self, version: u64, variables: usize) -> Result<Ticket, Failure> {
-        let step = self.session.parameters.plan(&vec![Read::Nothing; variables]).at(version);
+        let step = self
+            .session
+            .parameters
+            .plan(&vec![Read::Nothing; variables])
+            .at(version);
         let Some(pulled) = self.exchange(Some((step, Held::default()))).await? else {
             return Ok(Ticket::Wait);
         };

@@ -76,7 +76,8 @@ impl<'a> Tally<'a> {
     pub(crate) fn count(&mut self, pushed: &PushedStep, sent: Sent) {
         #[cfg(feature = "failpoints")]
         fail::fail_point!("worker.after_ack");
-        let (outcome, telemetry) = (&mut *self.outcome, &self.telemetry);
+        let outcome = &mut *self.outcome;
+        let telemetry = &self.telemetry;
         if pushed.stale {
             telemetry.stale.increment(1);
             return;
@@ -88,20 +89,25 @@ impl<'a> Tally<'a> {
         if let Some(rejection) = sent.rejected.or(pushed.rejected) {
             telemetry.rejected(rejection.fault);
             if sent.rejected.is_none() {
-                let (batch, what) = (sent.batch(), rejection.describe(|_| None));
+                let batch = sent.batch();
+                let what = rejection.describe(|_| None);
                 warn!(task = %self.config.task, %batch, "batch rejected by a parameter server: {what}");
             }
             return;
         }
         let now = Instant::now();
-        telemetry.step_seconds.record(now.duration_since(self.latest_step));
+        telemetry
+            .step_seconds
+            .record(now.duration_since(self.latest_step));
         self.latest_step = now;
         let examples = sent.examples;
         outcome.steps += 1;
         outcome.examples += examples;
         outcome.loss = sent.loss.or(outcome.loss);
         let loss = outcome.loss.unwrap_or_default();
-        outcome.first_step_seconds.get_or_insert_with(|| self.config.started.elapsed().as_secs_f64());
+        outcome
+            .first_step_seconds
+            .get_or_insert_with(|| self.config.started.elapsed().as_secs_f64());
         outcome.train_seconds = self.before + self.session_start.elapsed().as_secs_f64();
         self.counts.step(examples, loss, pushed.staleness);
         telemetry.steps.increment(1);
@@ -115,7 +121,13 @@ impl<'a> Tally<'a> {
             examples: outcome.examples,
             loss,
         });
-        log(self.config, telemetry, outcome, pushed.global_step, &mut self.interval);
+        log(
+            self.config,
+            telemetry,
+            outcome,
+            pushed.global_step,
+            &mut self.interval,
+        );
     }
 }
 
@@ -137,7 +149,9 @@ fn log(
     let examples_per_second = (outcome.examples - examples) as f64 / seconds;
     telemetry.steps_per_second.set(steps_per_second);
     telemetry.examples_per_second.set(examples_per_second);
-    let loss = outcome.loss.map_or_else(String::new, |loss| format!("{loss:.5}"));
+    let loss = outcome
+        .loss
+        .map_or_else(String::new, |loss| format!("{loss:.5}"));
     let steps_per_second = format!("{steps_per_second:.1}");
     let examples_per_second = format!("{examples_per_second:.0}");
     info!(step = global_step, %loss, %steps_per_second, %examples_per_second, "training");

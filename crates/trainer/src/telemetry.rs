@@ -1,8 +1,8 @@
 //! Everything the loop measures.
 
 use metrics::{
-    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
-    histogram,
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
 };
 use trainyard_parameter_store::Fault;
 
@@ -34,20 +34,32 @@ impl Telemetry {
     }
 
     pub(crate) fn new() -> Self {
-        describe_histogram!("trainyard_step_input_seconds", "Time a step waits for its batch.");
+        describe_histogram!(
+            "trainyard_step_input_seconds",
+            "Time a step waits for its batch."
+        );
         describe_histogram!(
             "trainyard_step_exchange_seconds",
             "Time a step waits for the parameter servers: for the push of an earlier step and its own pull."
         );
-        describe_histogram!("trainyard_step_compute_seconds", "Time of forward and backward pass.");
-        describe_histogram!("trainyard_step_seconds", "Time from a step of this task to its next.");
+        describe_histogram!(
+            "trainyard_step_compute_seconds",
+            "Time of forward and backward pass."
+        );
+        describe_histogram!(
+            "trainyard_step_seconds",
+            "Time from a step of this task to its next."
+        );
         describe_histogram!(
             "trainyard_staleness_steps",
             "Steps of others between a step's pull and its push."
         );
         describe_counter!("trainyard_steps_total", "Steps applied.");
         describe_counter!("trainyard_examples_total", "Examples in the steps applied.");
-        describe_counter!("trainyard_duplicate_steps_total", "Steps that had been applied before.");
+        describe_counter!(
+            "trainyard_duplicate_steps_total",
+            "Steps that had been applied before."
+        );
         describe_counter!(
             "trainyard_stale_steps_total",
             "Parts of synchronous steps that came too late: another task had computed the same."
@@ -64,8 +76,14 @@ impl Telemetry {
             "trainyard_steps_per_second",
             "Steps per second of this task, over the latest log interval."
         );
-        describe_gauge!("trainyard_examples_per_second", "Examples per second of this task, likewise.");
-        describe_gauge!("trainyard_input_queue_batches", "Batches that are ready and wait.");
+        describe_gauge!(
+            "trainyard_examples_per_second",
+            "Examples per second of this task, likewise."
+        );
+        describe_gauge!(
+            "trainyard_input_queue_batches",
+            "Batches that are ready and wait."
+        );
         Self {
             input_seconds: histogram!("trainyard_step_input_seconds"),
             exchange_seconds: histogram!("trainyard_step_exchange_seconds"),

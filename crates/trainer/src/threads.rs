@@ -34,7 +34,9 @@ impl Threads {
 
     /// Returns how many they are, at least 1.
     pub fn count(&self) -> usize {
-        self.pool.as_ref().map_or(1, ThreadPool::current_num_threads)
+        self.pool
+            .as_ref()
+            .map_or(1, ThreadPool::current_num_threads)
     }
 
     /// Runs the work of a step on them, and returns what it returns. The caller waits.
@@ -54,7 +56,10 @@ mod tests {
     fn work_sees_as_many_threads_as_were_asked_for() {
         for count in [1, 3] {
             let threads = Threads::start(count).expect("threads start");
-            assert_eq!((threads.count(), threads.run(trainyard_tensor::threads)), (count, count));
+            assert_eq!(
+                (threads.count(), threads.run(trainyard_tensor::threads)),
+                (count, count)
+            );
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         assert_eq!(Threads::start(0).expect("threads start").count(), cores);

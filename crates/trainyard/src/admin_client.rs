@@ -36,22 +36,33 @@ impl AdminClient {
         model_dir: Option<&Path>,
         set: &[String],
     ) -> Result<Self, Vec<Diagnostic>> {
-        let plain = target.strip_prefix("http://").unwrap_or(target).trim_end_matches('/');
+        let plain = target
+            .strip_prefix("http://")
+            .unwrap_or(target)
+            .trim_end_matches('/');
         let path = Path::new(target);
         let port = plain
             .rsplit_once(':')
             .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
         if !path.exists() && port {
-            return Ok(Self { addresses: vec![plain.to_owned()] });
+            return Ok(Self {
+                addresses: vec![plain.to_owned()],
+            });
         }
-        let cluster = if is_cluster(path) { path.to_owned() } else { cluster_of(path, model_dir, set)? };
+        let cluster = if is_cluster(path) {
+            path.to_owned()
+        } else {
+            cluster_of(path, model_dir, set)?
+        };
         let spec = ClusterSpec::load(&cluster)?;
-        let chiefs = spec.admin.iter().filter(|(task, _)| task.role == Role::Chief);
+        let chiefs = spec
+            .admin
+            .iter()
+            .filter(|(task, _)| task.role == Role::Chief);
         let addresses: Vec<String> = chiefs.map(|(_, address)| address.clone()).collect();
         if addresses.is_empty() {
             let message = format!("{} names no admin port of the chief", cluster.display());
-            let help =
-                "add it, for example `[admin]` with `chief = [\"10.0.0.1:23200\"]`, or give its host:port";
+            let help = "add it, for example `[admin]` with `chief = [\"10.0.0.1:23200\"]`, or give its host:port";
             return Err(vec![Diagnostic::error(Code::E1004, message).help(help)]);
         }
         Ok(Self { addresses })
@@ -65,7 +76,8 @@ impl AdminClient {
         let mut why = Vec::new();
         for address in &self.addresses {
             let asked = tokio::time::timeout(ANSWER, get(address, path)).await;
-            match asked.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs()))) {
+            match asked.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs())))
+            {
                 Ok(value) => return Ok(value),
                 Err(reason) => why.push(format!("{address}: {reason}")),
             }
@@ -79,21 +91,25 @@ impl AdminClient {
 /// Whether a file describes a cluster.
 fn is_cluster(path: &Path) -> bool {
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().any(|line| line.split('#').next().unwrap_or_default().trim() == "[cluster]")
+    text.lines()
+        .any(|line| line.split('#').next().unwrap_or_default().trim() == "[cluster]")
 }
 
 /// Returns the cluster file of the `up` that runs a job.
-fn cluster_of(job: &Path, model_dir: Option<&Path>, set: &[String]) -> Result<PathBuf, Vec<Diagnostic>> {
+fn cluster_of(
+    job: &Path,
+    model_dir: Option<&Path>,
+    set: &[String],
+) -> Result<PathBuf, Vec<Diagnostic>> {
     let inside = job.join(CLUSTER_OF_UP);
     if job.is_dir() && inside.is_file() {
         return Ok(inside);
     }
     if job.is_dir() {
         let message = format!("no `trainyard up` has run in {}", job.display());
-        return Err(vec![
-            Diagnostic::error(Code::E2003, message)
-                .help("give the cluster file, or the host:port of the chief's admin port"),
-        ]);
+        return Err(vec![Diagnostic::error(Code::E2003, message).help(
+            "give the cluster file, or the host:port of the chief's admin port, which the first line of the chief's log names",
+        )]);
     }
     let mut loaded = Job::load(job, set)?;
     if let Some(folder) = model_dir {
@@ -103,28 +119,48 @@ fn cluster_of(job: &Path, model_dir: Option<&Path>, set: &[String]) -> Result<Pa
     if file.is_file() {
         return Ok(file);
     }
-    let message = format!("no `trainyard up` has run {} here: there is no {}", job.display(), file.display());
-    let help = "give the cluster file, the host:port of the chief's admin port, or the --model-dir that `up` was given";
+    let message = format!(
+        "no `trainyard up` has run {} here: there is no {}",
+        job.display(),
+        file.display()
+    );
+    let help = "give the cluster file, the host:port of the chief's admin port, which the first line of the chief's log names, or the --model-dir that `up` was given";
     Err(vec![Diagnostic::error(Code::E2003, message).help(help)])
 }
 
 async fn get(address: &str, path: &str) -> Result<Value, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
-    let stream = TcpStream::connect(address).await.map_err(|error| text(&error))?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| text(&error))?;
+    let stream = TcpStream::connect(address)
+        .await
+        .map_err(|error| text(&error))?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| text(&error))?;
     let request = hyper::Request::get(path)
         .header("host", address)
         .body(Empty::<Bytes>::new())
         .map_err(|error| text(&error))?;
     let exchange = async {
-        let answer = sender.send_request(request).await.map_err(|error| text(&error))?;
+        let answer = sender
+            .send_request(request)
+            .await
+            .map_err(|error| text(&error))?;
         let status = answer.status();
-        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX)
+            .collect()
+            .await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();
         if !status.is_success() {
-            let said: String = String::from_utf8_lossy(&body).trim().chars().take(200).collect();
-            return Err(format!("status {}: {}", status.as_u16(), said.escape_debug()));
+            let said: String = String::from_utf8_lossy(&body)
+                .trim()
+                .chars()
+                .take(200)
+                .collect();
+            return Err(format!(
+                "status {}: {}",
+                status.as_u16(),
+                said.escape_debug()
+            ));
         }
         serde_json::from_slice(&body).map_err(|error| format!("the answer is not JSON: {error}"))
     };
@@ -143,17 +179,29 @@ mod tests {
     fn a_run_is_found_by_its_port_its_cluster_file_and_the_job_of_up() {
         let folder = tempfile::tempdir().expect("a folder");
         let found = |target: &str| AdminClient::find(target, None, &[]);
-        let at = |address: &str| AdminClient { addresses: vec![address.to_owned()] };
+        let at = |address: &str| AdminClient {
+            addresses: vec![address.to_owned()],
+        };
         assert_eq!(found("127.0.0.1:23200"), Ok(at("127.0.0.1:23200")));
         assert_eq!(found("http://h:80/"), Ok(at("h:80")));
         let cluster = folder.path().join("cluster.toml");
         let text = "[cluster]\nchief = [\"127.0.0.1:1\"]\nps = [\"127.0.0.1:2\"]\n";
         std::fs::write(&cluster, text).expect("written");
         let problem = found(&cluster.to_string_lossy()).expect_err("no admin port");
-        assert!(problem[0].message.contains("names no admin port of the chief"), "{problem:?}");
-        std::fs::write(&cluster, format!("{text}[admin]\nchief = [\"127.0.0.1:3\"]\n")).expect("written");
+        assert!(
+            problem[0]
+                .message
+                .contains("names no admin port of the chief"),
+            "{problem:?}"
+        );
+        std::fs::write(
+            &cluster,
+            format!("{text}[admin]\nchief = [\"127.0.0.1:3\"]\n"),
+        )
+        .expect("written");
         assert_eq!(found(&cluster.to_string_lossy()), Ok(at("127.0.0.1:3")));
-        let missing = found(&folder.path().join("none.toml").to_string_lossy()).expect_err("no file");
+        let missing =
+            found(&folder.path().join("none.toml").to_string_lossy()).expect_err("no file");
         assert!(missing[0].message.contains("none.toml"), "{missing:?}");
     }
 
@@ -162,8 +210,13 @@ mod tests {
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = free.local_addr().expect("an address").to_string();
         drop(free);
-        let client = AdminClient { addresses: vec![address.clone()] };
+        let client = AdminClient {
+            addresses: vec![address.clone()],
+        };
         let problem = client.ask("/api/v1/run").await.expect_err("nobody");
-        assert!(problem.code == Code::E2003 && problem.message.contains(&address), "{problem:?}");
+        assert!(
+            problem.code == Code::E2003 && problem.message.contains(&address),
+            "{problem:?}"
+        );
     }
 }

@@ -11,7 +11,7 @@ use trainyard_storage::is_remote;
 
 use crate::command::{Check, Format};
 use crate::data_sample::{Extent, profile};
-use crate::data_warnings::{Findings, look};
+use crate::data_warnings::{Findings, look, look_at_labels_of_evaluation};
 use crate::output::print;
 
 /// Records of each file that are read.
@@ -20,8 +20,14 @@ const ROWS: usize = 1000;
 /// Checks a job, and a cluster if one is given, and prints what was found.
 pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnostic>> {
     let mut problems = Vec::new();
-    let job = arguments.job.load().map_err(|found| problems.extend(found)).ok();
-    let tf_config = std::env::var("TF_CONFIG").ok().filter(|_| arguments.cluster.is_none());
+    let job = arguments
+        .job
+        .load()
+        .map_err(|found| problems.extend(found))
+        .ok();
+    let tf_config = std::env::var("TF_CONFIG")
+        .ok()
+        .filter(|_| arguments.cluster.is_none());
     let mut place = json!({"cluster": null, "task": null});
     if let Some(path) = &arguments.cluster {
         match ClusterSpec::load(path) {
@@ -72,8 +78,10 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
             print(&format!("{found}\n"))
         }
         Format::Text => {
-            let mut text: String =
-                lines.iter().map(|(what, found)| format!("ok  {what:<18} {found}\n")).collect();
+            let mut text: String = lines
+                .iter()
+                .map(|(what, found)| format!("ok  {what:<18} {found}\n"))
+                .collect();
             if let Some(cluster) = place["cluster"].as_object() {
                 text.push_str(&format!("ok  {:<18} {}\n", "cluster", cluster["tasks"]));
             }
@@ -96,7 +104,9 @@ fn check_inputs(
         parts.push((Part::Eval, "evaluation input".to_owned()));
     }
     let further = job.evaluations.iter().enumerate();
-    parts.extend(further.map(|(place, one)| (Part::Evaluation(place), format!("evaluation {}", one.name))));
+    parts.extend(
+        further.map(|(place, one)| (Part::Evaluation(place), format!("evaluation {}", one.name))),
+    );
     for (part, name) in parts {
         match input_options(job, part, Shard::WHOLE, None) {
             Ok(options) => {
@@ -104,7 +114,10 @@ fn check_inputs(
                 if found.errors.is_empty() && found.bad.is_empty() {
                     lines.push((
                         name,
-                        format!("{} file(s), the first {ROWS} rows of each are good", options.files.len()),
+                        format!(
+                            "{} file(s), the first {ROWS} rows of each are good",
+                            options.files.len()
+                        ),
                     ));
                 }
                 problems.extend(told(&job.input.label, found).take(20));
@@ -129,7 +142,9 @@ fn told(label: &LabelConfig, found: Checked) -> impl Iterator<Item = Diagnostic>
         let problem = Diagnostic::error(Code::E4004, first.to_string());
         let problem = match count {
             1 => problem,
-            count if count == read => problem.note(format!("all {read} records looked at are like it")),
+            count if count == read => {
+                problem.note(format!("all {read} records looked at are like it"))
+            }
             count => problem.note(format!("{count} of {read} records looked at are like it")),
         };
         problem.help(cure(label, &first, count == read))
@@ -158,8 +173,16 @@ fn cure(label: &LabelConfig, first: &BadRow, all: bool) -> String {
 
 /// Holds the job against the first records of its training files.
 fn look_at_data(job: &Job) -> Result<Findings, Diagnostic> {
-    let options = input_options(job, Part::Train, Shard::WHOLE, None)?;
-    Ok(look(job, &profile(&options, Extent::OfEachFile(ROWS as u64))?))
+    let extent = Extent::OfEachFile(ROWS as u64);
+    let training = input_options(job, Part::Train, Shard::WHOLE, None)?;
+    let mut findings = look(job, &profile(&training, extent)?);
+    if job.input.eval.is_some() {
+        let evaluation = input_options(job, Part::Eval, Shard::WHOLE, None)?;
+        let found = look_at_labels_of_evaluation(job, &profile(&evaluation, extent)?);
+        findings.lines.extend(found.lines);
+        findings.warnings.extend(found.warnings);
+    }
+    Ok(findings)
 }
 
 /// Two checkpoints with their slots must fit.
@@ -174,22 +197,39 @@ fn check_space(
         .variables()
         .iter()
         .map(|spec| {
-            let slots = optimizers.get(&spec.optimizer_group).map_or(0, |config| config.slots().len());
+            let slots = optimizers
+                .get(&spec.optimizer_group)
+                .map_or(0, |config| config.slots().len());
             // A dynamic table counts with all the rows that it may come to have.
             spec.len() as u64 * 4 * (1 + slots as u64)
         })
         .sum();
-    let most = if model.variables().iter().any(|spec| spec.dynamic().is_some()) { "at most " } else { "" };
+    let most = if model
+        .variables()
+        .iter()
+        .any(|spec| spec.dynamic().is_some())
+    {
+        "at most "
+    } else {
+        ""
+    };
     lines.push((
         "model".to_owned(),
-        format!("{} variables, a checkpoint is {most}{bytes} bytes", model.variables().len()),
+        format!(
+            "{} variables, a checkpoint is {most}{bytes} bytes",
+            model.variables().len()
+        ),
     ));
     if is_remote(&job.model_dir) {
         return;
     }
     let existing = job.model_dir.ancestors().find(|folder| folder.is_dir());
     let folder = existing.map_or(std::path::Path::new("."), |folder| folder);
-    let folder = if folder.as_os_str().is_empty() { std::path::Path::new(".") } else { folder };
+    let folder = if folder.as_os_str().is_empty() {
+        std::path::Path::new(".")
+    } else {
+        folder
+    };
     if let Ok(space) = rustix::fs::statvfs(folder) {
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         if free < 2 * bytes {
@@ -199,10 +239,14 @@ fn check_space(
                 folder.display()
             );
             problems.push(
-                Diagnostic::error(Code::E3006, message).help("free space, or choose another model_dir"),
+                Diagnostic::error(Code::E3006, message)
+                    .help("free space, or choose another model_dir"),
             );
         } else {
-            lines.push(("space".to_owned(), format!("{free} bytes are free in {}", folder.display())));
+            lines.push((
+                "space".to_owned(),
+                format!("{free} bytes are free in {}", folder.display()),
+            ));
         }
     }
 }
@@ -218,22 +262,44 @@ fn check_model_dir(
     let mut look = || -> Result<String, Diagnostic> {
         let checkpoints = list(folder)?;
         let Some(latest) = checkpoints.last() else {
-            return Ok(format!("{} holds no checkpoint: training begins anew", folder.display()));
+            return Ok(format!(
+                "{} holds no checkpoint: training begins anew",
+                folder.display()
+            ));
         };
         let checkpoint = Checkpoint::open(&latest.path)?;
-        problems.extend(misfit(checkpoint.manifest(), model.variables(), &model.optimizers()));
-        let (count, step) = (checkpoints.len(), latest.step);
+        problems.extend(misfit(
+            checkpoint.manifest(),
+            model.variables(),
+            &model.optimizers(),
+        ));
+        let count = checkpoints.len();
+        let step = latest.step;
         let stands = match JobState::read(folder)? {
             Some(state) if state.phase == JobPhase::Done => {
-                "the job is done: it goes on with a larger train.max_steps or input.train.epochs".to_owned()
+                match job.train.max_steps.filter(|most| *most > step) {
+                    Some(most) => format!("the job was done: it goes on to step {most}"),
+                    None => "the job is done: it goes on with a larger train.max_steps or input.train.epochs"
+                        .to_owned(),
+                }
             }
             Some(state) if state.phase == JobPhase::Failed => {
-                format!("the job goes on from there; it had failed: {}", state.reason)
+                format!(
+                    "the job goes on from there; it had failed: {}",
+                    state.reason
+                )
             }
             _ => "training goes on from there".to_owned(),
         };
-        let checkpoints = if count == 1 { "checkpoint" } else { "checkpoints" };
-        Ok(format!("{} holds {count} {checkpoints}, the latest of step {step}: {stands}", folder.display()))
+        let checkpoints = if count == 1 {
+            "checkpoint"
+        } else {
+            "checkpoints"
+        };
+        Ok(format!(
+            "{} holds {count} {checkpoints}, the latest of step {step}: {stands}",
+            folder.display()
+        ))
     };
     match look() {
         Ok(found) => lines.push(("model_dir".to_owned(), found)),

@@ -17,8 +17,8 @@ pub(crate) use benchmark::{Bench, BenchJob, BenchLoad, BenchPs, BenchScale, Benc
 pub(crate) use deployment::{Deploy, Render};
 
 use crate::{
-    bench, check, convert, datagen, deploy, import_tf, init, inspect, one_shot, pki, predict, run, scale,
-    stats, status, train, transform, up,
+    bench, check, convert, datagen, deploy, import_tf, init, inspect, one_shot, pki, predict, run,
+    scale, stats, status, train, transform, up,
 };
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
@@ -27,7 +27,7 @@ const USAGE: u8 = 64;
 #[derive(Debug, Parser)]
 #[command(
     name = "trainyard",
-    version,
+    version = trainyard_daemon::VERSION,
     about = "Trains click-through and ranking models on one machine or many, with parameter servers."
 )]
 struct Command {
@@ -545,13 +545,19 @@ fn run_command(build: Build) -> ExitCode {
     };
     let one = |outcome: Result<(), Diagnostic>| outcome.map_err(|problem| vec![problem]);
     let with_log = |job: &JobArguments, fallback: &str| {
-        one(start_logging(job.log_format, job.log_level.as_deref().unwrap_or(fallback)))
+        one(start_logging(
+            job.log_format,
+            job.log_level.as_deref().unwrap_or(fallback),
+        ))
     };
     match command.action {
         Action::Train(train) => {
             let quiet = std::io::stderr().is_terminal();
             let outcome = with_log(&train.job, if quiet { "warn" } else { "info" });
-            finish(outcome.and_then(|()| train::train(&train, build, quiet)), train.job.log_format)
+            finish(
+                outcome.and_then(|()| train::train(&train, build, quiet)),
+                train.job.log_format,
+            )
         }
         Action::Up(up) => match with_log(&up.job, "info").and_then(|()| up::up(&up)) {
             Ok(code) => ExitCode::from(code),
@@ -570,43 +576,58 @@ fn run_command(build: Build) -> ExitCode {
         ),
         Action::Init(arguments) => {
             let outcome = one(start_logging(LogFormat::Text, "warn"));
-            finish(outcome.and_then(|()| init::init(&arguments)), LogFormat::Text)
+            finish(
+                outcome.and_then(|()| init::init(&arguments)),
+                LogFormat::Text,
+            )
         }
         Action::Stats(arguments) => finish(
             with_log(&arguments.job, "warn").and_then(|()| stats::stats(&arguments)),
             arguments.job.log_format,
         ),
-        Action::Deploy(Deploy::Render(arguments)) => finish(deploy::render(&arguments), LogFormat::Text),
+        Action::Deploy(Deploy::Render(arguments)) => {
+            finish(deploy::render(&arguments), LogFormat::Text)
+        }
         Action::Evaluate(arguments) => {
-            let outcome =
-                with_log(&arguments.job, "warn").and_then(|()| one_shot::evaluate(&arguments, build));
+            let outcome = with_log(&arguments.job, "warn")
+                .and_then(|()| one_shot::evaluate(&arguments, build));
             finish(outcome, arguments.job.log_format)
         }
         Action::Predict(arguments) => {
-            let outcome = with_log(&arguments.job, "warn").and_then(|()| predict::predict(&arguments, build));
+            let outcome =
+                with_log(&arguments.job, "warn").and_then(|()| predict::predict(&arguments, build));
             finish(outcome, arguments.job.log_format)
         }
         Action::Export(arguments) => {
-            let outcome = with_log(&arguments.job, "warn").and_then(|()| one_shot::export(&arguments, build));
+            let outcome =
+                with_log(&arguments.job, "warn").and_then(|()| one_shot::export(&arguments, build));
             finish(outcome, arguments.job.log_format)
         }
         Action::Transform(arguments) => {
-            let outcome =
-                with_log(&arguments.job, "warn").and_then(|()| transform::transform(&arguments, build));
+            let outcome = with_log(&arguments.job, "warn")
+                .and_then(|()| transform::transform(&arguments, build));
             finish(outcome, arguments.job.log_format)
         }
         Action::Inspect(arguments) => finish(one(inspect::inspect(&arguments)), LogFormat::Text),
-        Action::ImportTf(arguments) => finish(import_tf::import_tf(&arguments, build), LogFormat::Text),
+        Action::ImportTf(arguments) => {
+            finish(import_tf::import_tf(&arguments, build), LogFormat::Text)
+        }
         Action::Bench(arguments) => {
             let outcome = one(start_logging(LogFormat::Text, "warn"));
-            finish(outcome.and_then(|()| bench::bench(&arguments, build)), LogFormat::Text)
+            finish(
+                outcome.and_then(|()| bench::bench(&arguments, build)),
+                LogFormat::Text,
+            )
         }
         Action::BenchLoad(arguments) => finish(one(bench::load(&arguments)), LogFormat::Text),
         Action::Pki(arguments) => finish(pki::pki(&arguments), LogFormat::Text),
         Action::Datagen(arguments) => finish(one(datagen::datagen(&arguments)), LogFormat::Text),
         Action::Convert(arguments) => {
             let outcome = one(start_logging(LogFormat::Text, "warn"));
-            finish(outcome.and_then(|()| convert::convert(&arguments)), LogFormat::Text)
+            finish(
+                outcome.and_then(|()| convert::convert(&arguments)),
+                LogFormat::Text,
+            )
         }
     }
 }

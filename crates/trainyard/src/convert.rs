@@ -27,12 +27,19 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             None => guess(&arguments.output, "--to")?,
         };
         if files.iter().any(|file| same(file, &arguments.output)) {
-            let message = format!("{} cannot be read and written at once", arguments.output.display());
-            return Err(Diagnostic::error(Code::E1000, message).help("give the result another name"));
+            let message = format!(
+                "{} cannot be read and written at once",
+                arguments.output.display()
+            );
+            return Err(
+                Diagnostic::error(Code::E1000, message).help("give the result another name")
+            );
         }
         let mut reader = TableReader::new(files.clone(), from, None, arguments.columns.clone())
             .trimmed(!arguments.keep_spaces);
-        let (mut layout, mut row, mut rows) = (Layout::default(), Vec::new(), 0_u64);
+        let mut layout = Layout::default();
+        let mut row = Vec::new();
+        let mut rows = 0_u64;
         let line = bar(None);
         while reader.read(&mut row)? {
             layout.see(reader.columns(), &row);
@@ -44,7 +51,9 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         line.finish_and_clear();
         if rows == 0 {
             let message = format!("the input holds no record: {}", arguments.input.join(", "));
-            return Err(Diagnostic::error(Code::E4001, message).help("check that the files are not empty"));
+            return Err(
+                Diagnostic::error(Code::E4001, message).help("check that the files are not empty")
+            );
         }
         let columns = layout.columns.len();
         let mut writer = TableWriter::create(&arguments.output, to, layout)?;
@@ -56,7 +65,8 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
     };
     let (rows, columns) = work().map_err(|problem| vec![problem])?;
     let out = arguments.output.display();
-    print(&format!("{rows} records with {columns} columns in {out}\n")).map_err(|problem| vec![problem])
+    print(&format!("{rows} records with {columns} columns in {out}\n"))
+        .map_err(|problem| vec![problem])
 }
 
 fn write(
@@ -81,10 +91,14 @@ fn write(
 fn bar(rows: Option<u64>) -> ProgressBar {
     let (bar, template) = match rows {
         _ if !std::io::stderr().is_terminal() => return ProgressBar::hidden(),
-        Some(rows) => {
-            (ProgressBar::new(rows), "writing {pos} of {len} records  {wide_bar}  {per_sec}  {eta} left")
-        }
-        None => (ProgressBar::no_length(), "{spinner} reading {pos} records  {per_sec}"),
+        Some(rows) => (
+            ProgressBar::new(rows),
+            "writing {pos} of {len} records  {wide_bar}  {per_sec}  {eta} left",
+        ),
+        None => (
+            ProgressBar::no_length(),
+            "{spinner} reading {pos} records  {per_sec}",
+        ),
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
@@ -101,17 +115,28 @@ fn same(left: &Path, right: &Path) -> bool {
 
 /// Returns the format that the end of a name says, that of compression left out.
 pub(crate) fn guess(path: &Path, option: &str) -> Result<Format, Diagnostic> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    let name =
-        [".gz", ".gzip", ".zz", ".zlib"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_lowercase();
+    let name = [".gz", ".gzip", ".zz", ".zlib"]
+        .iter()
+        .find_map(|end| name.strip_suffix(end))
+        .unwrap_or(&name);
     match name.rsplit_once('.').map(|(_, end)| end) {
         Some("csv") => Ok(Format::Csv),
         Some("tsv" | "tab") => Ok(Format::Tsv),
         Some("libsvm" | "svm" | "svmlight") => Ok(Format::LibSvm(IndexBase::One)),
         Some("tfrecord" | "tfrecords") => Ok(Format::TfRecord),
         Some("parquet" | "pq") => Ok(Format::Parquet),
-        _ => Err(Diagnostic::error(Code::E1000, format!("the name {} tells no format", path.display()))
-            .help(format!("give {option} csv, tsv, libsvm, tfrecord or parquet"))),
+        _ => Err(Diagnostic::error(
+            Code::E1000,
+            format!("the name {} tells no format", path.display()),
+        )
+        .help(format!(
+            "give {option} csv, tsv, libsvm, tfrecord or parquet"
+        ))),
     }
 }
 

@@ -1,9 +1,15 @@
 //! What looks wrong when a job is held against the records that it reads: labels that never match, values that no vocabulary has,
 //! columns that say nothing.
 
+use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_input::{ColumnProfile, Profile};
-use trainyard_run_config::{FeatureConfig, FeatureKind, HeadKind, Job, LabelConfig, Normalizer, Numbers};
+use trainyard_model::{Part, Shard, input_options};
+use trainyard_run_config::{
+    FeatureConfig, FeatureKind, HeadKind, Job, LabelConfig, Normalizer, Numbers,
+};
+
+use crate::data_sample::{Extent, profile};
 
 /// Fewer records than this say nothing of the others.
 const RECORDS_MIN: u64 = 50;
@@ -41,6 +47,41 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     findings
 }
 
+/// Most files that are sampled as training starts.
+const FILES_AT_START_MAX: usize = 4;
+/// Records that are sampled from these files together, about.
+const RECORDS_AT_START_MAX: u64 = 1000;
+
+/// Reports what looks wrong in the first records of the training input, as training starts. What cannot be read is left to training,
+/// which says so.
+pub(crate) fn report_at_start(job: &Job, format: LogFormat) {
+    let Ok(mut options) = input_options(job, Part::Train, Shard::WHOLE, None) else {
+        return;
+    };
+    options.files.truncate(FILES_AT_START_MAX);
+    if let Ok(profile) = profile(&options, Extent::OfAll(RECORDS_AT_START_MAX)) {
+        report(&look(job, &profile).warnings, format);
+    }
+}
+
+/// Holds the labels of a job against the profile of its evaluation input.
+pub(crate) fn look_at_labels_of_evaluation(job: &Job, profile: &Profile) -> Findings {
+    let mut findings = Findings::default();
+    if profile.rows < RECORDS_MIN {
+        return findings;
+    }
+    if let Some(column) = profile.column(&job.input.label.column) {
+        look_at_label(job, column, profile.rows, &mut findings);
+    }
+    for (name, _) in &mut findings.lines {
+        *name = format!("evaluation {name}");
+    }
+    for warning in &mut findings.warnings {
+        warning.message = format!("evaluation input: {}", warning.message);
+    }
+    findings
+}
+
 fn warning(message: String, help: &str) -> Diagnostic {
     Diagnostic::warning(Code::E4005, message).help(help)
 }
@@ -53,7 +94,11 @@ fn percent(part: u64, whole: u64) -> String {
 fn shown(column: &ColumnProfile) -> String {
     let counts = column.counts();
     let texts = counts.iter().take(SHOWN_MAX).map(|(value, count)| {
-        format!("`{}` ({})", String::from_utf8_lossy(value), percent(*count, column.values))
+        format!(
+            "`{}` ({})",
+            String::from_utf8_lossy(value),
+            percent(*count, column.values)
+        )
     });
     let mut text = texts.collect::<Vec<_>>().join(", ");
     if counts.len() > SHOWN_MAX {
@@ -67,7 +112,9 @@ fn look_at_label(job: &Job, column: &ColumnProfile, rows: u64, findings: &mut Fi
     let name = &label.column;
     if column.values == 0 {
         let message = format!("none of {rows} records looked at has a label in `{name}`");
-        findings.warnings.push(warning(message, "correct input.label.column"));
+        findings
+            .warnings
+            .push(warning(message, "correct input.label.column"));
         return;
     }
     if let Some(positive) = &label.positive {
@@ -77,8 +124,12 @@ fn look_at_label(job: &Job, column: &ColumnProfile, rows: u64, findings: &mut Fi
     if matches!(job.model.head, HeadKind::Binary | HeadKind::MultiClass) {
         look_at_vocabulary_of_label(label, column, findings);
         if findings.warnings.is_empty() && column.distinct() > 1 {
-            let line =
-                format!("{} classes in {} records: {}", column.distinct(), column.values, shown(column));
+            let line = format!(
+                "{} classes in {} records: {}",
+                column.distinct(),
+                column.values,
+                shown(column)
+            );
             findings.lines.push(("label".to_owned(), line));
         }
     } else if let [least, median, most] = column.quantiles(&[0.0, 0.5, 1.0])[..] {
@@ -86,8 +137,11 @@ fn look_at_label(job: &Job, column: &ColumnProfile, rows: u64, findings: &mut Fi
         findings.lines.push(("label".to_owned(), line));
     }
     if column.distinct() == 1 {
-        let message =
-            format!("the label `{name}` is {} in all {} records looked at", shown(column), column.values);
+        let message = format!(
+            "the label `{name}` is {} in all {} records looked at",
+            shown(column),
+            column.values
+        );
         findings.warnings.push(warning(
             message,
             "look whether the files are sorted by it, or input.label.column is another column: of one value nothing is learned",
@@ -105,39 +159,63 @@ fn is_positive(positive: &str, value: &[u8]) -> bool {
 
 fn look_at_positive(positive: &str, column: &ColumnProfile, findings: &mut Findings) {
     let counts = column.counts();
-    let matching = counts.iter().filter(|(value, _)| is_positive(positive, value));
+    let matching = counts
+        .iter()
+        .filter(|(value, _)| is_positive(positive, value));
     let matches: u64 = matching.map(|(_, count)| count).sum();
-    let (name, labels) = (&column.name, column.values);
+    let name = &column.name;
+    let labels = column.values;
     if matches == 0 {
-        let texts: Vec<String> =
-            counts.iter().map(|(value, _)| String::from_utf8_lossy(value).into_owned()).collect();
+        let texts: Vec<String> = counts
+            .iter()
+            .map(|(value, _)| String::from_utf8_lossy(value).into_owned())
+            .collect();
         let help = match suggest(positive, texts.iter().map(String::as_str)) {
             Some(near) => format!("did you mean input.label.positive = \"{near}\"?"),
             None => "correct input.label.positive: all examples are negative with it".to_owned(),
         };
-        let message =
-            format!("none of {labels} labels looked at is `{positive}`: `{name}` holds {}", shown(column));
+        let message = format!(
+            "none of {labels} labels looked at is `{positive}`: `{name}` holds {}",
+            shown(column)
+        );
         findings.warnings.push(warning(message, &help));
     } else if matches == labels {
-        let message =
-            format!("all {labels} labels looked at are `{positive}`: `{name}` holds {}", shown(column));
+        let message = format!(
+            "all {labels} labels looked at are `{positive}`: `{name}` holds {}",
+            shown(column)
+        );
         findings.warnings.push(warning(
             message,
             "correct input.label.positive, or look whether the files are sorted by the label",
         ));
     } else {
-        let line = format!("{} of {labels} records are positive (`{positive}`)", percent(matches, labels));
+        let line = format!(
+            "{} of {labels} records are positive (`{positive}`)",
+            percent(matches, labels)
+        );
         findings.lines.push(("label".to_owned(), line));
     }
 }
 
 /// Labels that are no class cannot be trained; a class that no record has may be misspelt.
-fn look_at_vocabulary_of_label(label: &LabelConfig, column: &ColumnProfile, findings: &mut Findings) {
-    let Some(classes) = &label.vocabulary else { return };
+fn look_at_vocabulary_of_label(
+    label: &LabelConfig,
+    column: &ColumnProfile,
+    findings: &mut Findings,
+) {
+    let Some(classes) = &label.vocabulary else {
+        return;
+    };
     let is_class = |value: &[u8]| classes.iter().any(|class| class.as_bytes() == value);
     let counts = column.counts();
-    let strangers: u64 = counts.iter().filter(|(value, _)| !is_class(value)).map(|(_, count)| count).sum();
-    let absent = classes.iter().filter(|class| column.count(class.as_bytes()) == 0);
+    let strangers: u64 = counts
+        .iter()
+        .filter(|(value, _)| !is_class(value))
+        .map(|(_, count)| count)
+        .sum();
+    let absent = classes
+        .iter()
+        .filter(|class| column.count(class.as_bytes()) == 0);
     let absent: Vec<String> = absent.map(|class| format!("`{class}`")).collect();
     if strangers > 0 {
         let message = format!(
@@ -146,7 +224,10 @@ fn look_at_vocabulary_of_label(label: &LabelConfig, column: &ColumnProfile, find
             column.name,
             shown(column)
         );
-        let mut problem = warning(message, "correct input.label.vocabulary: such a record cannot be trained");
+        let mut problem = warning(
+            message,
+            "correct input.label.vocabulary: such a record cannot be trained",
+        );
         if !absent.is_empty() {
             problem = problem.note(format!("no label is {}", absent.join(" or ")));
         }
@@ -159,9 +240,10 @@ fn look_at_vocabulary_of_label(label: &LabelConfig, column: &ColumnProfile, find
             column.name,
             shown(column)
         );
-        findings
-            .warnings
-            .push(warning(message, "correct input.label.vocabulary, unless the class is that rare"));
+        findings.warnings.push(warning(
+            message,
+            "correct input.label.vocabulary, unless the class is that rare",
+        ));
     }
 }
 
@@ -175,7 +257,9 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
         // Made of columns or features, which are looked at where they are features.
         FeatureKind::Crossed { .. } => return,
     };
-    let Some(column) = profile.column(name) else { return };
+    let Some(column) = profile.column(name) else {
+        return;
+    };
     let rows = profile.rows;
     if column.values == 0 {
         let message = format!("`{name}` holds no value in any of {rows} records looked at");
@@ -184,12 +268,21 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
         return;
     }
     if column.distinct() == 1 && column.missing == 0 && !column.list {
-        let message = format!("`{name}` is {} in all {rows} records looked at", shown(column));
-        findings.warnings.push(warning(message, "leave the feature out: it tells no record from another"));
+        let message = format!(
+            "`{name}` is {} in all {rows} records looked at",
+            shown(column)
+        );
+        findings.warnings.push(warning(
+            message,
+            "leave the feature out: it tells no record from another",
+        ));
         return;
     }
     match &feature.kind {
-        FeatureKind::Bucketized { numbers, boundaries } => {
+        FeatureKind::Bucketized {
+            numbers,
+            boundaries,
+        } => {
             look_at_boundaries(numbers, boundaries, column, findings);
         }
         FeatureKind::Hashed { .. } | FeatureKind::Dynamic { .. }
@@ -197,12 +290,17 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
         {
             let message = format!(
                 "`{name}` holds numbers with fractions, {} of {} looked at, from {} to {}: each of them gets an id of its own",
-                column.numbers.fractions, column.numbers.count, column.numbers.min, column.numbers.max
+                column.numbers.fractions,
+                column.numbers.count,
+                column.numbers.min,
+                column.numbers.max
             );
             let help = "make it kind = \"numeric\", or kind = \"bucketized\" with boundaries";
             findings.warnings.push(warning(message, help));
         }
-        FeatureKind::Vocabulary { values, integers, .. } => {
+        FeatureKind::Vocabulary {
+            values, integers, ..
+        } => {
             look_at_vocabulary(feature, values, *integers, column, findings);
         }
         _ => {}
@@ -216,16 +314,20 @@ fn look_at_boundaries(
     findings: &mut Findings,
 ) {
     let is_plain = numbers.width == 1 && numbers.normalizer == Normalizer::None;
-    let (Some(first), Some(last)) = (boundaries.first(), boundaries.last()) else { return };
-    let (least, most) = (column.numbers.min, column.numbers.max);
+    let (Some(first), Some(last)) = (boundaries.first(), boundaries.last()) else {
+        return;
+    };
+    let least = column.numbers.min;
+    let most = column.numbers.max;
     if is_plain && column.is_numeric() && (most < f64::from(*first) || least >= f64::from(*last)) {
         let message = format!(
             "`{}` is from {least} to {most} in the records looked at: all of them are in one bucket of boundaries from {first} to {last}",
             column.name
         );
-        findings
-            .warnings
-            .push(warning(message, "correct the feature's boundaries; `trainyard stats` shows quantiles"));
+        findings.warnings.push(warning(
+            message,
+            "correct the feature's boundaries; `trainyard stats` shows quantiles",
+        ));
     }
 }
 
@@ -259,8 +361,11 @@ fn look_at_vocabulary(
     }
     let name = &column.name;
     if matches > 0 {
-        let line =
-            format!("{} of {all} values are in the vocabulary of {}", percent(matches, all), values.len());
+        let line = format!(
+            "{} of {all} values are in the vocabulary of {}",
+            percent(matches, all),
+            values.len()
+        );
         findings.lines.push((name.clone(), line));
     } else {
         let message = format!(
@@ -268,7 +373,11 @@ fn look_at_vocabulary(
             values.len(),
             shown(column)
         );
-        let first: Vec<String> = values.iter().take(SHOWN_MAX).map(|value| format!("`{value}`")).collect();
+        let first: Vec<String> = values
+            .iter()
+            .take(SHOWN_MAX)
+            .map(|value| format!("`{value}`"))
+            .collect();
         findings.warnings.push(
             warning(
                 message,

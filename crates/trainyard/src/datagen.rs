@@ -17,17 +17,25 @@ const EVAL_ROWS_MAX: u64 = 100_000;
 
 /// Writes the data.
 pub(crate) fn datagen(arguments: &Datagen) -> Result<(), Diagnostic> {
-    let eval = arguments.eval_rows.unwrap_or((arguments.rows / 5).clamp(1, EVAL_ROWS_MAX));
-    let bar = match std::io::stderr().is_terminal() {
-        true => ProgressBar::new(arguments.rows + eval),
-        false => ProgressBar::hidden(),
+    let eval = arguments
+        .eval_rows
+        .unwrap_or((arguments.rows / 5).clamp(1, EVAL_ROWS_MAX));
+    let bar = if std::io::stderr().is_terminal() {
+        ProgressBar::new(arguments.rows + eval)
+    } else {
+        ProgressBar::hidden()
     };
     let folder = &arguments.out;
     let write = || {
         std::fs::create_dir_all(folder)?;
         match arguments.kind {
             DataKind::Census => {
-                census::write(&folder.join("train.csv"), arguments.rows, arguments.seed, &bar)?;
+                census::write(
+                    &folder.join("train.csv"),
+                    arguments.rows,
+                    arguments.seed,
+                    &bar,
+                )?;
                 census::write(&folder.join("eval.csv"), eval, arguments.seed + 1, &bar)
             }
             DataKind::Ctr => {
@@ -41,14 +49,26 @@ pub(crate) fn datagen(arguments: &Datagen) -> Result<(), Diagnostic> {
                         &bar,
                     )?;
                 }
-                ctr::write(&folder.join("ctr-eval-00.tsv"), 0..eval, arguments.seed + 1, &bar)
+                ctr::write(
+                    &folder.join("ctr-eval-00.tsv"),
+                    0..eval,
+                    arguments.seed + 1,
+                    &bar,
+                )
             }
         }
     };
     write().map_err(|error: std::io::Error| {
-        Diagnostic::error(Code::E9002, format!("data cannot be written to {}: {error}", folder.display()))
-            .help("give --out another folder")
+        Diagnostic::error(
+            Code::E9002,
+            format!("data cannot be written to {}: {error}", folder.display()),
+        )
+        .help("give --out another folder")
     })?;
     bar.finish_and_clear();
-    print(&format!("{} training and {eval} evaluation records in {}\n", arguments.rows, folder.display()))
+    print(&format!(
+        "{} training and {eval} evaluation records in {}\n",
+        arguments.rows,
+        folder.display()
+    ))
 }

@@ -33,15 +33,24 @@ enum Entry {
 /// Writes a folder for each host.
 pub(crate) fn render(arguments: &Render) -> Result<(), Vec<Diagnostic>> {
     let cluster = ClusterSpec::load(&arguments.cluster)?;
-    let job = arguments.job.as_ref().map(|path| Job::load(path, &[])).transpose()?;
+    let job = arguments
+        .job
+        .as_ref()
+        .map(|path| Job::load(path, &[]))
+        .transpose()?;
     let model_dir = job.as_ref().map(|job| job.model_dir.as_path());
     let place = Place::Named(arguments.cluster.display().to_string());
     let mut hosts = hosts(&cluster).map_err(|problem| vec![problem.at(place)])?;
     if let Some(name) = &arguments.host {
         hosts = only(name, hosts).map_err(|problem| vec![problem])?;
     }
-    let copies = [(Some(&arguments.cluster), "cluster.toml"), (arguments.job.as_ref(), "job.toml")];
-    let copies = copies.into_iter().filter_map(|(path, name)| Some((path?, name)));
+    let copies = [
+        (Some(&arguments.cluster), "cluster.toml"),
+        (arguments.job.as_ref(), "job.toml"),
+    ];
+    let copies = copies
+        .into_iter()
+        .filter_map(|(path, name)| Some((path?, name)));
     let mut shown = String::new();
     let mut all = Vec::new();
     for (host, tasks) in &hosts {
@@ -52,7 +61,10 @@ pub(crate) fn render(arguments: &Render) -> Result<(), Vec<Diagnostic>> {
     }
     let failed = |error: std::io::Error| {
         let message = format!("{} cannot be written: {error}", arguments.out.display());
-        vec![Diagnostic::error(Code::E9002, message).help("give --out a folder that is new or empty")]
+        vec![
+            Diagnostic::error(Code::E9002, message)
+                .help("give --out a folder that is new or empty"),
+        ]
     };
     is_new(&arguments.out).map_err(failed)?;
     for (root, entries) in all {
@@ -60,7 +72,9 @@ pub(crate) fn render(arguments: &Render) -> Result<(), Vec<Diagnostic>> {
         let folder = root.join("etc/trainyard");
         create_dir_all(&folder).map_err(failed)?;
         for (path, name) in copies.clone() {
-            read(path).and_then(|text| write(folder.join(name), text)).map_err(failed)?;
+            read(path)
+                .and_then(|text| write(folder.join(name), text))
+                .map_err(failed)?;
         }
     }
     print(&shown).map_err(|problem| vec![problem])
@@ -69,7 +83,15 @@ pub(crate) fn render(arguments: &Render) -> Result<(), Vec<Diagnostic>> {
 /// Finds the tasks of each host.
 fn hosts(cluster: &ClusterSpec) -> Result<Hosts, Diagnostic> {
     let evaluator = cluster.evaluator_addresses.iter().enumerate();
-    let evaluator = evaluator.map(|(index, address)| (Task { role: Role::Evaluator, index }, address));
+    let evaluator = evaluator.map(|(index, address)| {
+        (
+            Task {
+                role: Role::Evaluator,
+                index,
+            },
+            address,
+        )
+    });
     let addresses: Vec<_> = cluster
         .tasks
         .iter()
@@ -81,10 +103,15 @@ fn hosts(cluster: &ClusterSpec) -> Result<Hosts, Diagnostic> {
     for (task, address) in addresses {
         let invalid = |message: String| Diagnostic::error(Code::E1007, message);
         let host = match address.strip_prefix("unix:") {
-            None => address.rsplit_once(':').map(|(host, _)| host).unwrap_or_default(),
+            None => address
+                .rsplit_once(':')
+                .map(|(host, _)| host)
+                .unwrap_or_default(),
             Some(path) => {
-                let message = format!("the address of {task} names no host, given the socket file `{path}`");
-                return Err(invalid(message).help("give it host:port, or start the job with `trainyard up`"));
+                let message =
+                    format!("the address of {task} names no host, given the socket file `{path}`");
+                return Err(invalid(message)
+                    .help("give it host:port, or start the job with `trainyard up`"));
             }
         };
         // It becomes the name of a folder.
@@ -96,9 +123,13 @@ fn hosts(cluster: &ClusterSpec) -> Result<Hosts, Diagnostic> {
         let tasks = hosts.entry(host.to_owned()).or_default();
         let twice = |other: &&Task| other.role == task.role && unit(**other) == unit(task);
         if let Some(other) = tasks.iter().find(twice) {
-            let message =
-                format!("{other} and {task} cannot both run on {host}: there is one {} a host", unit(task));
-            return Err(invalid(message).help("a chief that stands by for another needs a host of its own"));
+            let message = format!(
+                "{other} and {task} cannot both run on {host}: there is one {} a host",
+                unit(task)
+            );
+            return Err(
+                invalid(message).help("a chief that stands by for another needs a host of its own")
+            );
         }
         tasks.push(task);
     }
@@ -111,9 +142,12 @@ fn only(name: &str, mut hosts: Hosts) -> Result<Hosts, Diagnostic> {
         return Ok([(name.to_owned(), tasks)].into());
     }
     let known: Vec<&str> = hosts.keys().map(String::as_str).collect();
-    let problem = Diagnostic::error(Code::E1004, format!("the cluster file has no task on host `{name}`"))
-        .at(Place::Named("flag --host".to_owned()))
-        .note(format!("its hosts are {}", known.join(", ")));
+    let problem = Diagnostic::error(
+        Code::E1004,
+        format!("the cluster file has no task on host `{name}`"),
+    )
+    .at(Place::Named("flag --host".to_owned()))
+    .note(format!("its hosts are {}", known.join(", ")));
     Err(match suggest(name, known.iter().copied()) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
         None => problem.help("write the host as the cluster file does"),
@@ -137,7 +171,10 @@ fn template(task: Task) -> String {
 }
 
 /// Returns what a host's folder holds, by path below it.
-fn entries(tasks: &[Task], model_dir: Option<&Path>) -> Result<BTreeMap<PathBuf, Entry>, Diagnostic> {
+fn entries(
+    tasks: &[Task],
+    model_dir: Option<&Path>,
+) -> Result<BTreeMap<PathBuf, Entry>, Diagnostic> {
     let mut entries = BTreeMap::new();
     for task in tasks {
         let target = format!("{UNITS}/{}", template(*task));
@@ -145,12 +182,18 @@ fn entries(tasks: &[Task], model_dir: Option<&Path>) -> Result<BTreeMap<PathBuf,
         if task.role == Role::Chief && task.index > 0 {
             let text = format!("[Service]\nEnvironment=TRAINYARD_INDEX={}\n", task.index);
             let folder = format!("etc/systemd/system/{}.d", unit(*task));
-            entries.insert(Path::new(&folder).join("50-standby.conf"), Entry::Text(text));
+            entries.insert(
+                Path::new(&folder).join("50-standby.conf"),
+                Entry::Text(text),
+            );
         }
         // A bucket is written over the network, which the units may.
         if let Some(model_dir) = model_dir.filter(|model_dir| !is_remote(model_dir)) {
             let folder = format!("etc/systemd/system/{}.d", template(*task));
-            entries.insert(Path::new(&folder).join("50-model.conf"), Entry::Text(model(model_dir)?));
+            entries.insert(
+                Path::new(&folder).join("50-model.conf"),
+                Entry::Text(model(model_dir)?),
+            );
         }
     }
     Ok(entries)
@@ -166,13 +209,16 @@ fn model(model_dir: &Path) -> Result<String, Diagnostic> {
     if !model_dir.is_absolute() {
         return Err(refuse("an absolute path, for it is the same on every host"));
     }
-    let text = model_dir
-        .to_str()
-        .filter(|text| !text.contains(|letter: char| letter.is_control() || "\"\\%".contains(letter)));
-    let text = text.ok_or_else(|| refuse("a path without quotes, `\\`, `%` and control characters"))?;
+    let text = model_dir.to_str().filter(|text| {
+        !text.contains(|letter: char| letter.is_control() || "\"\\%".contains(letter))
+    });
+    let text =
+        text.ok_or_else(|| refuse("a path without quotes, `\\`, `%` and control characters"))?;
     // A start that needs a folder which is not there fails (226), and is repeated as `Restart=` says. A mount that is required or
     // an assertion would end it for good: a folder of the network that is mounted late would keep the task down.
-    Ok(format!("[Unit]\nAfter=local-fs.target remote-fs.target\n\n[Service]\nReadWritePaths=\"{text}\"\n"))
+    Ok(format!(
+        "[Unit]\nAfter=local-fs.target remote-fs.target\n\n[Service]\nReadWritePaths=\"{text}\"\n"
+    ))
 }
 
 /// Fails where there is something in the folder: what an earlier cluster file asked for must not stay.

@@ -17,7 +17,10 @@ impl Folder {
         let name = format!("trainyard-{}", uuid::Uuid::new_v4().simple());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path).map_err(|error| {
-            let message = format!("the temporary folder {} cannot be made: {error}", path.display());
+            let message = format!(
+                "the temporary folder {} cannot be made: {error}",
+                path.display()
+            );
             Diagnostic::error(Code::E9002, message).help("TMPDIR may name another place")
         })?;
         Ok(Self(path))

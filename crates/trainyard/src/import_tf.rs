@@ -51,11 +51,15 @@ pub(crate) fn import_tf(arguments: &ImportTf, build: Build) -> Result<(), Vec<Di
     }
     let model = build(&job).map_err(|error| one(error.into()))?;
     let rename = arguments.rename.iter().map(|text| {
-        text.split_once('=').map(|(ours, theirs)| (ours.to_owned(), theirs.to_owned())).ok_or_else(|| {
-            let problem =
-                Diagnostic::error(Code::E1002, format!("--rename must be OURS=THEIRS, given `{text}`"));
-            one(problem.help("for example --rename dnn/logits/bias=head/bias"))
-        })
+        text.split_once('=')
+            .map(|(ours, theirs)| (ours.to_owned(), theirs.to_owned()))
+            .ok_or_else(|| {
+                let problem = Diagnostic::error(
+                    Code::E1002,
+                    format!("--rename must be OURS=THEIRS, given `{text}`"),
+                );
+                one(problem.help("for example --rename dnn/logits/bias=head/bias"))
+            })
     });
     let rename = rename.collect::<Result<Vec<_>, _>>()?;
     let matches = matches(&bundle, &*model, &rename);
@@ -73,13 +77,28 @@ fn list(bundle: &Bundle, format: Format) -> Result<(), Diagnostic> {
             .tensors()
             .map(|tensor| json!({"name": tensor.name, "dtype": tensor.dtype.to_string(), "shape": tensor.shape}))
             .collect();
-        return print(&format!("{}\n", json!({"prefix": bundle.prefix(), "tensors": tensors})));
+        return print(&format!(
+            "{}\n",
+            json!({"prefix": bundle.prefix(), "tensors": tensors})
+        ));
     }
-    let width = bundle.tensors().map(|tensor| tensor.name.len()).max().unwrap_or(0);
+    let width = bundle
+        .tensors()
+        .map(|tensor| tensor.name.len())
+        .max()
+        .unwrap_or(0);
     let mut text = String::new();
     for tensor in bundle.tensors() {
-        let cut = if tensor.slices > 0 { format!("  in {} slices", tensor.slices) } else { String::new() };
-        let _ = writeln!(text, "{:width$}  {}{:?}{cut}", tensor.name, tensor.dtype, tensor.shape);
+        let cut = if tensor.slices > 0 {
+            format!("  in {} slices", tensor.slices)
+        } else {
+            String::new()
+        };
+        let _ = writeln!(
+            text,
+            "{:width$}  {}{:?}{cut}",
+            tensor.name, tensor.dtype, tensor.shape
+        );
     }
     print(&text)
 }
@@ -89,11 +108,20 @@ fn matches(bundle: &Bundle, model: &AnyModel, rename: &[(String, String)]) -> Ve
     let rules = model.optimizers();
     let mut out = Vec::new();
     // TensorFlow has no dynamic tables: they start without rows.
-    for spec in model.variables().iter().filter(|spec| spec.dynamic().is_none()) {
+    for spec in model
+        .variables()
+        .iter()
+        .filter(|spec| spec.dynamic().is_none())
+    {
         let renamed = rename.iter().find(|(ours, _)| *ours == spec.name);
         let name = renamed.map_or(spec.name.as_str(), |(_, theirs)| theirs);
         let found = find(bundle, spec, &[name.to_owned()]);
-        out.push(Match { variable: spec.name.clone(), slot: None, shape: spec.shape.clone(), found });
+        out.push(Match {
+            variable: spec.name.clone(),
+            slot: None,
+            shape: spec.shape.clone(),
+            found,
+        });
         if let Some(rule) = rules.get(&spec.optimizer_group) {
             for slot in rule.slots() {
                 let found = find(bundle, spec, &slots::names(bundle, rule, slot.name, name));
@@ -125,7 +153,10 @@ fn global_step(bundle: &Bundle) -> Result<u64, Diagnostic> {
         return Ok(0);
     }
     Ok(match bundle.read("global_step")?.values {
-        Values::I64(values) => values.first().copied().map_or(0, |step| u64::try_from(step).unwrap_or(0)),
+        Values::I64(values) => values
+            .first()
+            .copied()
+            .map_or(0, |step| u64::try_from(step).unwrap_or(0)),
         _ => 0,
     })
 }
@@ -158,7 +189,11 @@ fn show(
         Some(slot) => format!("  {slot}"),
         None => row.variable.clone(),
     };
-    let width = matches.iter().map(|row| title(row).len()).max().unwrap_or(0);
+    let width = matches
+        .iter()
+        .map(|row| title(row).len())
+        .max()
+        .unwrap_or(0);
     let mut text = format!("checkpoint {} at step {step}\n", bundle.prefix().display());
     for row in matches {
         let found = match &row.found {
@@ -170,7 +205,11 @@ fn show(
                 None => "NOT THERE".to_owned(),
             },
         };
-        let shape = if row.slot.is_none() { format!("{:?}", row.shape) } else { String::new() };
+        let shape = if row.slot.is_none() {
+            format!("{:?}", row.shape)
+        } else {
+            String::new()
+        };
         let _ = writeln!(text, "{:width$}  {shape:12}  {found}", title(row));
     }
     print(&(text + &told(order)))
@@ -216,14 +255,24 @@ mod tests {
 
     #[test]
     fn a_column_of_another_name_is_told_to_be_named_and_any_other_variable_to_be_renamed() {
-        let told =
-            cure("linear/linear_model/education-num/weights", "linear/linear_model/education_num/weights");
+        let told = cure(
+            "linear/linear_model/education-num/weights",
+            "linear/linear_model/education_num/weights",
+        );
         assert!(
-            told.starts_with("name = \"education_num\" for the feature `education-num`, or --rename"),
+            told.starts_with(
+                "name = \"education_num\" for the feature `education-num`, or --rename"
+            ),
             "{told}"
         );
-        let told = cure("a/user_embedding/embedding_weights", "b/user_id_embedding/embedding_weights");
-        assert!(told.starts_with("name = \"user_id\" for the feature `user`"), "{told}");
+        let told = cure(
+            "a/user_embedding/embedding_weights",
+            "b/user_id_embedding/embedding_weights",
+        );
+        assert!(
+            told.starts_with("name = \"user_id\" for the feature `user`"),
+            "{told}"
+        );
         let told = cure("dnn/logits/kernel", "head/logits/kernel");
         assert_eq!(told, "--rename dnn/logits/kernel=head/logits/kernel");
     }

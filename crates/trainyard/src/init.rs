@@ -31,12 +31,15 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
     let path = folder.join("job.toml");
     if path.exists() && !arguments.force {
         let message = format!("{} exists", path.display());
-        return Err(
-            Diagnostic::error(Code::E1000, message).help("give --force to write over it, or another --out")
-        );
+        return Err(Diagnostic::error(Code::E1000, message)
+            .help("give --force to write over it, or another --out"));
     }
     let source = Source::find(arguments)?;
-    let extent = if arguments.all { Extent::Whole } else { Extent::OfAll(arguments.rows) };
+    let extent = if arguments.all {
+        Extent::Whole
+    } else {
+        Extent::OfAll(arguments.rows)
+    };
     let found = profile(&source.options(), extent)?;
     if found.rows == 0 {
         let message = format!(
@@ -61,7 +64,13 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
     let plan = Plan::make(&found, evaluated.as_ref(), &wishes)?;
     std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, &error))?;
     let parts = Parts::make(&source, &plan, &found, &folder, arguments)?;
-    let file = JobFile { source: &source, plan: &plan, parts: &parts, folder: &folder, profile: &found };
+    let file = JobFile {
+        source: &source,
+        plan: &plan,
+        parts: &parts,
+        folder: &folder,
+        profile: &found,
+    };
     for (name, text) in file.vocabularies() {
         let path = folder.join(name);
         let parent = path.parent().unwrap_or(&folder);
@@ -72,7 +81,10 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
     // What was written is read as any job is.
     let job = Job::load(&path, &[]).map_err(|problems| {
         let text: Vec<String> = problems.iter().map(Diagnostic::render).collect();
-        let message = format!("{} was written, and is no job that can be run", path.display());
+        let message = format!(
+            "{} was written, and is no job that can be run",
+            path.display()
+        );
         Diagnostic::error(Code::E9001, message)
             .note(text.concat())
             .help("correct it by hand, and report this")
@@ -82,7 +94,11 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
 
 /// Says what was decided.
 fn told(path: &Path, job: &Job, found: &Profile, plan: &Plan, parts: &Parts) -> String {
-    let mut text = format!("looked at {} records of {} columns\n", found.rows, found.columns.len());
+    let mut text = format!(
+        "looked at {} records of {} columns\n",
+        found.rows,
+        found.columns.len()
+    );
     text += &format!("label      {}\n", plan.label.told());
     text += &format!("features   {}\n", plan.features_told());
     for (name, why) in &plan.left_out {
@@ -109,6 +125,9 @@ fn beside(folder: &Path, path: &Path) -> String {
     match path.strip_prefix(folder) {
         Ok(inside) if !folder.as_os_str().is_empty() => inside.display().to_string(),
         _ if path.is_absolute() => path.display().to_string(),
-        _ => std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)).display().to_string(),
+        _ => std::path::absolute(path)
+            .unwrap_or_else(|_| PathBuf::from(path))
+            .display()
+            .to_string(),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use trainyard_checkpoint::{Checkpoint, JobState, is_committed, list};
+use trainyard_checkpoint::{Checkpoint, JobPhase, JobState, is_committed, list};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::Job;
 
@@ -13,12 +13,14 @@ use crate::output::print;
 /// Shows the checkpoints of a folder, and the variables of the newest.
 pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
     let path = &model_dir(&arguments.path)?;
-    let found = match is_committed(path)? {
-        true => vec![path.clone()],
-        false => list(path)?.into_iter().map(|found| found.path).collect(),
+    let found = if is_committed(path)? {
+        vec![path.clone()]
+    } else {
+        list(path)?.into_iter().map(|found| found.path).collect()
     };
     let Some(newest) = found.last() else {
-        let problem = Diagnostic::error(Code::E3004, format!("no checkpoint in {}", path.display()));
+        let problem =
+            Diagnostic::error(Code::E3004, format!("no checkpoint in {}", path.display()));
         return Err(problem.help("give the folder model_dir of a job, or one checkpoint in it"));
     };
     let newest = Checkpoint::open(newest)?;
@@ -32,28 +34,40 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
     }
     let mut text = String::new();
     if let Some(state) = state {
-        text.push_str(&format!("job {:?} at step {}: {}\n", state.phase, state.global_step, state.reason));
+        text.push_str(&standing(&state));
     }
     for path in &found {
         let checkpoint = Checkpoint::open(path)?;
         let manifest = checkpoint.manifest();
         let bytes: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();
-        let whole =
-            checkpoint.verify().map_or_else(|error| format!("DAMAGED: {error}"), |()| "verified".to_owned());
+        let whole = checkpoint.verify().map_or_else(
+            |error| format!("DAMAGED: {error}"),
+            |()| "verified".to_owned(),
+        );
         text.push_str(&format!(
             "checkpoint step {} epoch {} from {} ps, {bytes} bytes, {whole}\n",
             manifest.global_step, manifest.cluster_epoch, manifest.num_ps
         ));
     }
     text.push_str(&format!("variables of step {}:\n", manifest.global_step));
-    let width = manifest.variables.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
+    let width = manifest
+        .variables
+        .iter()
+        .map(|spec| spec.name.len())
+        .max()
+        .unwrap_or(0);
     for spec in &manifest.variables {
         let parts = manifest.shards.iter().flat_map(|shard| &shard.tensors);
-        let parts = parts.filter(|tensor| tensor.variable == spec.name && tensor.slot.is_none()).count();
+        let parts = parts
+            .filter(|tensor| tensor.variable == spec.name && tensor.slot.is_none())
+            .count();
         let shape = match spec.dynamic() {
             None => {
-                let held: usize =
-                    newest.held(&spec.name, 0..spec.rows())?.iter().map(std::ops::Range::len).sum();
+                let held: usize = newest
+                    .held(&spec.name, 0..spec.rows())?
+                    .iter()
+                    .map(std::ops::Range::len)
+                    .sum();
                 if held < spec.rows() {
                     format!("{:?}  {held} of {} rows changed", spec.shape, spec.rows())
                 } else {
@@ -61,7 +75,8 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
                 }
             }
             Some(_) => {
-                let (used, most) = (newest.rows_used(&spec.name), spec.rows());
+                let used = newest.rows_used(&spec.name);
+                let most = spec.rows();
                 format!("[dynamic, {}]  {used} of {most} rows", spec.width())
             }
         };
@@ -73,11 +88,32 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
     print(&text)
 }
 
+/// Says how the job stands. The chief notes a step only when the job ends or stops, so a running job has none to tell.
+fn standing(state: &JobState) -> String {
+    let ended = match state.phase {
+        JobPhase::Running => {
+            return format!(
+                "job running since epoch {}; `trainyard status` shows its step\n",
+                state.cluster_epoch
+            );
+        }
+        JobPhase::Done => "done",
+        JobPhase::Stopped => "stopped",
+        JobPhase::Failed => "failed",
+    };
+    format!(
+        "job {ended} at step {}: {}\n",
+        state.global_step, state.reason
+    )
+}
+
 /// Returns the model folder of a job file; any other path as it is.
 fn model_dir(path: &Path) -> Result<PathBuf, Diagnostic> {
     if !path.is_file() {
         return Ok(path.to_owned());
     }
     // The first mistake of a job file is enough to be told here.
-    Job::load(path, &[]).map(|job| job.model_dir).map_err(|mut problems| problems.remove(0))
+    Job::load(path, &[])
+        .map(|job| job.model_dir)
+        .map_err(|mut problems| problems.remove(0))
 }

@@ -40,14 +40,20 @@ impl Sink {
     /// # Errors
     /// The file cannot be made.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, Diagnostic> {
-        let target = path.map_or("standard output".to_owned(), |path| path.display().to_string());
+        let target = path.map_or("standard output".to_owned(), |path| {
+            path.display().to_string()
+        });
         let out: Box<dyn Write> = match path {
-            Some(path) => {
-                Box::new(BufWriter::new(File::create(path).map_err(|error| failed(&target, &error))?))
-            }
+            Some(path) => Box::new(BufWriter::new(
+                File::create(path).map_err(|error| failed(&target, &error))?,
+            )),
             None => Box::new(BufWriter::new(std::io::stdout().lock())),
         };
-        Ok(Self { out, target, closed: false })
+        Ok(Self {
+            out,
+            target,
+            closed: false,
+        })
     }
 
     /// Writes a line, or part of it. Where nobody reads any more, it is lost: see [`Sink::is_closed`].
@@ -95,7 +101,9 @@ fn failed(target: &str, error: &std::io::Error) -> Diagnostic {
 pub(crate) fn print(text: &str) -> Result<(), Diagnostic> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(failed("standard output", &error)),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(failed("standard output", &error))
+        }
         _ => Ok(()),
     }
 }
@@ -108,7 +116,12 @@ pub(crate) fn result_line(verb: &str, report: &Report) -> String {
             "{verb} step {step}: this run added no step. A larger train.max_steps goes on, another --model-dir begins anew\n"
         );
     }
-    let Report { train_seconds, steps_per_second, examples_per_second, .. } = report;
+    let Report {
+        train_seconds,
+        steps_per_second,
+        examples_per_second,
+        ..
+    } = report;
     let mut text = format!(
         "{verb} step {step} in {train_seconds:.1} s ({steps_per_second:.0} steps/s, {examples_per_second:.0} examples/s)\n"
     );
@@ -121,7 +134,10 @@ pub(crate) fn result_line(verb: &str, report: &Report) -> String {
 /// Returns metrics as a table.
 pub(crate) fn table(scores: &Scores) -> String {
     let width = scores.keys().map(String::len).max().unwrap_or(0);
-    scores.iter().map(|(name, value)| format!("  {name:width$}  {value:.6}\n")).collect()
+    scores
+        .iter()
+        .map(|(name, value)| format!("  {name:width$}  {value:.6}\n"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -130,12 +146,29 @@ mod tests {
 
     #[test]
     fn a_run_that_found_nothing_to_do_says_how_to_train_more() {
-        let report = Report { global_step: 1000, ..Report::default() };
+        let report = Report {
+            global_step: 1000,
+            ..Report::default()
+        };
         let text = result_line("trained to", &report);
-        assert!(text.starts_with("trained to step 1000: this run added no step."), "{text}");
-        assert!(text.contains("train.max_steps") && text.contains("--model-dir"), "{text}");
-        let rates = Report { examples: 640, steps_per_second: 2.0, examples_per_second: 256.0, ..report };
-        let rates = Report { train_seconds: 2.5, ..rates };
+        assert!(
+            text.starts_with("trained to step 1000: this run added no step."),
+            "{text}"
+        );
+        assert!(
+            text.contains("train.max_steps") && text.contains("--model-dir"),
+            "{text}"
+        );
+        let rates = Report {
+            examples: 640,
+            steps_per_second: 2.0,
+            examples_per_second: 256.0,
+            ..report
+        };
+        let rates = Report {
+            train_seconds: 2.5,
+            ..rates
+        };
         let text = "trained to step 1000 in 2.5 s (2 steps/s, 256 examples/s)\n";
         assert_eq!(result_line("trained to", &rates), text);
     }

@@ -41,19 +41,30 @@ const OPEN: u32 = 0o644;
 pub(crate) fn pki(arguments: &Pki) -> Result<(), Vec<Diagnostic>> {
     let cluster = ClusterSpec::load(&arguments.cluster)?;
     let out = &arguments.out;
-    let made = if arguments.tokens { tokens(out) } else { certificates(&cluster, out, arguments.days) };
+    let made = if arguments.tokens {
+        tokens(out)
+    } else {
+        certificates(&cluster, out, arguments.days)
+    };
     let told = made.map_err(|error| {
         let message = format!("{}: {error}", out.display());
-        vec![Diagnostic::error(Code::E9002, message).help("give --out a folder that this user may write")]
+        vec![
+            Diagnostic::error(Code::E9002, message)
+                .help("give --out a folder that this user may write"),
+        ]
     })?;
     print(&told).map_err(|problem| vec![problem])
 }
 
 fn certificates(cluster: &ClusterSpec, out: &Path, days: u64) -> Result<String, Error> {
     std::fs::create_dir_all(out)?;
-    let (roots, secret) = (out.join(ROOTS_FILE), out.join(AUTHORITY_KEY_FILE));
+    let roots = out.join(ROOTS_FILE);
+    let secret = out.join(AUTHORITY_KEY_FILE);
     let mut told = String::new();
-    let authority = match (std::fs::read_to_string(&roots), std::fs::read_to_string(&secret)) {
+    let authority = match (
+        std::fs::read_to_string(&roots),
+        std::fs::read_to_string(&secret),
+    ) {
         (Ok(certificate), Ok(key)) => {
             let _ = writeln!(told, "authority  {} (as before)", roots.display());
             Authority::from_pem(&certificate, &key).map_err(Error::other)?
@@ -62,11 +73,18 @@ fn certificates(cluster: &ClusterSpec, out: &Path, days: u64) -> Result<String, 
             let authority = Authority::new().map_err(Error::other)?;
             write(&roots, authority.certificate(), OPEN)?;
             write(&secret, &authority.key(), SECRET)?;
-            let _ = writeln!(told, "authority  {}, its key in {}", roots.display(), secret.display());
+            let _ = writeln!(
+                told,
+                "authority  {}, its key in {}",
+                roots.display(),
+                secret.display()
+            );
             authority
         }
         (Err(error), _) | (_, Err(error)) => {
-            let what = format!("{ROOTS_FILE} and {AUTHORITY_KEY_FILE} must both be there or both be missing");
+            let what = format!(
+                "{ROOTS_FILE} and {AUTHORITY_KEY_FILE} must both be there or both be missing"
+            );
             return Err(Error::new(error.kind(), format!("{what}: {error}")));
         }
     };
@@ -75,18 +93,30 @@ fn certificates(cluster: &ClusterSpec, out: &Path, days: u64) -> Result<String, 
         let folder = out.join(format!("{}-{}", task.role, task.index));
         std::fs::create_dir_all(&folder)?;
         let hosts: Vec<String> = host(address).into_iter().collect();
-        let Issued { certificate, key } =
-            authority.issue(&Identity::name(*task), &hosts, until).map_err(Error::other)?;
+        let Issued { certificate, key } = authority
+            .issue(&Identity::name(*task), &hosts, until)
+            .map_err(Error::other)?;
         write(&folder.join(ROOTS_FILE), authority.certificate(), OPEN)?;
         write(&folder.join(CERTIFICATE_FILE), &certificate, OPEN)?;
         write(&folder.join(KEY_FILE), &key, SECRET)?;
-        let hosts = if hosts.is_empty() { "a socket file".to_owned() } else { hosts.join(", ") };
-        let _ = writeln!(told, "{:10} {} for {hosts}", task.to_string(), folder.display());
+        let hosts = if hosts.is_empty() {
+            "a socket file".to_owned()
+        } else {
+            hosts.join(", ")
+        };
+        let _ = writeln!(
+            told,
+            "{:10} {} for {hosts}",
+            task.to_string(),
+            folder.display()
+        );
     }
     let _ = writeln!(
         told,
         "give each task its folder by --tls-dir, or all of them by the cluster file:\n[security]\ntls_dir = \"{}/{{role}}-{{index}}\"",
-        std::path::absolute(out).unwrap_or_else(|_| out.to_owned()).display()
+        std::path::absolute(out)
+            .unwrap_or_else(|_| out.to_owned())
+            .display()
     );
     Ok(told)
 }
@@ -94,8 +124,11 @@ fn certificates(cluster: &ClusterSpec, out: &Path, days: u64) -> Result<String, 
 /// The host of an address; none of a socket file's.
 fn host(address: &str) -> Option<String> {
     let (host, _) = address.rsplit_once(':')?;
-    (host != "unix" && !address.starts_with("unix:"))
-        .then(|| host.trim_start_matches('[').trim_end_matches(']').to_owned())
+    (host != "unix" && !address.starts_with("unix:")).then(|| {
+        host.trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned()
+    })
 }
 
 fn tokens(out: &Path) -> Result<String, Error> {
@@ -106,8 +139,13 @@ fn tokens(out: &Path) -> Result<String, Error> {
     for role in roles {
         // A worker is called by nobody but, in allreduce, by its like: it learns no token but its own.
         let knows = |other: Role| role != Role::Worker || other == Role::Worker;
-        let lines = roles.iter().zip(&tokens).filter(|(other, _)| knows(**other));
-        let text: String = lines.map(|(other, token)| format!("{other} = \"{token}\"\n")).collect();
+        let lines = roles
+            .iter()
+            .zip(&tokens)
+            .filter(|(other, _)| knows(**other));
+        let text: String = lines
+            .map(|(other, token)| format!("{other} = \"{token}\"\n"))
+            .collect();
         let path = out.join(format!("{role}.toml"));
         write(&path, &text, SECRET)?;
         let _ = writeln!(told, "{role:6} {}", path.display());
@@ -131,7 +169,12 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
     let named = |error: Error| Error::new(error.kind(), format!("{}: {error}", path.display()));
     let aside = path.with_extension("new");
     let write = || {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&aside)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(mode)
+            .open(&aside)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&aside, path)

@@ -12,7 +12,7 @@ use trainyard_model::{Build, Part, Prediction, Shard, input_options};
 use trainyard_run_config::{BadRows, Job};
 
 use crate::command::{Lines, Predict};
-use crate::one_shot::origin;
+use crate::one_shot::{origin, warn_of_other_job};
 use crate::output::{Sink, read_files};
 
 /// Key, or column, of what is wrong with a record that cannot be predicted.
@@ -31,6 +31,9 @@ pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagn
     let work = || {
         let model = build(&job)?;
         let origin = origin(&job, arguments.step, &arguments.source)?;
+        if arguments.source.from.is_none() {
+            warn_of_other_job(&job, &["feature", "model"])?;
+        }
         let parameters = Parameters::read(&origin, &*model)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
         let mut out = Sink::open(arguments.output.as_deref())?;
@@ -40,7 +43,11 @@ pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagn
         trainyard_evaluator::predict(&*model, &parameters, input, kept, |predicted| {
             seen.add(&predicted);
             out.write(&lines.line(&predicted)?)?;
-            Ok(if out.is_closed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            Ok(if out.is_closed() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            })
         })?;
         out.write(&lines.end())?;
         let closed = out.is_closed();
@@ -88,7 +95,11 @@ impl Seen {
 
     /// Bad records are as welcome here as in training.
     fn verdict(self, job: &Job) -> Result<(), Diagnostic> {
-        let Self { records, bad, first } = self;
+        let Self {
+            records,
+            bad,
+            first,
+        } = self;
         let most = match job.input.bad_rows {
             BadRows::Fail => 0,
             BadRows::Skip => job.input.bad_rows_max,
@@ -99,7 +110,9 @@ impl Seen {
         let message = format!("{bad} of {records} records are unreadable, {most} may be");
         let problem = first
             .iter()
-            .fold(Diagnostic::error(Code::E4004, message), |problem, row| problem.note(row.to_string()));
+            .fold(Diagnostic::error(Code::E4004, message), |problem, row| {
+                problem.note(row.to_string())
+            });
         Err(match job.input.bad_rows {
             BadRows::Skip => problem.help("fix the records, or raise input.bad_rows_max"),
             BadRows::Fail if bad == records => {
@@ -125,7 +138,12 @@ struct Writer {
 
 impl Writer {
     fn new(format: Lines, kept: Vec<String>) -> Self {
-        Self { format, kept, columns: None, waiting: Vec::new() }
+        Self {
+            format,
+            kept,
+            columns: None,
+            waiting: Vec::new(),
+        }
     }
 
     /// Returns the lines that can be written after this record.
@@ -150,8 +168,14 @@ impl Writer {
     /// A kept column must not hide a part of the prediction.
     fn tell_apart(&self, prediction: &BTreeMap<String, Prediction>) -> Result<(), Diagnostic> {
         let hidden = |name: &&String| prediction.contains_key(name.as_str()) || *name == ERROR;
-        let Some(name) = self.kept.iter().find(hidden) else { return Ok(()) };
-        let keys: Vec<&str> = prediction.keys().map(String::as_str).chain([ERROR]).collect();
+        let Some(name) = self.kept.iter().find(hidden) else {
+            return Ok(());
+        };
+        let keys: Vec<&str> = prediction
+            .keys()
+            .map(String::as_str)
+            .chain([ERROR])
+            .collect();
         let message = format!("--keep {name}: a prediction has a value of that name");
         Err(Diagnostic::error(Code::E1000, message)
             .note(format!("names of a prediction: {}", keys.join(", ")))
@@ -165,7 +189,11 @@ impl Writer {
         }
         match &predicted.outcome {
             Ok(prediction) => {
-                object.extend(prediction.iter().map(|(key, values)| (key.clone(), prediction_json(values))));
+                object.extend(
+                    prediction
+                        .iter()
+                        .map(|(key, values)| (key.clone(), prediction_json(values))),
+                );
             }
             Err(bad) => {
                 object.insert(ERROR.to_owned(), json!(bad.to_string()));
@@ -180,7 +208,10 @@ impl Writer {
         }
         match &predicted.outcome {
             Ok(prediction) => {
-                let columns = csv_cells(prediction).into_iter().map(|(name, _)| name).collect();
+                let columns = csv_cells(prediction)
+                    .into_iter()
+                    .map(|(name, _)| name)
+                    .collect();
                 Ok(self.csv_from(columns) + &self.row(predicted))
             }
             Err(_) if self.waiting.len() < WAITING_LINES_MAX => {
@@ -231,9 +262,10 @@ impl Writer {
 fn prediction_json(prediction: &Prediction) -> Value {
     match prediction {
         // Through the shortest text, so that 0.1 is not written as 0.10000000149011612.
-        Prediction::Floats(values) => {
-            values.iter().map(|value| json!(value.to_string().parse::<f64>().ok())).collect()
-        }
+        Prediction::Floats(values) => values
+            .iter()
+            .map(|value| json!(value.to_string().parse::<f64>().ok()))
+            .collect(),
         Prediction::Ints(values) => json!(values),
         Prediction::Texts(values) => json!(values),
     }
@@ -243,7 +275,10 @@ fn prediction_json(prediction: &Prediction) -> Value {
 /// that are the same for every record are left out.
 fn csv_cells(prediction: &BTreeMap<String, Prediction>) -> Vec<(String, String)> {
     let mut out = Vec::new();
-    for (key, values) in prediction.iter().filter(|(key, _)| !key.starts_with("all_")) {
+    for (key, values) in prediction
+        .iter()
+        .filter(|(key, _)| !key.starts_with("all_"))
+    {
         let texts: Vec<String> = match values {
             Prediction::Floats(values) => values.iter().map(f32::to_string).collect(),
             Prediction::Ints(values) => values.iter().map(i64::to_string).collect(),
@@ -251,7 +286,11 @@ fn csv_cells(prediction: &BTreeMap<String, Prediction>) -> Vec<(String, String)>
         };
         let single = texts.len() == 1;
         for (index, text) in texts.into_iter().enumerate() {
-            let name = if single { key.clone() } else { format!("{key}_{index}") };
+            let name = if single {
+                key.clone()
+            } else {
+                format!("{key}_{index}")
+            };
             out.push((name, text));
         }
     }

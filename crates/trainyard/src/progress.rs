@@ -12,7 +12,10 @@ const DRAW: Duration = Duration::from_millis(100);
 /// Returns what draws the line after a step, and the line itself, to be cleared at the end.
 pub(crate) fn progress_line(max_steps: Option<u64>) -> (OnStep, ProgressBar) {
     let (bar, template) = match max_steps {
-        Some(steps) => (ProgressBar::new(steps), "step {pos} of {len}  {wide_bar}  {msg}  {eta} left"),
+        Some(steps) => (
+            ProgressBar::new(steps),
+            "step {pos} of {len}  {wide_bar}  {msg}  {eta} left",
+        ),
         None => (ProgressBar::no_length(), "{spinner} step {pos}  {msg}"),
     };
     if let Ok(style) = ProgressStyle::with_template(template) {

@@ -17,7 +17,9 @@ pub(crate) fn run(run: &Run, build: Build) -> ExitCode {
         return finish(Err(vec![problem]), arguments.log_format);
     }
     if arguments.cluster.is_none() && is_alone(std::env::var("TF_CONFIG").ok().as_deref()) {
-        info!("neither TF_CONFIG nor --cluster names other tasks: the whole job runs in this process");
+        info!(
+            "neither TF_CONFIG nor --cluster names other tasks: the whole job runs in this process"
+        );
         let job = JobArguments {
             job: arguments.job.clone(),
             model_dir: arguments.model_dir.clone(),
@@ -40,14 +42,16 @@ pub(crate) fn run(run: &Run, build: Build) -> ExitCode {
         RoleName::Evaluator => Role::Evaluator,
     });
     let outcome = Context::from_arguments(role, arguments).and_then(|context| {
-        let supervised = supervise(context, async move |context, stop| match context.task.role {
-            Role::Chief => trainyard_chief::run(context, build, stop).await,
-            Role::Worker => trainyard_worker::run(context, build, stop).await,
-            Role::Ps => trainyard_ps::run(context, stop).await,
-            Role::Evaluator => {
-                trainyard_evaluator::run(trainyard_evaluator::Config::of(&context), build, stop)
-                    .await
-                    .map(drop)
+        let supervised = supervise(context, async move |context, stop| {
+            match context.task.role {
+                Role::Chief => trainyard_chief::run(context, build, stop).await,
+                Role::Worker => trainyard_worker::run(context, build, stop).await,
+                Role::Ps => trainyard_ps::run(context, stop).await,
+                Role::Evaluator => {
+                    trainyard_evaluator::run(trainyard_evaluator::Config::of(&context), build, stop)
+                        .await
+                        .map(drop)
+                }
             }
         });
         supervised.map_err(|problem| vec![problem])
@@ -56,12 +60,12 @@ pub(crate) fn run(run: &Run, build: Build) -> ExitCode {
 }
 
 /// Whether the job is this process alone: no `TF_CONFIG`, none with a cluster, or one with a chief and nobody else.
-fn is_alone(tf_config: Option<&str>) -> bool {
+pub(crate) fn is_alone(tf_config: Option<&str>) -> bool {
     match tf_config.map(TfConfig::parse) {
         None => true,
-        Some(Ok(config)) => {
-            config.cluster.is_none_or(|cluster| cluster.tasks.len() == 1 && config.task.role == Role::Chief)
-        }
+        Some(Ok(config)) => config
+            .cluster
+            .is_none_or(|cluster| cluster.tasks.len() == 1 && config.task.role == Role::Chief),
         Some(Err(_)) => false,
     }
 }
@@ -73,10 +77,15 @@ mod tests {
     #[test]
     fn a_job_without_a_cluster_runs_alone() {
         assert!(is_alone(None) && is_alone(Some("{}")));
-        assert!(is_alone(Some(r#"{"cluster": {"chief": ["a:1"]}, "task": {"type": "chief", "index": 0}}"#)));
+        assert!(is_alone(Some(
+            r#"{"cluster": {"chief": ["a:1"]}, "task": {"type": "chief", "index": 0}}"#
+        )));
         assert!(!is_alone(Some(
             r#"{"cluster": {"chief": ["a:1"], "ps": ["b:1"]}, "task": {"type": "chief", "index": 0}}"#
         )));
-        assert!(!is_alone(Some("not JSON")), "the mistake is told, not passed over");
+        assert!(
+            !is_alone(Some("not JSON")),
+            "the mistake is told, not passed over"
+        );
     }
 }

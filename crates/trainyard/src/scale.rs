@@ -31,9 +31,14 @@ fn connect(model_dir: &Path) -> Result<UnixStream, Diagnostic> {
             .note("workers of a cluster whose tasks were started one by one come and go by starting and stopping them")
             .help("start it with `trainyard up`, or give the --model-dir that it was given, on its machine")
     };
-    let address =
-        Address::read(model_dir).ok_or_else(|| missing("there is no up/control.json in it".into()))?;
-    address.connect().map_err(|error| missing(format!("pid {} does not answer: {error}", address.process_id)))
+    let address = Address::read(model_dir)
+        .ok_or_else(|| missing("there is no up/control.json in it".into()))?;
+    address.connect().map_err(|error| {
+        missing(format!(
+            "pid {} does not answer: {error}",
+            address.process_id
+        ))
+    })
 }
 
 fn order(mut stream: UnixStream, workers: usize) -> Result<(), Diagnostic> {
@@ -45,9 +50,14 @@ fn order(mut stream: UnixStream, workers: usize) -> Result<(), Diagnostic> {
         .help("look at the output of `trainyard up`")
     };
     let text = serde_json::to_string(&Order { workers }).map_err(|error| {
-        Diagnostic::error(Code::E9001, format!("the order cannot be written as JSON: {error}"))
+        Diagnostic::error(
+            Code::E9001,
+            format!("the order cannot be written as JSON: {error}"),
+        )
     })? + "\n";
-    let sent = stream.set_read_timeout(Some(ANSWER)).and_then(|()| stream.write_all(text.as_bytes()));
+    let sent = stream
+        .set_read_timeout(Some(ANSWER))
+        .and_then(|()| stream.write_all(text.as_bytes()));
     sent.map_err(|error| lost(&format!("cannot be told ({error})")))?;
     for line in BufReader::new(stream).lines().take(ANSWERS_MAX) {
         let line = line.map_err(|error| lost(&format!("did not answer ({error})")))?;
@@ -57,7 +67,11 @@ fn order(mut stream: UnixStream, workers: usize) -> Result<(), Diagnostic> {
                 return print(&format!("workers: {to}, as before\n"));
             }
             Ok(Answer::Done { from, to }) => return print(&format!("workers: {from} -> {to}\n")),
-            Ok(Answer::Refused { code, message, help }) => {
+            Ok(Answer::Refused {
+                code,
+                message,
+                help,
+            }) => {
                 let code = CODES.iter().find(|known| known.name == code).copied();
                 return Err(Diagnostic::error(code.unwrap_or(Code::E9001), message).help(help));
             }

@@ -32,7 +32,11 @@ pub(crate) fn stats(arguments: &Stats) -> Result<(), Vec<Diagnostic>> {
         InputName::Train => Part::Train,
         InputName::Eval => Part::Eval,
     };
-    let extent = if arguments.all { Extent::Whole } else { Extent::OfAll(arguments.rows) };
+    let extent = if arguments.all {
+        Extent::Whole
+    } else {
+        Extent::OfAll(arguments.rows)
+    };
     let work = || {
         let options = input_options(&job, part, Shard::WHOLE, None)?;
         let found = profile(&options, extent)?;
@@ -46,7 +50,10 @@ pub(crate) fn stats(arguments: &Stats) -> Result<(), Vec<Diagnostic>> {
             Format::Json => {
                 let columns: Vec<Value> = found.columns.iter().map(column_json).collect();
                 let warnings: Vec<Value> = warnings.iter().map(Diagnostic::to_json).collect();
-                print(&format!("{}\n", json!({"rows": found.rows, "columns": columns, "warnings": warnings})))
+                print(&format!(
+                    "{}\n",
+                    json!({"rows": found.rows, "columns": columns, "warnings": warnings})
+                ))
             }
             Format::Text => {
                 print(&table(&found, extent))?;
@@ -65,7 +72,11 @@ fn kind_name(column: &ColumnProfile) -> String {
         Some(ColumnKind::Text) => "text",
         None => "empty",
     };
-    if column.list { format!("list of {kind}") } else { kind.to_owned() }
+    if column.list {
+        format!("list of {kind}")
+    } else {
+        kind.to_owned()
+    }
 }
 
 fn column_json(column: &ColumnProfile) -> Value {
@@ -86,36 +97,60 @@ fn column_json(column: &ColumnProfile) -> Value {
         out["max"] = json!(numbers.max);
         out["mean"] = json!(numbers.mean);
         out["stddev"] = json!(numbers.stddev());
-        out["quantiles"] = quantiles.map(|(name, value)| (name.to_owned(), json!(value))).collect();
+        out["quantiles"] = quantiles
+            .map(|(name, value)| (name.to_owned(), json!(value)))
+            .collect();
     }
     out
 }
 
 fn table(profile: &Profile, extent: Extent) -> String {
-    let header =
-        ["column", "type", "missing", "distinct", "min", "median", "max", "mean", "stddev", "most frequent"];
+    let header = [
+        "column",
+        "type",
+        "missing",
+        "distinct",
+        "min",
+        "median",
+        "max",
+        "mean",
+        "stddev",
+        "most frequent",
+    ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for column in &profile.columns {
         rows.push(cells(column, profile.rows));
     }
     let widths: Vec<usize> = (0..header.len())
-        .map(|place| rows.iter().map(|row| row[place].chars().count()).max().unwrap_or(0))
+        .map(|place| {
+            rows.iter()
+                .map(|row| row[place].chars().count())
+                .max()
+                .unwrap_or(0)
+        })
         .collect();
     let mut text = match extent {
         Extent::Whole => format!("all {} records\n", profile.rows),
         Extent::OfEachFile(_) | Extent::OfAll(_) => {
-            format!("{} records, the first ones of each file; --all reads every one\n", profile.rows)
+            format!(
+                "{} records, the first ones of each file; --all reads every one\n",
+                profile.rows
+            )
         }
     };
     for row in rows {
-        let cells = row.iter().zip(&widths).enumerate().map(|(place, (cell, width))| {
-            // Names and types stand to the left, numbers to the right.
-            if place < 2 || place == header.len() - 1 {
-                format!("{cell:<width$}")
-            } else {
-                format!("{cell:>width$}")
-            }
-        });
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(place, (cell, width))| {
+                // Names and types stand to the left, numbers to the right.
+                if place < 2 || place == header.len() - 1 {
+                    format!("{cell:<width$}")
+                } else {
+                    format!("{cell:>width$}")
+                }
+            });
         text += &format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
     text
@@ -125,24 +160,47 @@ fn cells(column: &ColumnProfile, rows: u64) -> Vec<String> {
     let missing = if column.missing == 0 {
         "0".to_owned()
     } else {
-        format!("{:.1} %", 100.0 * column.missing as f64 / rows.max(1) as f64)
+        format!(
+            "{:.1} %",
+            100.0 * column.missing as f64 / rows.max(1) as f64
+        )
     };
     let about = if column.are_all_counted() { "" } else { "~" };
-    let mut cells =
-        vec![column.name.clone(), kind_name(column), missing, format!("{about}{}", column.distinct())];
+    let mut cells = vec![
+        column.name.clone(),
+        kind_name(column),
+        missing,
+        format!("{about}{}", column.distinct()),
+    ];
     if column.is_numeric() {
         let numbers = &column.numbers;
-        let median = column.quantiles(&[0.5]).first().copied().unwrap_or_default();
-        let figures = [numbers.min, median, numbers.max, numbers.mean, numbers.stddev()];
+        let median = column
+            .quantiles(&[0.5])
+            .first()
+            .copied()
+            .unwrap_or_default();
+        let figures = [
+            numbers.min,
+            median,
+            numbers.max,
+            numbers.mean,
+            numbers.stddev(),
+        ];
         cells.extend(figures.map(short));
         cells.push(String::new());
     } else {
         cells.extend(std::iter::repeat_n(String::new(), 5));
         let counts = column.counts();
         let shown = counts.iter().take(SHOWN_VALUES_MAX).map(|(value, count)| {
-            let text: String = String::from_utf8_lossy(value).chars().take(SHOWN_CHARACTERS_MAX).collect();
+            let text: String = String::from_utf8_lossy(value)
+                .chars()
+                .take(SHOWN_CHARACTERS_MAX)
+                .collect();
             let text = trainyard_diagnostic::escape(&text);
-            format!("{text} ({:.1} %)", 100.0 * *count as f64 / column.values.max(1) as f64)
+            format!(
+                "{text} ({:.1} %)",
+                100.0 * *count as f64 / column.values.max(1) as f64
+            )
         });
         cells.push(shown.collect::<Vec<_>>().join(", "));
     }

@@ -34,8 +34,14 @@ pub(crate) fn status(arguments: &Status) -> Result<(), Vec<Diagnostic>> {
     };
     match arguments.format {
         Format::Json => {
-            let Seen { run, evaluations, .. } = seen;
-            print(&format!("{}\n", json!({"run": run, "evaluations": evaluations}))).map_err(one)
+            let Seen {
+                run, evaluations, ..
+            } = seen;
+            print(&format!(
+                "{}\n",
+                json!({"run": run, "evaluations": evaluations})
+            ))
+            .map_err(one)
         }
         Format::Text => snapshot(&seen).map_err(one),
     }
@@ -59,26 +65,44 @@ pub(crate) fn top(arguments: &Observe) -> Result<(), Vec<Diagnostic>> {
 }
 
 fn find(arguments: &Observe) -> Result<AdminClient, Vec<Diagnostic>> {
-    AdminClient::find(&arguments.target, arguments.model_dir.as_deref(), &arguments.set)
+    AdminClient::find(
+        &arguments.target,
+        arguments.model_dir.as_deref(),
+        &arguments.set,
+    )
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Diagnostic> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}")))
+        .map_err(|error| {
+            Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}"))
+        })
 }
 
 async fn look(client: &AdminClient) -> Result<Seen, Diagnostic> {
     let run = client.ask("/api/v1/run").await?;
     // Curves and results are an addition: what there is without them is shown.
     let history = client.ask("/api/v1/history").await.unwrap_or(Value::Null);
-    let evaluations = client.ask("/api/v1/evaluations").await.unwrap_or(Value::Null);
-    Ok(Seen { run, history, evaluations })
+    let evaluations = client
+        .ask("/api/v1/evaluations")
+        .await
+        .unwrap_or(Value::Null);
+    Ok(Seen {
+        run,
+        history,
+        evaluations,
+    })
 }
 
 fn snapshot(seen: &Seen) -> Result<(), Diagnostic> {
-    print(&lines(seen, usize::MAX).iter().map(|line| format!("{line}\n")).collect::<String>())
+    print(
+        &lines(seen, usize::MAX)
+            .iter()
+            .map(|line| format!("{line}\n"))
+            .collect::<String>(),
+    )
 }
 
 async fn watch(client: &AdminClient) -> Result<(), Diagnostic> {
@@ -92,8 +116,10 @@ async fn watch(client: &AdminClient) -> Result<(), Diagnostic> {
                 last.clone()
             }
             Err(problem) => {
-                let mut shown =
-                    vec![format!("NO ANSWER: {}", problem.message), "What follows is of before.".to_owned()];
+                let mut shown = vec![
+                    format!("NO ANSWER: {}", problem.message),
+                    "What follows is of before.".to_owned(),
+                ];
                 shown.extend(last.iter().cloned());
                 shown
             }

@@ -6,45 +6,68 @@ use std::time::Duration;
 use trainyard_chief::{Ending, Lead, Report, lead};
 use trainyard_cluster_client::{LocalShard, Shard};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
-use trainyard_daemon::{CancellationToken, Context, supervise};
+use trainyard_daemon::{CancellationToken, Context, report, supervise};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Build;
 use trainyard_run_config::{Job, StrategyKind};
 use trainyard_trainer::{LocalMeeting, Meeting, Mirror};
 
 use crate::command::Train;
+use crate::data_warnings::report_at_start;
 use crate::output::{print, result_line, table};
 use crate::progress::progress_line;
+use crate::run::is_alone;
 use crate::up::share_of_cores;
 
 /// Longest time for the other replicas to end after the chief's.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Trains a job to its end.
-pub(crate) fn train(arguments: &Train, build: Build, terminal: bool) -> Result<(), Vec<Diagnostic>> {
+pub(crate) fn train(
+    arguments: &Train,
+    build: Build,
+    terminal: bool,
+) -> Result<(), Vec<Diagnostic>> {
     let mut job = arguments.job.load()?;
+    if std::env::var("TF_CONFIG").is_ok_and(|text| !is_alone(Some(&text))) {
+        let problem = Diagnostic::warning(
+            Code::E1003,
+            "TF_CONFIG names other tasks, and `trainyard train` runs the whole job in this process",
+        )
+        .help("`trainyard run --job JOB` takes the part that TF_CONFIG names");
+        report(&[problem], arguments.job.log_format);
+    }
     if arguments.no_evaluation {
         job.input.eval = None;
     }
+    report_at_start(&job, arguments.job.log_format);
     let replicas = replicas(&mut job);
     let mut context = Context::alone(job, arguments.report.clone(), arguments.job.log_format);
     let mut cluster = ClusterSpec::clone(&context.cluster);
-    let others = (1..replicas).map(|index| Task { role: Role::Worker, index: index - 1 });
-    cluster.tasks.extend(others.map(|task| (task, "this process".to_owned())));
+    let others = (1..replicas).map(|index| Task {
+        role: Role::Worker,
+        index: index - 1,
+    });
+    cluster
+        .tasks
+        .extend(others.map(|task| (task, "this process".to_owned())));
     context.cluster = Arc::new(cluster);
     context.serves_admin = arguments.admin_listen.is_some();
     context.admin_listen.clone_from(&arguments.admin_listen);
-    supervise(context, async move |context, stop| alone(context, build, terminal, stop).await)
-        .map_err(|problem| vec![problem])
+    supervise(context, async move |context, stop| {
+        alone(context, build, terminal, stop).await
+    })
+    .map_err(|problem| vec![problem])
 }
 
 /// Returns the replicas that train, and shares the cores among them.
 fn replicas(job: &mut Job) -> usize {
     let strategy = &job.strategy;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let replicas = match strategy.kind.has_replicas() {
-        true => strategy.replicas.unwrap_or_else(cores),
-        false => 1,
+    let replicas = if strategy.kind.has_replicas() {
+        strategy.replicas.unwrap_or_else(cores)
+    } else {
+        1
     };
     if replicas > 1 && job.run.intra_op_parallelism_threads == 0 {
         job.run.intra_op_parallelism_threads = share_of_cores(replicas);
@@ -61,19 +84,30 @@ async fn alone(
     let job = Arc::clone(&context.job);
     if job.strategy.kind == StrategyKind::Hybrid {
         let message = "strategy `hybrid` needs parameter servers, this is one process";
-        return Err(Diagnostic::error(Code::E1006, message)
-            .help("run `trainyard up JOB.toml --cluster local:ps=1,worker=1`, or use another kind"));
+        return Err(Diagnostic::error(Code::E1006, message).help(
+            "run `trainyard up JOB.toml --cluster local:ps=1,worker=1`, or use another kind",
+        ));
     }
     let model = build(&job)?;
     let store = || LocalShard::new(0, 1, context.incarnation, context.cluster.fingerprint());
-    let (shard, kind) = (store(), job.strategy.kind);
-    let meeting = matches!(kind, StrategyKind::Mirrored | StrategyKind::MultiWorkerMirrored)
-        .then(|| Meeting::Local(LocalMeeting::default()));
+    let shard = store();
+    let kind = job.strategy.kind;
+    let meeting = matches!(
+        kind,
+        StrategyKind::Mirrored | StrategyKind::MultiWorkerMirrored
+    )
+    .then(|| Meeting::Local(LocalMeeting::default()));
     let mirror = |shard| meeting.clone().map(|meeting| Mirror { shard, meeting });
     let (draw, bar) = progress_line(job.train.max_steps);
     let draw = if terminal { draw } else { Arc::new(|_: &_| {}) };
     let own = mirror(shard.clone());
-    let mut leading = Lead::new(&context, model, vec![Shard::Local(shard)], Arc::new(|_, _, _| {}), draw)?;
+    let mut leading = Lead::new(
+        &context,
+        model,
+        vec![Shard::Local(shard)],
+        Arc::new(|_, _, _| {}),
+        draw,
+    )?;
     leading.mirror = own;
     // The other replicas; under `mirrored` each has a copy of the parameters, else all have the chief's.
     let ending = CancellationToken::new();
@@ -104,18 +138,25 @@ async fn alone(
         halt.cancel();
     }
     let evaluation = match evaluating {
-        Some(handle) => handle
-            .await
-            .map_err(|error| Diagnostic::error(Code::E9001, format!("the evaluator has failed: {error}")))?,
+        Some(handle) => handle.await.map_err(|error| {
+            Diagnostic::error(Code::E9001, format!("the evaluator has failed: {error}"))
+        })?,
         None => Ok(trainyard_evaluator::Report::default()),
     };
     let (ending, report) = outcome?;
     let evaluation = evaluation?;
-    let report = Report { eval: evaluation.scores.clone(), ..report };
+    let report = Report {
+        eval: evaluation.scores.clone(),
+        ..report
+    };
     if let Some(path) = &context.report {
         report.write(path)?;
     }
-    let verb = if ending == Ending::Done { "trained to" } else { "stopped at" };
+    let verb = if ending == Ending::Done {
+        "trained to"
+    } else {
+        "stopped at"
+    };
     let mut text = result_line(verb, &report);
     if !report.eval.is_empty() {
         text.push_str(&format!(

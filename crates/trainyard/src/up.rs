@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tracing::{info, warn};
+use trainyard_checkpoint::RunLock;
 use trainyard_chief::Report;
 use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
 use trainyard_daemon::LogFormat;
@@ -18,6 +19,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::{Job, StrategyKind};
 
 use crate::command::Up;
+use crate::data_warnings::report_at_start;
 use crate::folder::Folder;
 use crate::output::{print, result_line, table};
 pub(crate) use child::RUNTIME_THREADS;
@@ -34,17 +36,29 @@ const SOCKET_FOLDER_BYTES_MAX: usize = 90;
 /// Starts a cluster, and returns the exit code of its job.
 pub(crate) fn up(arguments: &Up) -> Result<u8, Vec<Diagnostic>> {
     let job = arguments.job.load()?;
+    RunLock::refuse_if_taken(&job.model_dir).map_err(|problem| vec![problem.into()])?;
+    report_at_start(&job, arguments.job.log_format);
     let (cluster, _sockets) = resolve(&arguments.cluster, &job)?;
     let one = |problem: Diagnostic| vec![problem];
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| one(Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}"))))?;
-    runtime.block_on(supervise(arguments, &job, cluster)).map_err(one)
+        .map_err(|error| {
+            one(Diagnostic::error(
+                Code::E9002,
+                format!("the runtime cannot start: {error}"),
+            ))
+        })?;
+    runtime
+        .block_on(supervise(arguments, &job, cluster))
+        .map_err(one)
 }
 
 /// Reads a cluster file, or makes a cluster of this machine, and the folder of its sockets.
-pub(crate) fn resolve(text: &str, job: &Job) -> Result<(ClusterSpec, Option<Folder>), Vec<Diagnostic>> {
+pub(crate) fn resolve(
+    text: &str,
+    job: &Job,
+) -> Result<(ClusterSpec, Option<Folder>), Vec<Diagnostic>> {
     let ps = usize::from(job.strategy.kind != StrategyKind::MultiWorkerMirrored);
     let Some(counts) = LocalCounts::parse(text, ps) else {
         return ClusterSpec::load(Path::new(text)).map(|cluster| (cluster, None));
@@ -52,21 +66,31 @@ pub(crate) fn resolve(text: &str, job: &Job) -> Result<(ClusterSpec, Option<Fold
     let counts = counts.map_err(|problem| vec![problem])?;
     let ports = free_ports(2 * counts.ports() + counts.evaluators).ok_or_else(|| {
         vec![
-            Diagnostic::error(Code::E2001, "this machine has too few free ports").help("give a cluster file"),
+            Diagnostic::error(Code::E2001, "this machine has too few free ports")
+                .help("give a cluster file"),
         ]
     })?;
     let mut cluster = ClusterSpec::local(counts, &ports);
-    let evaluators = (0..counts.evaluators).map(|index| Task { role: Role::Evaluator, index });
+    let evaluators = (0..counts.evaluators).map(|index| Task {
+        role: Role::Evaluator,
+        index,
+    });
     let tasks: Vec<Task> = cluster.tasks.keys().copied().chain(evaluators).collect();
     let admin = tasks.into_iter().zip(&ports[counts.ports()..]);
-    cluster.admin = admin.map(|(task, port)| (task, format!("127.0.0.1:{port}"))).collect();
+    cluster.admin = admin
+        .map(|(task, port)| (task, format!("127.0.0.1:{port}")))
+        .collect();
     // What the servers, or the workers among themselves, send and get is most of what there is to send: it needs no network. A folder whose name is too
     // long for a socket's leaves them at their ports.
-    let sockets =
-        Folder::new().ok().filter(|folder| folder.path().as_os_str().len() < SOCKET_FOLDER_BYTES_MAX);
+    let sockets = Folder::new()
+        .ok()
+        .filter(|folder| folder.path().as_os_str().len() < SOCKET_FOLDER_BYTES_MAX);
     if let Some(folder) = &sockets {
         let mirrored = job.strategy.kind.is_mirrored();
-        for (task, address) in cluster.tasks.iter_mut().filter(|(task, _)| mirrored || task.role == Role::Ps)
+        for (task, address) in cluster
+            .tasks
+            .iter_mut()
+            .filter(|(task, _)| mirrored || task.role == Role::Ps)
         {
             let name = format!("{}-{}.sock", task.role, task.index);
             *address = format!("unix:{}", folder.path().join(name).display());
@@ -94,7 +118,11 @@ fn free_ports_beside(count: usize, taken: &BTreeSet<u16>) -> Option<Vec<u16>> {
     let candidates = (start..PORTS.end).chain(PORTS.start..start);
     let held: Vec<(u16, TcpListener)> = candidates
         .filter(|port| !taken.contains(port))
-        .filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok().map(|listener| (port, listener)))
+        .filter_map(|port| {
+            TcpListener::bind(("127.0.0.1", port))
+                .ok()
+                .map(|listener| (port, listener))
+        })
         .take(count)
         .collect();
     (held.len() == count).then(|| held.iter().map(|(port, _)| *port).collect())
@@ -102,10 +130,21 @@ fn free_ports_beside(count: usize, taken: &BTreeSet<u16>) -> Option<Vec<u16>> {
 
 /// The order in which tasks are started and stopped makes no difference to them; this one reads well.
 pub(crate) fn tasks(cluster: &ClusterSpec, job: &Job) -> Vec<Task> {
-    let evaluators = if job.input.eval.is_some() { cluster.evaluators } else { 0 };
-    let evaluators = (0..evaluators).map(|index| Task { role: Role::Evaluator, index });
+    let evaluators = if job.input.eval.is_some() {
+        cluster.evaluators
+    } else {
+        0
+    };
+    let evaluators = (0..evaluators).map(|index| Task {
+        role: Role::Evaluator,
+        index,
+    });
     let of = |role| cluster.of_role(role).map(|(task, _)| task);
-    of(Role::Ps).chain(of(Role::Chief)).chain(of(Role::Worker)).chain(evaluators).collect()
+    of(Role::Ps)
+        .chain(of(Role::Chief))
+        .chain(of(Role::Worker))
+        .chain(evaluators)
+        .collect()
 }
 
 /// Threads for the steps of each of so many tasks on this machine, if the job leaves it open.
@@ -132,7 +171,10 @@ fn tell_page(cluster: &ClusterSpec, format: LogFormat) -> Result<(), Diagnostic>
 
 /// Returns the address of the page of a run.
 fn page(cluster: &ClusterSpec) -> Option<String> {
-    let chief = cluster.admin.iter().find(|(task, _)| task.role == Role::Chief);
+    let chief = cluster
+        .admin
+        .iter()
+        .find(|(task, _)| task.role == Role::Chief);
     chief.map(|(_, address)| format!("http://{address}/"))
 }
 
@@ -141,15 +183,20 @@ async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8
     let threads = threads(job, tasks.len());
     let mut scaling = Scaling::open(job, &cluster)?;
     tell_page(&cluster, arguments.job.log_format)?;
-    let mut supervisor = Supervisor::start(&arguments.job, threads, &job.local_dir(), &cluster, &tasks)?;
+    let mut supervisor =
+        Supervisor::start(&arguments.job, threads, &job.local_dir(), &cluster, &tasks)?;
     for (task, address) in &cluster.admin {
         info!(%task, "metrics at http://{address}/metrics");
     }
     if job.elastic().is_ok() {
         let folder = arguments.job.model_dir.as_ref();
-        let folder = folder.map_or(String::new(), |folder| format!(" --model-dir {}", folder.display()));
+        let folder = folder.map_or(String::new(), |folder| {
+            format!(" --model-dir {}", folder.display())
+        });
         let job = arguments.job.job.display();
-        info!("workers can be added and removed while it runs: trainyard scale {job}{folder} --workers N");
+        info!(
+            "workers can be added and removed while it runs: trainyard scale {job}{folder} --workers N"
+        );
     }
     let watched = supervisor.watch(&mut scaling).await;
     scaling.end();
@@ -158,7 +205,11 @@ async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8
     // A chief that was stopped before it trained has none.
     let has_report = by_chief.is_some();
     let mut report = by_chief.unwrap_or_default();
-    report.exit = supervisor.exits().iter().map(|(task, code)| (task.to_string(), *code)).collect();
+    report.exit = supervisor
+        .exits()
+        .iter()
+        .map(|(task, code)| (task.to_string(), *code))
+        .collect();
     report.eval = told(read_evaluation(&job.model_dir)).unwrap_or_default();
     if let Some(path) = &arguments.report {
         report.write(path)?;
@@ -192,15 +243,22 @@ fn read_evaluation(model_dir: &Path) -> Result<Option<BTreeMap<String, f64>>, St
     let evaluation = parsed(&path, |text| serde_json::from_slice::<Evaluation>(text))?;
     // A metric that is not finite has no number in JSON.
     let known = |metrics: BTreeMap<String, Option<f64>>| {
-        metrics.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        metrics
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect()
     };
     Ok(evaluation.map(|evaluation| known(evaluation.metrics)))
 }
 
-fn parsed<T>(path: &Path, parse: impl Fn(&[u8]) -> serde_json::Result<T>) -> Result<Option<T>, String> {
+fn parsed<T>(
+    path: &Path,
+    parse: impl Fn(&[u8]) -> serde_json::Result<T>,
+) -> Result<Option<T>, String> {
     let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = trainyard_checkpoint::read(path).map_err(|error| wrong(&error))?;
-    text.map(|text| parse(&text).map_err(|error| wrong(&error))).transpose()
+    text.map(|text| parse(&text).map_err(|error| wrong(&error)))
+        .transpose()
 }
 
 fn summary(report: &Report, job: &Job) -> String {
@@ -226,23 +284,38 @@ mod tests {
     #[test]
     fn a_report_that_cannot_be_read_is_told_and_one_that_is_not_there_is_none() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (path, results) =
-            (folder.path().join("chief-report.json"), folder.path().join("eval/result.json"));
-        assert_eq!((read_report(&path), read_evaluation(folder.path())), (Ok(None), Ok(None)));
+        let path = folder.path().join("chief-report.json");
+        let results = folder.path().join("eval/result.json");
+        assert_eq!(
+            (read_report(&path), read_evaluation(folder.path())),
+            (Ok(None), Ok(None))
+        );
         std::fs::create_dir(folder.path().join("eval")).expect("there is room");
-        let report = Report { global_step: 7, ..Report::default() };
+        let report = Report {
+            global_step: 7,
+            ..Report::default()
+        };
         let whole = serde_json::to_string(&report).expect("a report");
         std::fs::write(&path, &whole).expect("written");
         std::fs::write(&results, "{\"metrics\": {\"auc\": 0.5, \"loss\": null}}").expect("written");
         assert_eq!(read_report(&path), Ok(Some(report)));
-        assert_eq!(read_evaluation(folder.path()), Ok(Some([("auc".to_owned(), 0.5)].into())));
+        assert_eq!(
+            read_evaluation(folder.path()),
+            Ok(Some([("auc".to_owned(), 0.5)].into()))
+        );
         for damaged in ["", "[1]", &whole[..whole.len() - 1]] {
             std::fs::write(&path, damaged).expect("written");
             std::fs::write(&results, damaged).expect("written");
             let problem = read_report(&path).expect_err("it is damaged");
-            assert!(problem.starts_with(&path.display().to_string()), "{problem}");
+            assert!(
+                problem.starts_with(&path.display().to_string()),
+                "{problem}"
+            );
             let problem = read_evaluation(folder.path()).expect_err("it is damaged");
-            assert!(problem.starts_with(&results.display().to_string()), "{problem}");
+            assert!(
+                problem.starts_with(&results.display().to_string()),
+                "{problem}"
+            );
         }
     }
 
@@ -250,13 +323,23 @@ mod tests {
     fn processes_that_start_together_look_for_ports_far_apart() {
         let mut places: Vec<u16> = (4_194_300_u32..4_194_320).map(first_port).collect();
         places.sort_unstable();
-        assert!(places.iter().all(|place| PORTS.contains(place)), "{places:?}");
-        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= 100), "{places:?}");
+        assert!(
+            places.iter().all(|place| PORTS.contains(place)),
+            "{places:?}"
+        );
+        assert!(
+            places.windows(2).all(|pair| pair[1] - pair[0] >= 100),
+            "{places:?}"
+        );
     }
 
     #[test]
     fn the_page_is_at_the_admin_port_of_the_chief() {
-        let counts = LocalCounts { ps: 1, workers: 1, evaluators: 0 };
+        let counts = LocalCounts {
+            ps: 1,
+            workers: 1,
+            evaluators: 0,
+        };
         let mut cluster = ClusterSpec::local(counts, &[1, 2, 3]);
         assert_eq!(page(&cluster), None);
         let admin = [(Role::Worker, 4), (Role::Chief, 5), (Role::Ps, 6)];

@@ -12,12 +12,22 @@ fn main() {
 }
 
 fn rows(bencher: Bencher<'_, '_>, initializer: Initializer) {
-    let rule = FirstRows { seed: 1, name: "table".to_owned(), shape: vec![60_000_000, WIDTH], initializer };
+    let rule = FirstRows {
+        seed: 1,
+        name: "table".to_owned(),
+        shape: vec![60_000_000, WIDTH],
+        initializer,
+    };
     let first = InitialRows::of(rule);
     let mut values = vec![0.0; ROWS as usize * WIDTH];
     bencher
         .counter(ItemsCount::new(values.len()))
-        .bench_local(|| first.fill_rows((0..ROWS).map(|row| row * 14_647), divan::black_box(&mut values)));
+        .bench_local(|| {
+            first.fill_rows(
+                (0..ROWS).map(|row| row * 14_647),
+                divan::black_box(&mut values),
+            )
+        });
 }
 
 #[divan::bench]
@@ -33,7 +43,12 @@ fn glorot_uniform(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn one_row(bencher: Bencher<'_, '_>) {
     let initializer = Initializer::TruncatedNormal { stddev: 0.25 };
-    let rule = FirstRows { seed: 1, name: "table".to_owned(), shape: vec![60_000_000, WIDTH], initializer };
+    let rule = FirstRows {
+        seed: 1,
+        name: "table".to_owned(),
+        shape: vec![60_000_000, WIDTH],
+        initializer,
+    };
     let first = InitialRows::of(rule);
     let mut values = [0.0; WIDTH];
     bencher.bench_local(|| first.fill(divan::black_box(77), divan::black_box(&mut values)));

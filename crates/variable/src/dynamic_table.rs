@@ -21,7 +21,11 @@ pub struct DynamicTable {
 
 impl DynamicTable {
     /// Rows at first touch, kept for good, as many as the variable has room for.
-    pub const KEEP_ALL: Self = Self { admit_after: 1, expire_after_steps: None, expire_after_secs: None };
+    pub const KEEP_ALL: Self = Self {
+        admit_after: 1,
+        expire_after_steps: None,
+        expire_after_secs: None,
+    };
 }
 
 /// Returns the ids that belong to `rows` of a table of `rows_max` rows: as large a share of all ids as the rows are of

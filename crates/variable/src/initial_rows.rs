@@ -21,8 +21,14 @@ pub struct FirstRows {
 impl FirstRows {
     /// Returns what decides the first values of a variable.
     pub fn new(spec: &VariableSpec, seed: u64) -> Self {
-        let (name, shape) = (spec.name.clone(), spec.shape.clone());
-        Self { seed, name, shape, initializer: spec.initializer.clone() }
+        let name = spec.name.clone();
+        let shape = spec.shape.clone();
+        Self {
+            seed,
+            name,
+            shape,
+            initializer: spec.initializer.clone(),
+        }
     }
 }
 
@@ -60,7 +66,9 @@ impl InitialRows {
 
     /// Writes the first values of these rows into `out`, one row behind the other.
     pub fn fill_rows(&self, rows: impl Iterator<Item = u64>, out: &mut [f32]) {
-        let FirstRows { initializer, shape, .. } = &self.rule;
+        let FirstRows {
+            initializer, shape, ..
+        } = &self.rule;
         initializer.fill_streams(&self.random, shape, rows, out);
     }
 }
@@ -89,16 +97,28 @@ mod tests {
     #[test]
     fn they_are_a_function_of_seed_name_and_id() {
         let first = row("a", 10, 1, u64::MAX - 5);
-        assert_eq!(first, row("a", 99, 1, u64::MAX - 5), "not of the room in the table");
-        for other in [row("b", 10, 1, u64::MAX - 5), row("a", 10, 2, u64::MAX - 5), row("a", 10, 1, 5)] {
-            assert!(other != first && other.iter().all(|value| value.abs() <= 1.0), "{other:?}");
+        assert_eq!(
+            first,
+            row("a", 99, 1, u64::MAX - 5),
+            "not of the room in the table"
+        );
+        for other in [
+            row("b", 10, 1, u64::MAX - 5),
+            row("a", 10, 2, u64::MAX - 5),
+            row("a", 10, 1, 5),
+        ] {
+            assert!(
+                other != first && other.iter().all(|value| value.abs() <= 1.0),
+                "{other:?}"
+            );
         }
     }
 
     #[test]
     fn they_do_not_depend_on_what_was_asked_before() {
         let values = InitialRows::new(&spec("a", 10), 1);
-        let (mut once, mut again) = ([0.0; 4], [0.0; 4]);
+        let mut once = [0.0; 4];
+        let mut again = [0.0; 4];
         values.fill(7, &mut once);
         values.fill(8, &mut again);
         values.fill(7, &mut again);
@@ -112,7 +132,10 @@ mod tests {
             Initializer::Constant { value: 0.1 },
             Initializer::GlorotUniform,
             Initializer::TruncatedNormal { stddev: 0.1 },
-            Initializer::Uniform { low: -0.3, high: 0.7 },
+            Initializer::Uniform {
+                low: -0.3,
+                high: 0.7,
+            },
         ] {
             for width in [1, 3, 16, 17] {
                 let spec = VariableSpec {
@@ -122,11 +145,14 @@ mod tests {
                 };
                 let mut whole = vec![0.0; 50 * width];
                 initializer.fill(9, "t", &spec.shape, 0..50, &mut whole);
-                let text = serde_json::to_string(&FirstRows::new(&spec, 9)).expect("a rule is written");
+                let text =
+                    serde_json::to_string(&FirstRows::new(&spec, 9)).expect("a rule is written");
                 let rule: FirstRows = serde_json::from_str(&text).expect("a rule is read");
                 let mut rows = vec![0.0; 3 * width];
                 InitialRows::of(rule).fill_rows([2, 3, 49].into_iter(), &mut rows);
-                let expected = [2, 3, 49].map(|row| &whole[row * width..(row + 1) * width]).concat();
+                let expected = [2, 3, 49]
+                    .map(|row| &whole[row * width..(row + 1) * width])
+                    .concat();
                 assert_eq!(rows, expected, "{initializer:?}, {width} values a row");
             }
         }

@@ -44,10 +44,26 @@ impl Initializer {
     ///
     /// # Panics
     /// `out` is not as long as the rows.
-    pub fn fill(&self, seed: u64, name: &str, shape: &[usize], rows: Range<usize>, out: &mut [f32]) {
+    pub fn fill(
+        &self,
+        seed: u64,
+        name: &str,
+        shape: &[usize],
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) {
         let width = shape.iter().skip(1).product::<usize>();
-        assert_eq!(out.len(), rows.len() * width, "an initializer fills whole rows");
-        self.fill_streams(&Self::random(seed, name), shape, rows.map(|row| row as u64), out);
+        assert_eq!(
+            out.len(),
+            rows.len() * width,
+            "an initializer fills whole rows"
+        );
+        self.fill_streams(
+            &Self::random(seed, name),
+            shape,
+            rows.map(|row| row as u64),
+            out,
+        );
     }
 
     /// Returns the generator of a variable's values. Each row has a stream of it to itself.
@@ -70,7 +86,10 @@ impl Initializer {
         let drawn = match *self {
             Self::Zeros => return out.fill(0.0),
             Self::Constant { value } => return out.fill(value),
-            Self::Uniform { low, high } => Drawn::Uniform { low, span: high - low },
+            Self::Uniform { low, high } => Drawn::Uniform {
+                low,
+                span: high - low,
+            },
             Self::GlorotUniform => Drawn::Limit((6.0 / fans(shape)).sqrt()),
             Self::TruncatedNormal { stddev } => Drawn::TruncatedNormal { stddev },
         };
@@ -117,7 +136,10 @@ impl Drawn {
         out: &mut [f32],
     ) {
         let mut lanes = [0; L];
-        lanes.iter_mut().zip(streams).for_each(|(lane, stream)| *lane = stream);
+        lanes
+            .iter_mut()
+            .zip(streams)
+            .for_each(|(lane, stream)| *lane = stream);
         match self {
             Self::TruncatedNormal { stddev } => truncated(random, &lanes, width, stddev, out),
             Self::Uniform { low, span } => uniform(
@@ -244,11 +266,14 @@ mod tests {
             if let Some(spare) = spare.take() {
                 return spare;
             }
-            let (x, y) = (2.0 * unit() - 1.0, 2.0 * unit() - 1.0);
+            let x = 2.0 * unit() - 1.0;
+            let y = 2.0 * unit() - 1.0;
             let square: f32 = x * x + y * y;
             if square > 0.0 && square < 1.0 {
                 let scale = (-2.0 * square.ln() / square).sqrt();
-                let mut normals = [x * scale, y * scale].into_iter().filter(|normal| normal.abs() <= 2.0);
+                let mut normals = [x * scale, y * scale]
+                    .into_iter()
+                    .filter(|normal| normal.abs() <= 2.0);
                 if let Some(normal) = normals.next() {
                     spare = normals.next();
                     return normal;
@@ -259,8 +284,12 @@ mod tests {
         match *initializer {
             Initializer::Zeros => vec![0.0; width],
             Initializer::Constant { value } => vec![value; width],
-            Initializer::TruncatedNormal { stddev } => (0..width).map(|_| stddev * normal()).collect(),
-            Initializer::Uniform { low, high } => (0..width).map(|_| low + (high - low) * unit()).collect(),
+            Initializer::TruncatedNormal { stddev } => {
+                (0..width).map(|_| stddev * normal()).collect()
+            }
+            Initializer::Uniform { low, high } => {
+                (0..width).map(|_| low + (high - low) * unit()).collect()
+            }
             Initializer::GlorotUniform => {
                 let limit = (6.0 / fans(shape)).sqrt();
                 (0..width).map(|_| limit * (2.0 * unit() - 1.0)).collect()
@@ -275,7 +304,10 @@ mod tests {
             Initializer::Constant { value: 2.5 },
             Initializer::GlorotUniform,
             Initializer::TruncatedNormal { stddev: 0.25 },
-            Initializer::Uniform { low: -1.0, high: 3.0 },
+            Initializer::Uniform {
+                low: -1.0,
+                high: 3.0,
+            },
         ] {
             for (width, rows) in [(1, 4100), (3, 999), (16, 2003), (17, 300), (100, 77)] {
                 let shape = [rows, width];
@@ -283,7 +315,10 @@ mod tests {
                 initializer.fill(3, "table", &shape, 0..rows, &mut all);
                 for (row, values) in all.chunks_exact(width).enumerate() {
                     let expected = row_by_row(&initializer, 3, &shape, row as u64);
-                    assert_eq!(values, expected, "{initializer:?}, row {row} of {width} values");
+                    assert_eq!(
+                        values, expected,
+                        "{initializer:?}, row {row} of {width} values"
+                    );
                 }
             }
         }
@@ -294,7 +329,10 @@ mod tests {
         for initializer in [
             Initializer::GlorotUniform,
             Initializer::TruncatedNormal { stddev: 0.25 },
-            Initializer::Uniform { low: -1.0, high: 3.0 },
+            Initializer::Uniform {
+                low: -1.0,
+                high: 3.0,
+            },
             Initializer::Constant { value: 2.5 },
         ] {
             let mut whole = vec![0.0; 100 * 7];
@@ -308,9 +346,16 @@ mod tests {
     #[test]
     fn values_have_the_promised_spread() {
         let mut values = vec![0.0; 200_000];
-        Initializer::TruncatedNormal { stddev: 0.5 }.fill(1, "t", &[12_500, 16], 0..12_500, &mut values);
+        Initializer::TruncatedNormal { stddev: 0.5 }.fill(
+            1,
+            "t",
+            &[12_500, 16],
+            0..12_500,
+            &mut values,
+        );
         let mean = values.iter().sum::<f32>() / values.len() as f32;
-        let deviation = (values.iter().map(|value| value * value).sum::<f32>() / values.len() as f32).sqrt();
+        let deviation =
+            (values.iter().map(|value| value * value).sum::<f32>() / values.len() as f32).sqrt();
         assert!(values.iter().all(|value| value.abs() <= 1.0));
         // A normal cut at two standard deviations keeps 0.8796 of its spread.
         assert!(
@@ -319,7 +364,9 @@ mod tests {
         );
         Initializer::GlorotUniform.fill(1, "k", &[500, 400], 0..500, &mut values);
         let limit = (6.0_f32 / 900.0).sqrt();
-        let most = values.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
+        let most = values
+            .iter()
+            .fold(0.0_f32, |most, value| most.max(value.abs()));
         assert!(most <= limit && most > 0.99 * limit, "{most} of {limit}");
     }
 

@@ -64,8 +64,10 @@ impl Layout {
         num_ps: usize,
     ) -> Self {
         let num_ps = num_ps.max(1);
-        let (mut slices, mut starts) = (Vec::new(), Vec::with_capacity(variables.len() + 1));
-        let (mut load, mut turn) = (vec![0_usize; num_ps], 1_usize);
+        let mut slices = Vec::new();
+        let mut starts = Vec::with_capacity(variables.len() + 1);
+        let mut load = vec![0_usize; num_ps];
+        let mut turn = 1_usize;
         for (variable, spec) in variables.iter().enumerate() {
             starts.push(slices.len());
             let parts = match spec.dynamic() {
@@ -82,11 +84,21 @@ impl Layout {
                 };
                 load[ps] += bytes;
                 turn += usize::from(spec.dynamic().is_none());
-                slices.push(Slice { variable, part, rows, width: spec.width(), ps });
+                slices.push(Slice {
+                    variable,
+                    part,
+                    rows,
+                    width: spec.width(),
+                    ps,
+                });
             }
         }
         starts.push(slices.len());
-        Self { slices, num_ps, starts }
+        Self {
+            slices,
+            num_ps,
+            starts,
+        }
     }
 
     /// Cuts `variables` as [`Layout::new`] does, with one store more, which comes first and holds all that is read whole;
@@ -98,22 +110,43 @@ impl Layout {
         num_ps: usize,
     ) -> Self {
         let whole = |spec: &VariableSpec| spec.access == Access::Whole;
-        let tables: Vec<VariableSpec> = variables.iter().filter(|spec| !whole(spec)).cloned().collect();
+        let tables: Vec<VariableSpec> = variables
+            .iter()
+            .filter(|spec| !whole(spec))
+            .cloned()
+            .collect();
         let tables = Self::new(&tables, partitioner, placement, num_ps);
-        let (mut slices, mut starts, mut table) = (Vec::new(), Vec::new(), 0);
+        let mut slices = Vec::new();
+        let mut starts = Vec::new();
+        let mut table = 0;
         for (variable, spec) in variables.iter().enumerate() {
             starts.push(slices.len());
             if whole(spec) {
-                let (rows, width) = (0..spec.rows(), spec.width());
-                slices.push(Slice { variable, part: 0, rows, width, ps: 0 });
+                let rows = 0..spec.rows();
+                let width = spec.width();
+                slices.push(Slice {
+                    variable,
+                    part: 0,
+                    rows,
+                    width,
+                    ps: 0,
+                });
                 continue;
             }
             let own = &tables.slices[tables.of_variable(table)];
-            slices.extend(own.iter().map(|slice| Slice { variable, ps: slice.ps + 1, ..slice.clone() }));
+            slices.extend(own.iter().map(|slice| Slice {
+                variable,
+                ps: slice.ps + 1,
+                ..slice.clone()
+            }));
             table += 1;
         }
         starts.push(slices.len());
-        Self { slices, num_ps: tables.num_ps + 1, starts }
+        Self {
+            slices,
+            num_ps: tables.num_ps + 1,
+            starts,
+        }
     }
 
     /// Returns the numbers of a variable's slices.
@@ -123,7 +156,10 @@ impl Layout {
 
     /// Returns the number and the slice of everything that server `ps` holds.
     pub fn of_ps(&self, ps: usize) -> impl Iterator<Item = (usize, &Slice)> {
-        self.slices.iter().enumerate().filter(move |(_, slice)| slice.ps == ps)
+        self.slices
+            .iter()
+            .enumerate()
+            .filter(move |(_, slice)| slice.ps == ps)
     }
 
     /// Returns a number that two tasks share if, and nearly only if, they mean the same variables, cut the same way.
@@ -136,13 +172,24 @@ impl Layout {
             match spec.access {
                 Access::Whole => hash.write_u64(0),
                 Access::Rows => hash.write_u64(1),
-                Access::Dynamic(DynamicTable { admit_after, expire_after_steps, expire_after_secs }) => {
+                Access::Dynamic(DynamicTable {
+                    admit_after,
+                    expire_after_steps,
+                    expire_after_secs,
+                }) => {
                     let never = |after: Option<u64>| after.unwrap_or(0);
-                    let rule = [2, admit_after.into(), never(expire_after_steps), never(expire_after_secs)];
+                    let rule = [
+                        2,
+                        admit_after.into(),
+                        never(expire_after_steps),
+                        never(expire_after_secs),
+                    ];
                     rule.into_iter().for_each(|value| hash.write_u64(value));
                 }
             }
-            spec.shape.iter().for_each(|&dimension| hash.write_u64(dimension as u64));
+            spec.shape
+                .iter()
+                .for_each(|&dimension| hash.write_u64(dimension as u64));
         }
         for slice in &self.slices {
             for value in [slice.variable, slice.rows.start, slice.rows.end, slice.ps] {
@@ -161,7 +208,8 @@ mod tests {
     use crate::Initializer;
 
     fn spec(name: &str, shape: &[usize]) -> VariableSpec {
-        let (access, initializer) = (Access::Whole, Initializer::Zeros);
+        let access = Access::Whole;
+        let initializer = Initializer::Zeros;
         VariableSpec {
             name: name.into(),
             shape: shape.into(),
@@ -194,58 +242,111 @@ mod tests {
 
     #[test]
     fn of_a_hybrid_layout_servers_hold_tables_and_the_first_store_the_rest() {
-        let rows = |name: &str, shape: &[usize]| VariableSpec { access: Access::Rows, ..spec(name, shape) };
-        let specs =
-            [spec("kernel", &[4, 2]), rows("table", &[10, 3]), spec("bias", &[2]), rows("wide", &[6, 1])];
-        let layout = Layout::hybrid(&specs, Partitioner::Fixed { num_shards: 2 }, Placement::RoundRobin, 2);
+        let rows = |name: &str, shape: &[usize]| VariableSpec {
+            access: Access::Rows,
+            ..spec(name, shape)
+        };
+        let specs = [
+            spec("kernel", &[4, 2]),
+            rows("table", &[10, 3]),
+            spec("bias", &[2]),
+            rows("wide", &[6, 1]),
+        ];
+        let layout = Layout::hybrid(
+            &specs,
+            Partitioner::Fixed { num_shards: 2 },
+            Placement::RoundRobin,
+            2,
+        );
         assert_eq!(layout.num_ps, 3);
         for (variable, spec) in specs.iter().enumerate() {
             let slices = &layout.slices[layout.of_variable(variable)];
             assert!(slices.iter().all(|slice| slice.variable == variable));
-            assert_eq!(slices.iter().map(|slice| slice.rows.len()).sum::<usize>(), spec.rows());
-            assert!(slices.iter().all(|slice| (slice.ps == 0) == (spec.access == Access::Whole)));
+            assert_eq!(
+                slices.iter().map(|slice| slice.rows.len()).sum::<usize>(),
+                spec.rows()
+            );
+            assert!(
+                slices
+                    .iter()
+                    .all(|slice| (slice.ps == 0) == (spec.access == Access::Whole))
+            );
         }
     }
 
     #[test]
     fn greedy_placement_levels_the_bytes() {
-        let specs = [spec("a", &[100, 4]), spec("b", &[30, 4]), spec("c", &[30, 4]), spec("d", &[40, 4])];
-        let layout = Layout::new(&specs, Partitioner::Fixed { num_shards: 1 }, Placement::Greedy, 2);
+        let specs = [
+            spec("a", &[100, 4]),
+            spec("b", &[30, 4]),
+            spec("c", &[30, 4]),
+            spec("d", &[40, 4]),
+        ];
+        let layout = Layout::new(
+            &specs,
+            Partitioner::Fixed { num_shards: 1 },
+            Placement::Greedy,
+            2,
+        );
         let ps: Vec<usize> = layout.slices.iter().map(|slice| slice.ps).collect();
         assert_eq!(ps, [0, 1, 1, 1]);
     }
 
     #[test]
     fn every_server_holds_a_slice_of_every_dynamic_table() {
-        let dynamic =
-            |rows| VariableSpec { access: Access::Dynamic(DynamicTable::KEEP_ALL), ..spec("d", &[rows, 2]) };
+        let dynamic = |rows| VariableSpec {
+            access: Access::Dynamic(DynamicTable::KEEP_ALL),
+            ..spec("d", &[rows, 2])
+        };
         let specs = [spec("a", &[5]), dynamic(10), spec("b", &[5]), dynamic(2)];
         for placement in [Placement::RoundRobin, Placement::Greedy] {
             let layout = Layout::new(&specs, Partitioner::Fixed { num_shards: 1 }, placement, 3);
             for variable in [1, 3] {
                 let slices = &layout.slices[layout.of_variable(variable)];
-                assert_eq!(slices.iter().map(|slice| slice.ps).collect::<Vec<_>>(), [0, 1, 2]);
+                assert_eq!(
+                    slices.iter().map(|slice| slice.ps).collect::<Vec<_>>(),
+                    [0, 1, 2]
+                );
                 let rows_max = specs[variable].rows();
-                assert_eq!(slices.iter().map(|slice| slice.rows.len()).sum::<usize>(), rows_max);
+                assert_eq!(
+                    slices.iter().map(|slice| slice.rows.len()).sum::<usize>(),
+                    rows_max
+                );
                 let ids: Vec<_> = slices.iter().map(|slice| slice.ids(rows_max)).collect();
                 assert_eq!((ids[0].start, ids[2].end), (0, 1 << 64));
-                assert!(ids.windows(2).all(|pair| pair[0].end == pair[1].start), "{ids:?}");
+                assert!(
+                    ids.windows(2).all(|pair| pair[0].end == pair[1].start),
+                    "{ids:?}"
+                );
             }
         }
     }
 
     #[test]
     fn fingerprint_tells_other_models_and_clusters_apart() {
-        let (one, two) = ([spec("a", &[4, 2])], [spec("a", &[4, 3])]);
+        let one = [spec("a", &[4, 2])];
+        let two = [spec("a", &[4, 3])];
         let print = |specs: &[VariableSpec], num_ps| {
-            let layout = Layout::new(specs, Partitioner::Fixed { num_shards: 2 }, Placement::Greedy, num_ps);
+            let layout = Layout::new(
+                specs,
+                Partitioner::Fixed { num_shards: 2 },
+                Placement::Greedy,
+                num_ps,
+            );
             layout.fingerprint(specs)
         };
         assert_eq!(print(&one, 2), print(&one, 2));
         assert!(print(&one, 2) != print(&two, 2) && print(&one, 2) != print(&one, 1));
-        let table = DynamicTable { admit_after: 2, ..DynamicTable::KEEP_ALL };
-        let [keep, admit] = [DynamicTable::KEEP_ALL, table]
-            .map(|table| [VariableSpec { access: Access::Dynamic(table), ..spec("a", &[4, 2]) }]);
+        let table = DynamicTable {
+            admit_after: 2,
+            ..DynamicTable::KEEP_ALL
+        };
+        let [keep, admit] = [DynamicTable::KEEP_ALL, table].map(|table| {
+            [VariableSpec {
+                access: Access::Dynamic(table),
+                ..spec("a", &[4, 2])
+            }]
+        });
         assert!(print(&keep, 2) != print(&admit, 2));
     }
 }

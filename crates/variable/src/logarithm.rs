@@ -66,14 +66,21 @@ mod tests {
     use super::*;
 
     fn differing(numbers: impl Iterator<Item = u32>) -> Option<f32> {
-        numbers.map(f32::from_bits).find(|number| ln(*number).to_bits() != number.ln().to_bits())
+        numbers
+            .map(f32::from_bits)
+            .find(|number| ln(*number).to_bits() != number.ln().to_bits())
     }
 
     #[test]
     fn it_is_what_the_platform_has() {
-        let (least, one) = (f32::MIN_POSITIVE.to_bits(), 1.0_f32.to_bits());
+        let least = f32::MIN_POSITIVE.to_bits();
+        let one = 1.0_f32.to_bits();
         // Thorough: every number there is.
-        let step = if std::env::var_os("TRAINYARD_THOROUGH").is_some() { 1 } else { 1009 };
+        let step = if std::env::var_os("TRAINYARD_THOROUGH").is_some() {
+            1
+        } else {
+            1009
+        };
         assert_eq!(differing((least..one).step_by(step)), None);
         assert_eq!(differing(one - 100_000..one), None);
     }

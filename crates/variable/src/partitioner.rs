@@ -37,14 +37,26 @@ impl Partitioner {
     pub fn validate(self) -> Result<(), &'static str> {
         let (first, second) = match self {
             Self::Fixed { num_shards } => (("num_shards", num_shards), None),
-            Self::MinSize { min_shard_bytes, max_shards } => {
-                (("min_shard_bytes", min_shard_bytes), Some(("max_shards", max_shards)))
-            }
-            Self::MaxSize { max_shard_bytes, max_shards } => {
-                (("max_shard_bytes", max_shard_bytes), max_shards.map(|most| ("max_shards", most)))
-            }
+            Self::MinSize {
+                min_shard_bytes,
+                max_shards,
+            } => (
+                ("min_shard_bytes", min_shard_bytes),
+                Some(("max_shards", max_shards)),
+            ),
+            Self::MaxSize {
+                max_shard_bytes,
+                max_shards,
+            } => (
+                ("max_shard_bytes", max_shard_bytes),
+                max_shards.map(|most| ("max_shards", most)),
+            ),
         };
-        match [Some(first), second].into_iter().flatten().find(|(_, bound)| *bound == 0) {
+        match [Some(first), second]
+            .into_iter()
+            .flatten()
+            .find(|(_, bound)| *bound == 0)
+        {
             Some((name, _)) => Err(name),
             None => Ok(()),
         }
@@ -58,12 +70,19 @@ impl Partitioner {
         }
         let slices = match self {
             Self::Fixed { num_shards } => num_shards,
-            Self::MinSize { min_shard_bytes, max_shards } => {
-                (rows * row_bytes).div_ceil(min_shard_bytes.max(1)).min(max_shards)
-            }
-            Self::MaxSize { max_shard_bytes, max_shards } => {
+            Self::MinSize {
+                min_shard_bytes,
+                max_shards,
+            } => (rows * row_bytes)
+                .div_ceil(min_shard_bytes.max(1))
+                .min(max_shards),
+            Self::MaxSize {
+                max_shard_bytes,
+                max_shards,
+            } => {
                 let rows_per_slice = (max_shard_bytes / row_bytes).max(1);
-                rows.div_ceil(rows_per_slice).min(max_shards.unwrap_or(usize::MAX))
+                rows.div_ceil(rows_per_slice)
+                    .min(max_shards.unwrap_or(usize::MAX))
             }
         };
         slices.clamp(1, rows)
@@ -72,7 +91,8 @@ impl Partitioner {
 
 /// Returns the rows of part `part` of `parts`: the first `rows mod parts` parts hold one row more.
 pub(crate) fn part_rows(rows: usize, parts: usize, part: usize) -> Range<usize> {
-    let (each, more) = (rows / parts, rows % parts);
+    let each = rows / parts;
+    let more = rows % parts;
     let begin = part * each + part.min(more);
     begin..begin + each + usize::from(part < more)
 }
@@ -93,14 +113,36 @@ mod tests {
         for (rows, width, expected) in table {
             let rules = [
                 Partitioner::Fixed { num_shards: 2 },
-                Partitioner::MinSize { min_shard_bytes: 4, max_shards: 2 },
-                Partitioner::MinSize { min_shard_bytes: 4, max_shards: 10 },
-                Partitioner::MinSize { min_shard_bytes: 256 << 10, max_shards: 16 },
-                Partitioner::MaxSize { max_shard_bytes: 4, max_shards: None },
-                Partitioner::MaxSize { max_shard_bytes: 4, max_shards: Some(2) },
-                Partitioner::MaxSize { max_shard_bytes: 1024, max_shards: None },
+                Partitioner::MinSize {
+                    min_shard_bytes: 4,
+                    max_shards: 2,
+                },
+                Partitioner::MinSize {
+                    min_shard_bytes: 4,
+                    max_shards: 10,
+                },
+                Partitioner::MinSize {
+                    min_shard_bytes: 256 << 10,
+                    max_shards: 16,
+                },
+                Partitioner::MaxSize {
+                    max_shard_bytes: 4,
+                    max_shards: None,
+                },
+                Partitioner::MaxSize {
+                    max_shard_bytes: 4,
+                    max_shards: Some(2),
+                },
+                Partitioner::MaxSize {
+                    max_shard_bytes: 1024,
+                    max_shards: None,
+                },
             ];
-            assert_eq!(rules.map(|rule| rule.num_slices(rows, width * 4)), expected, "[{rows}, {width}]");
+            assert_eq!(
+                rules.map(|rule| rule.num_slices(rows, width * 4)),
+                expected,
+                "[{rows}, {width}]"
+            );
         }
     }
 

@@ -31,11 +31,18 @@ impl Streams {
 
     /// Returns block `number` of each of these streams: 16 numbers, the first of all streams before the second.
     #[inline(always)]
-    pub(crate) fn block<const L: usize>(&self, streams: &[u64; L], number: u32) -> [[u32; L]; BLOCK] {
+    pub(crate) fn block<const L: usize>(
+        &self,
+        streams: &[u64; L],
+        number: u32,
+    ) -> [[u32; L]; BLOCK] {
         let mut first = [[0; L]; BLOCK];
         // "expand 32-byte k"
         let constants = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
-        for (row, word) in first.iter_mut().zip(constants.into_iter().chain(self.key).chain([number, 0])) {
+        for (row, word) in first
+            .iter_mut()
+            .zip(constants.into_iter().chain(self.key).chain([number, 0]))
+        {
             *row = [word; L];
         }
         first[14] = streams.map(|stream| stream as u32);
@@ -74,12 +81,16 @@ fn quarter<const L: usize>(state: &mut [[u32; L]; BLOCK], places: [usize; 4]) {
 
 #[inline(always)]
 fn add<const L: usize>(to: &mut [u32; L], by: &[u32; L]) {
-    to.iter_mut().zip(by).for_each(|(to, by)| *to = to.wrapping_add(*by));
+    to.iter_mut()
+        .zip(by)
+        .for_each(|(to, by)| *to = to.wrapping_add(*by));
 }
 
 #[inline(always)]
 fn turn<const L: usize>(of: &mut [u32; L], by: &[u32; L], bits: u32) {
-    of.iter_mut().zip(by).for_each(|(of, by)| *of = (*of ^ by).rotate_left(bits));
+    of.iter_mut()
+        .zip(by)
+        .for_each(|(of, by)| *of = (*of ^ by).rotate_left(bits));
 }
 
 #[cfg(test)]
@@ -90,7 +101,16 @@ mod tests {
 
     #[test]
     fn each_stream_is_that_of_the_generator() {
-        let streams = [0, 1, 2, 77, u64::from(u32::MAX), u64::from(u32::MAX) + 1, u64::MAX - 1, u64::MAX];
+        let streams = [
+            0,
+            1,
+            2,
+            77,
+            u64::from(u32::MAX),
+            u64::from(u32::MAX) + 1,
+            u64::MAX - 1,
+            u64::MAX,
+        ];
         for seed in [0, 1, u64::MAX] {
             let made = Streams::new(seed);
             for number in 0..3 {
@@ -100,7 +120,11 @@ mod tests {
                     one.set_stream(stream);
                     one.set_word_pos(u128::from(number) * BLOCK as u128);
                     for (place, words) in block.iter().enumerate() {
-                        assert_eq!(words[lane], one.next_u32(), "seed {seed}, stream {stream}, {place}");
+                        assert_eq!(
+                            words[lane],
+                            one.next_u32(),
+                            "seed {seed}, stream {stream}, {place}"
+                        );
                     }
                 }
             }

@@ -1,5 +1,8 @@
 //! Partitioners and placement as TensorFlow recorded them.
-#![expect(clippy::unwrap_used, reason = "a recorded case that is not as its README says fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a recorded case that is not as its README says fails the test"
+)]
 
 use serde_json::Value;
 use trainyard_testing::{Golden, list};
@@ -8,16 +11,19 @@ use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, Va
 const FILE: &str = "partitioners.json";
 
 fn sizes(shape: &Value) -> Vec<usize> {
-    list(shape).iter().map(|size| size.as_u64().unwrap() as usize).collect()
+    list(shape)
+        .iter()
+        .map(|size| size.as_u64().unwrap() as usize)
+        .collect()
 }
 
 /// Our rule for TensorFlow's partitioner, or nothing where its arguments are out of range.
 fn partitioner(name: &str, args: &Value) -> Option<Partitioner> {
     let number = |key: &str, default: u64| args[key].as_u64().unwrap_or(default) as usize;
     let rule = match name.rsplit('.').next().unwrap() {
-        "FixedShardsPartitioner" | "fixed_size_partitioner" => {
-            Partitioner::Fixed { num_shards: number("num_shards", 1) }
-        }
+        "FixedShardsPartitioner" | "fixed_size_partitioner" => Partitioner::Fixed {
+            num_shards: number("num_shards", 1),
+        },
         "MinSizePartitioner" => Partitioner::MinSize {
             min_shard_bytes: number("min_shard_bytes", 256 << 10),
             max_shards: number("max_shards", 1),
@@ -39,7 +45,10 @@ fn partitioner(name: &str, args: &Value) -> Option<Partitioner> {
 /// Bytes of a value; of a string as many as it is said to have.
 fn value_bytes(case: &Value) -> usize {
     let keys = ["bytes_per_string", "bytes_per_string_element"];
-    let string = keys.iter().find_map(|key| case["args"][*key].as_u64()).unwrap_or(16);
+    let string = keys
+        .iter()
+        .find_map(|key| case["args"][*key].as_u64())
+        .unwrap_or(16);
     match case["dtype"].as_str().unwrap_or("float32") {
         "float32" => 4,
         "float64" => 8,
@@ -51,7 +60,10 @@ fn value_bytes(case: &Value) -> usize {
 #[test]
 fn golden_partitioners_cut_as_tensorflow_does() {
     let golden = Golden::find();
-    let (mut cut, mut refused, mut wider, mut narrower) = (0, 0, Vec::new(), Vec::new());
+    let mut cut = 0;
+    let mut refused = 0;
+    let mut wider = Vec::new();
+    let mut narrower = Vec::new();
     let cases = golden.cases(FILE, "cases");
     for case in &cases {
         let rule = partitioner(case["partitioner"].as_str().unwrap(), &case["args"]);
@@ -63,7 +75,11 @@ fn golden_partitioners_cut_as_tensorflow_does() {
                 let axis = case["args"]["axis"].as_u64().unwrap_or(0) as usize;
                 let row_bytes = shape.iter().product::<usize>() / shape[axis] * value_bytes(case);
                 let mut expected = sizes(partitions);
-                assert_eq!(rule.num_slices(shape[axis], row_bytes), expected.remove(axis), "{case}");
+                assert_eq!(
+                    rule.num_slices(shape[axis], row_bytes),
+                    expected.remove(axis),
+                    "{case}"
+                );
                 assert!(expected.iter().all(|along| *along == 1), "{case}");
                 cut += 1;
             }
@@ -72,9 +88,18 @@ fn golden_partitioners_cut_as_tensorflow_does() {
         }
     }
     // Bounds of 0, which TensorFlow 1 takes for none.
-    let bounded_by_0 = |case: &&Value| case["args"].as_object().unwrap().values().any(|bound| *bound == 0);
+    let bounded_by_0 = |case: &&Value| {
+        case["args"]
+            .as_object()
+            .unwrap()
+            .values()
+            .any(|bound| *bound == 0)
+    };
     let others: Vec<&&Value> = narrower.iter().filter(|case| !bounded_by_0(case)).collect();
-    assert!(others.is_empty() && wider.is_empty(), "{others:?} {wider:?}");
+    assert!(
+        others.is_empty() && wider.is_empty(),
+        "{others:?} {wider:?}"
+    );
     golden.assert_counts(
         "partitioners.json, cases",
         &[
@@ -87,14 +112,22 @@ fn golden_partitioners_cut_as_tensorflow_does() {
 }
 
 fn spec(name: &str, shape: Vec<usize>) -> VariableSpec {
-    let (access, initializer) = (Access::Whole, Initializer::Zeros);
-    VariableSpec { name: name.into(), shape, access, initializer, optimizer_group: "g".into() }
+    let access = Access::Whole;
+    let initializer = Initializer::Zeros;
+    VariableSpec {
+        name: name.into(),
+        shape,
+        access,
+        initializer,
+        optimizer_group: "g".into(),
+    }
 }
 
 #[test]
 fn golden_slices_hold_tensorflows_rows() {
     let golden = Golden::find();
-    let (mut equal, mut other_axis) = (0, 0);
+    let mut equal = 0;
+    let mut other_axis = 0;
     for case in &golden.cases(FILE, "row_ranges") {
         if case["args"]["axis"].as_u64().unwrap_or(0) > 0 {
             // Cut along another axis than the first, as only TensorFlow 1 does.
@@ -102,22 +135,36 @@ fn golden_slices_hold_tensorflows_rows() {
             continue;
         }
         let rule = partitioner(case["partitioner"].as_str().unwrap(), &case["args"]).unwrap();
-        let layout = Layout::new(&[spec("emb", sizes(&case["shape"]))], rule, Placement::RoundRobin, 1);
-        let given: Vec<[u64; 2]> =
-            layout.slices.iter().map(|slice| [slice.rows.start as u64, slice.rows.end as u64]).collect();
-        let range = |shard: &Value| [&shard["row_begin"], &shard["row_end"]].map(|end| end.as_u64().unwrap());
+        let layout = Layout::new(
+            &[spec("emb", sizes(&case["shape"]))],
+            rule,
+            Placement::RoundRobin,
+            1,
+        );
+        let given: Vec<[u64; 2]> = layout
+            .slices
+            .iter()
+            .map(|slice| [slice.rows.start as u64, slice.rows.end as u64])
+            .collect();
+        let range = |shard: &Value| {
+            [&shard["row_begin"], &shard["row_end"]].map(|end| end.as_u64().unwrap())
+        };
         let expected: Vec<[u64; 2]> = list(&case["shards"]).iter().map(range).collect();
         assert_eq!(given, expected, "{case}");
         equal += 1;
     }
-    let counts = [("equal", equal, 14), ("cut along another axis", other_axis, 1)];
+    let counts = [
+        ("equal", equal, 14),
+        ("cut along another axis", other_axis, 1),
+    ];
     golden.assert_counts("partitioners.json, row_ranges", &counts);
 }
 
 #[test]
 fn golden_rows_lie_where_tensorflows_div_strategy_puts_them() {
     let golden = Golden::find();
-    let (mut equal, mut dealt_out) = (0, 0);
+    let mut equal = 0;
+    let mut dealt_out = 0;
     for case in &golden.cases(FILE, "embedding_lookup_partition") {
         // Ours is "div": rows of a part lie side by side. "mod" deals rows out one by one.
         if case["strategy"] == "mod" {
@@ -125,12 +172,25 @@ fn golden_rows_lie_where_tensorflows_div_strategy_puts_them() {
             continue;
         }
         let rows = case["n_rows"].as_u64().unwrap() as usize;
-        let rule = Partitioner::Fixed { num_shards: case["num_shards"].as_u64().unwrap() as usize };
-        let layout = Layout::new(&[spec("emb", vec![rows, 2])], rule, Placement::RoundRobin, 1);
-        let places = sizes(&case["shard"]).into_iter().zip(sizes(&case["row_in_shard"]));
+        let rule = Partitioner::Fixed {
+            num_shards: case["num_shards"].as_u64().unwrap() as usize,
+        };
+        let layout = Layout::new(
+            &[spec("emb", vec![rows, 2])],
+            rule,
+            Placement::RoundRobin,
+            1,
+        );
+        let places = sizes(&case["shard"])
+            .into_iter()
+            .zip(sizes(&case["row_in_shard"]));
         for (id, (shard, place)) in sizes(&case["ids"]).into_iter().zip(places) {
             let slice = &layout.slices[shard];
-            assert_eq!((slice.rows.contains(&id), id - slice.rows.start), (true, place), "{case}");
+            assert_eq!(
+                (slice.rows.contains(&id), id - slice.rows.start),
+                (true, place),
+                "{case}"
+            );
         }
         equal += 1;
     }
@@ -141,7 +201,8 @@ fn golden_rows_lie_where_tensorflows_div_strategy_puts_them() {
 #[test]
 fn golden_variables_are_placed_where_tensorflow_places_them() {
     let golden = Golden::find();
-    let (mut equal, mut without_ps) = (0, 0);
+    let mut equal = 0;
+    let mut without_ps = 0;
     for case in &golden.cases(FILE, "placement") {
         let num_ps = case["num_ps"].as_u64().unwrap() as usize;
         if num_ps == 0 {
@@ -171,10 +232,19 @@ fn golden_variables_are_placed_where_tensorflow_places_them() {
         let variables: Vec<&Value> = list(&created).iter().filter(ours).collect();
         let named = |entry: &&Value| spec(entry["name"].as_str().unwrap(), sizes(&entry["shape"]));
         let specs: Vec<VariableSpec> = variables.iter().map(named).collect();
-        let layout = Layout::new(&specs, Partitioner::Fixed { num_shards: 1 }, placement, num_ps);
+        let layout = Layout::new(
+            &specs,
+            Partitioner::Fixed { num_shards: 1 },
+            placement,
+            num_ps,
+        );
         let given: Vec<usize> = layout.slices.iter().map(|slice| slice.ps).collect();
         let expected: Vec<usize> = variables.iter().map(|entry| device(entry)).collect();
-        assert_eq!(given, expected, "{} over {num_ps}: {specs:?}", case["strategy"]);
+        assert_eq!(
+            given, expected,
+            "{} over {num_ps}: {specs:?}",
+            case["strategy"]
+        );
         equal += 1;
     }
     golden.assert_counts(

@@ -38,32 +38,60 @@ pub fn run(
 
 async fn work(context: Context, build: Build, stop: CancellationToken) -> Result<(), Diagnostic> {
     let model = Arc::from(build(&context.job)?);
-    let chief = Task { role: Role::Chief, index: 0 };
+    let chief = Task {
+        role: Role::Chief,
+        index: 0,
+    };
     let addresses = context.cluster.chiefs();
     if addresses.is_empty() {
         return Err(Diagnostic::error(Code::E1007, "the cluster has no chief")
             .help("add chief = [\"host:2222\"] to [cluster]"));
     }
-    let coordinator =
-        RemoteCoordinator::new(&addresses, channel_in_turn(&context.network, chief, &addresses)?);
+    let coordinator = RemoteCoordinator::new(
+        &addresses,
+        channel_in_turn(&context.network, chief, &addresses)?,
+    );
     let mirrors = context.job.strategy.kind.is_mirrored();
     let servers = context.cluster.of_role(Role::Ps);
     let servers = RemoteShard::all(&context.network, servers, context.job.is_replicated())?;
-    let servers = servers.into_iter().map(|server| server.behind(usize::from(mirrors)));
+    let servers = servers
+        .into_iter()
+        .map(|server| server.behind(usize::from(mirrors)));
     let shards: Vec<Shard> = servers.map(Shard::Remote).collect();
     check_cluster(&context.job, shards.len())?;
-    let address = context.cluster.address(context.task).unwrap_or_default().to_owned();
-    let (mut mirror, mut served) = (None, None);
+    let address = context
+        .cluster
+        .address(context.task)
+        .unwrap_or_default()
+        .to_owned();
+    let mut mirror = None;
+    let mut served = None;
     let closing = CancellationToken::new();
     if mirrors {
-        let (own, hub) =
-            Mirror::remote(context.network.clone(), context.incarnation, context.cluster.fingerprint());
+        let (own, hub) = Mirror::remote(
+            context.network.clone(),
+            context.incarnation,
+            context.cluster.fingerprint(),
+        );
         let listener = context.listener().await?;
-        let (routes, context, end) = (Routes::new(hub.service()), context.clone(), closing.clone());
+        let routes = Routes::new(hub.service());
+        let context = context.clone();
+        let end = closing.clone();
         mirror = Some(own);
         served = Some(tokio::spawn(async move {
-            let limits = ServerLimits { drain: Duration::from_millis(200), ..ServerLimits::default() };
-            serve(listener, routes, trainyard_protocol::DESCRIPTORS, &context, limits, end).await
+            let limits = ServerLimits {
+                drain: Duration::from_millis(200),
+                ..ServerLimits::default()
+            };
+            serve(
+                listener,
+                routes,
+                trainyard_protocol::DESCRIPTORS,
+                &context,
+                limits,
+                end,
+            )
+            .await
         }));
     }
     let readiness = context.readiness.clone();
@@ -86,12 +114,15 @@ async fn work(context: Context, build: Build, stop: CancellationToken) -> Result
         hold: None,
     };
     // On a thread of its own: its arithmetic must not hold up connections and heartbeats.
-    let (pulse, training) =
-        (context.pulse.clone(), trainyard_trainer::run(config, model, Arc::new(coordinator), shards, stop));
+    let pulse = context.pulse.clone();
+    let training = trainyard_trainer::run(config, model, Arc::new(coordinator), shards, stop);
     let training = apart(async move { pulse.within(training).await });
-    let outcome = training
-        .await
-        .map_err(|error| Diagnostic::error(Code::E9001, format!("the training loop has failed: {error}")));
+    let outcome = training.await.map_err(|error| {
+        Diagnostic::error(
+            Code::E9001,
+            format!("the training loop has failed: {error}"),
+        )
+    });
     closing.cancel();
     if let Some(served) = served {
         drop(tokio::time::timeout(Duration::from_secs(1), served).await);

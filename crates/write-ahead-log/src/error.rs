@@ -36,6 +36,10 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Io { doing, path, source: Arc::new(source) }
+        move |source| Self::Io {
+            doing,
+            path,
+            source: Arc::new(source),
+        }
     }
 }

@@ -38,11 +38,17 @@ impl SegmentFile {
         for entry in std::fs::read_dir(folder).map_err(Error::io("read", folder))? {
             let entry = entry.map_err(Error::io("read", folder))?;
             let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse().ok());
+            let number = name
+                .to_str()
+                .and_then(|name| name.strip_suffix(SUFFIX)?.parse().ok());
             let Some(number) = number else { continue };
             let path = entry.path();
             match entry.metadata() {
-                Ok(file) => found.push(Self { number, path, bytes: file.len() }),
+                Ok(file) => found.push(Self {
+                    number,
+                    path,
+                    bytes: file.len(),
+                }),
                 // Removed since the folder was opened.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(Error::io("read", &path)(error)),
@@ -58,9 +64,15 @@ impl SegmentFile {
     /// It cannot be read, or is none.
     pub fn read(&self) -> Result<Reader<BufReader<ReadAhead>>, Error> {
         let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
-        let reader = Reader::new(BufReader::with_capacity(READ_BYTES, ReadAhead::new(file)), self.bytes);
+        let reader = Reader::new(
+            BufReader::with_capacity(READ_BYTES, ReadAhead::new(file)),
+            self.bytes,
+        );
         let reader = reader.map_err(Error::io("read", &self.path))?;
-        reader.map_err(|what| Error::NoSegment { path: self.path.clone(), what })
+        reader.map_err(|what| Error::NoSegment {
+            path: self.path.clone(),
+            what,
+        })
     }
 }
 
@@ -84,7 +96,12 @@ impl Folder {
         let until = Instant::now() + LOCK_WAIT;
         loop {
             match lock.try_lock() {
-                Ok(()) => return Ok(Self { path: path.to_owned(), _lock: lock }),
+                Ok(()) => {
+                    return Ok(Self {
+                        path: path.to_owned(),
+                        _lock: lock,
+                    });
+                }
                 Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOCK_AGAIN),
                 Err(TryLockError::WouldBlock) => return Err(Error::Taken { path: beside }),
                 Err(TryLockError::Error(error)) => return Err(Error::io("lock", &beside)(error)),
@@ -112,7 +129,8 @@ impl Folder {
     pub fn cut(&self, segment: &SegmentFile, bytes: u64) -> Result<(), Error> {
         let file = File::options().write(true).open(&segment.path);
         let file = file.map_err(Error::io("open", &segment.path))?;
-        file.set_len(bytes).map_err(Error::io("cut", &segment.path))?;
+        file.set_len(bytes)
+            .map_err(Error::io("cut", &segment.path))?;
         file.sync_all().map_err(Error::io("flush", &segment.path))
     }
 
@@ -129,7 +147,9 @@ impl Folder {
     /// # Errors
     /// One cannot be removed.
     pub fn clear(&self) -> Result<(), Error> {
-        self.segments()?.iter().try_for_each(|segment| remove(&segment.path))?;
+        self.segments()?
+            .iter()
+            .try_for_each(|segment| remove(&segment.path))?;
         self.flush()
     }
 

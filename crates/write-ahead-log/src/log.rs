@@ -73,7 +73,11 @@ impl Log {
     ///
     /// # Errors
     /// A file cannot be opened, or the thread that flushes not be started.
-    pub fn open(folder: Folder, durability: Durability, go_on: Option<&SegmentFile>) -> Result<Self, Error> {
+    pub fn open(
+        folder: Folder,
+        durability: Durability,
+        go_on: Option<&SegmentFile>,
+    ) -> Result<Self, Error> {
         let path = folder.path().to_owned();
         let mut log = Self::open_without_thread(folder, durability, go_on)?;
         let flushing = Arc::clone(&log.shared);
@@ -98,10 +102,15 @@ impl Log {
         let path = folder.path().to_owned();
         let writer = Writer::new(folder, go_on)?;
         let number = writer.last();
-        let (bytes, begin) = (writer.bytes(), writer.open.as_ref().map_or(0, |open| open.end));
+        let bytes = writer.bytes();
+        let begin = writer.open.as_ref().map_or(0, |open| open.end);
         let shared = Arc::new(Shared {
             durability,
-            queue: Mutex::new(Queue { items: VecDeque::new(), end: begin, number }),
+            queue: Mutex::new(Queue {
+                items: VecDeque::new(),
+                end: begin,
+                number,
+            }),
             writer: Mutex::new(writer),
             written: AtomicU64::new(begin),
             flushed: AtomicU64::new(0),
@@ -112,7 +121,11 @@ impl Log {
             asked: Mutex::new(()),
             stops: AtomicBool::new(false),
         });
-        Ok(Self { shared, flusher: None, folder: path })
+        Ok(Self {
+            shared,
+            flusher: None,
+            folder: path,
+        })
     }
 
     /// Returns the folder that it is in.
@@ -129,12 +142,21 @@ impl Log {
 
     /// Begins a new segment with its first records. `alone`: what the log held before is over, and removed
     /// first. Returns the number of the segment.
-    pub fn begin(&self, origin: Origin, entries: impl IntoIterator<Item = Entry>, alone: bool) -> u64 {
+    pub fn begin(
+        &self,
+        origin: Origin,
+        entries: impl IntoIterator<Item = Entry>,
+        alone: bool,
+    ) -> u64 {
         let mut queue = self.shared.queue.lock();
         queue.number += 1;
         let number = queue.number;
         queue.end += crate::SEGMENT_HEADER_BYTES as u64;
-        queue.items.push_back(Item::Segment { origin, number, alone });
+        queue.items.push_back(Item::Segment {
+            origin,
+            number,
+            alone,
+        });
         for entry in entries {
             queue.end += entry.bytes();
             queue.items.push_back(Item::Record(entry));
@@ -224,7 +246,8 @@ impl Drop for Log {
 
 impl Shared {
     fn is_settled(&self, end: u64) -> bool {
-        let (written, flushed) = (self.written.load(Ordering::Acquire), self.flushed.load(Ordering::Acquire));
+        let written = self.written.load(Ordering::Acquire);
+        let flushed = self.flushed.load(Ordering::Acquire);
         self.durability.acknowledged(written, flushed) >= end
     }
 
@@ -279,7 +302,11 @@ impl Shared {
                     at += entry.bytes();
                     entries.push(entry);
                 }
-                Item::Segment { origin, number, alone } => {
+                Item::Segment {
+                    origin,
+                    number,
+                    alone,
+                } => {
                     if !alone {
                         writer.write(&entries, self.flushed.load(Ordering::Acquire))?;
                     }
@@ -339,7 +366,12 @@ impl Shared {
                 self.progress.send_replace(());
                 return Ok(());
             };
-            (Arc::clone(&open.file), open.path.clone(), written, open.give_back_up_to(written))
+            (
+                Arc::clone(&open.file),
+                open.path.clone(),
+                written,
+                open.give_back_up_to(written),
+            )
         };
         file.sync_data().map_err(Error::io("flush", &path))?;
         self.flushed.fetch_max(written, Ordering::AcqRel);

@@ -20,7 +20,8 @@ const PAGE_BYTES: u64 = 4 << 10;
 
 /// Gives back the memory of what the disk has of a file. It is advice: nothing depends on it.
 pub(crate) fn give_back(file: &File, begin: u64, end: u64) {
-    let (begin, end) = (begin / PAGE_BYTES * PAGE_BYTES, end / PAGE_BYTES * PAGE_BYTES);
+    let begin = begin / PAGE_BYTES * PAGE_BYTES;
+    let end = end / PAGE_BYTES * PAGE_BYTES;
     if let Some(length) = NonZeroU64::new(end.saturating_sub(begin)) {
         let _ = fadvise(file, begin, Some(length), Advice::DontNeed);
     }
@@ -37,12 +38,21 @@ pub struct ReadAhead {
 
 impl ReadAhead {
     pub(crate) fn new(file: File) -> Self {
-        Self { file, place: 0, asked: 0 }
+        Self {
+            file,
+            place: 0,
+            asked: 0,
+        }
     }
 
     fn ask(&mut self) {
         while self.place + AHEAD_BYTES >= self.asked {
-            let _ = fadvise(&self.file, self.asked, NonZeroU64::new(AHEAD_BYTES), Advice::WillNeed);
+            let _ = fadvise(
+                &self.file,
+                self.asked,
+                NonZeroU64::new(AHEAD_BYTES),
+                Advice::WillNeed,
+            );
             self.asked += AHEAD_BYTES;
         }
     }
@@ -84,7 +94,10 @@ mod tests {
         let mut read = Vec::new();
         ahead.read_to_end(&mut read).expect("it can be read");
         assert!(read == bytes[3..]);
-        assert_eq!(ahead.seek(SeekFrom::Start(12 << 20)).expect("it is there"), 12 << 20);
+        assert_eq!(
+            ahead.seek(SeekFrom::Start(12 << 20)).expect("it is there"),
+            12 << 20
+        );
         read.resize(10, 0);
         ahead.read_exact(&mut read[..10]).expect("it can be read");
         assert_eq!(read[..10], bytes[12 << 20..(12 << 20) + 10]);

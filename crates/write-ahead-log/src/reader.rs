@@ -71,13 +71,20 @@ impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { expected, found } => {
-                write!(out, "a record of {expected} bytes, of which {found} are there")
+                write!(
+                    out,
+                    "a record of {expected} bytes, of which {found} are there"
+                )
             }
             Self::Header { expected, found } => {
                 write!(out, "header crc32c {found:08x}, expected {expected:08x}")
             }
-            Self::Body { expected, found } => write!(out, "body crc32c {found:08x}, expected {expected:08x}"),
-            Self::Long { most, found } => write!(out, "a body of {found} bytes, at most {most} may be"),
+            Self::Body { expected, found } => {
+                write!(out, "body crc32c {found:08x}, expected {expected:08x}")
+            }
+            Self::Long { most, found } => {
+                write!(out, "a body of {found} bytes, at most {most} may be")
+            }
         }
     }
 }
@@ -99,11 +106,18 @@ impl<R: Read + Seek> Reader<R> {
     pub fn new(mut source: R, length: u64) -> io::Result<Result<Self, String>> {
         let mut head = [0; SEGMENT_HEADER_BYTES];
         if length < SEGMENT_HEADER_BYTES as u64 {
-            return Ok(Err(format!("a segment has {SEGMENT_HEADER_BYTES} bytes at least, given {length}")));
+            return Ok(Err(format!(
+                "a segment has {SEGMENT_HEADER_BYTES} bytes at least, given {length}"
+            )));
         }
         source.seek(SeekFrom::Start(0))?;
         source.read_exact(&mut head)?;
-        let reader = |header| Self { source, header, place: SEGMENT_HEADER_BYTES as u64, length };
+        let reader = |header| Self {
+            source,
+            header,
+            place: SEGMENT_HEADER_BYTES as u64,
+            length,
+        };
         Ok(SegmentHeader::decode(&head).map(reader))
     }
 
@@ -122,13 +136,17 @@ impl<R: Read + Seek> Reader<R> {
     /// # Errors
     /// The source cannot be read.
     pub fn read(&mut self) -> io::Result<Next> {
-        let (place, rest) = (self.place, self.length - self.place);
+        let place = self.place;
+        let rest = self.length - self.place;
         if rest == 0 {
             return Ok(Next::End);
         }
         let bad = |fault| Ok(Next::Bad(Bad { place, rest, fault }));
         if rest < RECORD_HEADER_BYTES as u64 {
-            return bad(Fault::Short { expected: RECORD_HEADER_BYTES as u64, found: rest });
+            return bad(Fault::Short {
+                expected: RECORD_HEADER_BYTES as u64,
+                found: rest,
+            });
         }
         let mut head = [0; RECORD_HEADER_BYTES];
         self.source.read_exact(&mut head)?;
@@ -142,9 +160,15 @@ impl<R: Read + Seek> Reader<R> {
         let length = u64::from(header.length);
         let all = RECORD_HEADER_BYTES as u64 + length.next_multiple_of(ALIGNMENT);
         let fault = if length > BODY_BYTES_MAX as u64 {
-            Some(Fault::Long { most: BODY_BYTES_MAX as u64, found: length })
+            Some(Fault::Long {
+                most: BODY_BYTES_MAX as u64,
+                found: length,
+            })
         } else if all > rest {
-            Some(Fault::Short { expected: all, found: rest })
+            Some(Fault::Short {
+                expected: all,
+                found: rest,
+            })
         } else {
             None
         };
@@ -155,20 +179,35 @@ impl<R: Read + Seek> Reader<R> {
         let body_bytes = all - RECORD_HEADER_BYTES as u64;
         // Not filled with zeros first: a log is read as fast as it can be.
         let mut body = Vec::with_capacity(body_bytes as usize);
-        let read = self.source.by_ref().take(body_bytes).read_to_end(&mut body)?;
+        let read = self
+            .source
+            .by_ref()
+            .take(body_bytes)
+            .read_to_end(&mut body)?;
         if read as u64 != body_bytes {
             self.source.seek(SeekFrom::Start(place))?;
-            return bad(Fault::Short { expected: all, found: RECORD_HEADER_BYTES as u64 + read as u64 });
+            return bad(Fault::Short {
+                expected: all,
+                found: RECORD_HEADER_BYTES as u64 + read as u64,
+            });
         }
         let filled = body.split_off_zeros(length as usize);
         let found = crc32c::crc32c(&body);
         if found != header.digest || !filled {
             self.source.seek(SeekFrom::Start(place))?;
-            return bad(Fault::Body { expected: header.digest, found });
+            return bad(Fault::Body {
+                expected: header.digest,
+                found,
+            });
         }
         self.place += all;
         let Header { kind, number, .. } = header;
-        Ok(Next::Record(Record { place, kind, number, body: Bytes::from(body) }))
+        Ok(Next::Record(Record {
+            place,
+            kind,
+            number,
+            body: Bytes::from(body),
+        }))
     }
 
     /// Looks behind something bad for a record which says that the disk had more than what is good: then it is not the
@@ -182,13 +221,18 @@ impl<R: Read + Seek> Reader<R> {
         while begin + RECORD_HEADER_BYTES as u64 <= self.length {
             self.source.seek(SeekFrom::Start(begin))?;
             window.clear();
-            self.source.by_ref().take(WINDOW_BYTES as u64).read_to_end(&mut window)?;
+            self.source
+                .by_ref()
+                .take(WINDOW_BYTES as u64)
+                .read_to_end(&mut window)?;
             if window.len() < RECORD_HEADER_BYTES {
                 break;
             }
             let last = (window.len() - RECORD_HEADER_BYTES) / ALIGNMENT as usize;
             for at in (0..=last).map(|step| step * ALIGNMENT as usize) {
-                let Some(head) = window[at..].first_chunk() else { break };
+                let Some(head) = window[at..].first_chunk() else {
+                    break;
+                };
                 if Header::may_begin(head)
                     && let Ok(header) = Header::decode(head, begin + at as u64, self.header.number)
                     && header.flushed > bad.place

@@ -45,9 +45,20 @@ impl Entry {
     /// The body is longer than [`BODY_BYTES_MAX`].
     pub fn new(kind: u16, parts: Vec<Bytes>) -> Self {
         let length = parts.iter().map(Bytes::len).sum();
-        assert!(length <= BODY_BYTES_MAX, "a record of {length} bytes, at most {BODY_BYTES_MAX} may be");
-        let digest = parts.iter().fold(0, |digest, part| crc32c::crc32c_append(digest, part));
-        Self { kind, number: 0, parts, length, digest }
+        assert!(
+            length <= BODY_BYTES_MAX,
+            "a record of {length} bytes, at most {BODY_BYTES_MAX} may be"
+        );
+        let digest = parts
+            .iter()
+            .fold(0, |digest, part| crc32c::crc32c_append(digest, part));
+        Self {
+            kind,
+            number: 0,
+            parts,
+            length,
+            digest,
+        }
     }
 
     /// Returns it with a number.
@@ -80,9 +91,20 @@ impl Entry {
         self.length.next_multiple_of(ALIGNMENT as usize) - self.length
     }
 
-    pub(crate) fn header(&self, place: u64, segment: u64, flushed: u64) -> [u8; RECORD_HEADER_BYTES] {
+    pub(crate) fn header(
+        &self,
+        place: u64,
+        segment: u64,
+        flushed: u64,
+    ) -> [u8; RECORD_HEADER_BYTES] {
         let length = self.length as u32;
-        let header = Header { kind: self.kind, length, digest: self.digest, number: self.number, flushed };
+        let header = Header {
+            kind: self.kind,
+            length,
+            digest: self.digest,
+            number: self.number,
+            flushed,
+        };
         header.encode(place, segment)
     }
 }
@@ -136,7 +158,8 @@ impl Header {
     ) -> Result<Self, (u32, u32)> {
         let expected = digest(bytes, place, segment);
         let found = u32::from_le_bytes(part(bytes, 32));
-        let known = bytes[..4] == MAGIC && bytes[6..8] == VERSION.to_le_bytes() && bytes[36..] == [0; 4];
+        let known =
+            bytes[..4] == MAGIC && bytes[6..8] == VERSION.to_le_bytes() && bytes[36..] == [0; 4];
         if expected != found || !known {
             return Err((expected, found));
         }

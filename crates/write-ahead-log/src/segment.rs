@@ -62,13 +62,19 @@ impl SegmentHeader {
     /// What is wrong.
     pub fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> Result<Self, String> {
         if bytes[..8] != MAGIC {
-            return Err(format!("a segment begins with {MAGIC:02x?}, given {:02x?}", &bytes[..8]));
+            return Err(format!(
+                "a segment begins with {MAGIC:02x?}, given {:02x?}",
+                &bytes[..8]
+            ));
         }
         let version = u32::from_le_bytes(part(bytes, 8));
         if version != VERSION {
-            return Err(format!("the layout of a segment must be {VERSION}, given {version}"));
+            return Err(format!(
+                "the layout of a segment must be {VERSION}, given {version}"
+            ));
         }
-        let (expected, found) = (crc32c::crc32c(&bytes[..64]), u32::from_le_bytes(part(bytes, 64)));
+        let expected = crc32c::crc32c(&bytes[..64]);
+        let found = u32::from_le_bytes(part(bytes, 64));
         if expected != found || bytes[68..] != [0; 4] {
             return Err(format!("head: crc32c {found:08x}, expected {expected:08x}"));
         }
@@ -77,8 +83,13 @@ impl SegmentHeader {
             member: u32::from_le_bytes(part(bytes, 12)),
             memory: u64::from_le_bytes(part(bytes, 32)),
         };
-        let (number, boot) = (u64::from_le_bytes(part(bytes, 40)), u128::from_le_bytes(part(bytes, 48)));
-        Ok(Self { origin, number, boot })
+        let number = u64::from_le_bytes(part(bytes, 40));
+        let boot = u128::from_le_bytes(part(bytes, 48));
+        Ok(Self {
+            origin,
+            number,
+            boot,
+        })
     }
 }
 

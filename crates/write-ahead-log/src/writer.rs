@@ -33,7 +33,10 @@ pub(crate) struct Open {
 impl Open {
     /// Returns what of the file is given back once the log is flushed up to `flushed`.
     pub(crate) fn give_back_up_to(&mut self, flushed: u64) -> Range<u64> {
-        let end = flushed.saturating_sub(self.before).saturating_sub(KEPT_BYTES).max(self.given_back);
+        let end = flushed
+            .saturating_sub(self.before)
+            .saturating_sub(KEPT_BYTES)
+            .max(self.given_back);
         std::mem::replace(&mut self.given_back, end)..end
     }
 }
@@ -67,8 +70,16 @@ impl Writer {
             }
             None => None,
         };
-        let segments = segments.iter().map(|segment| (segment.number, segment.bytes)).collect();
-        Ok(Self { folder, open, segments, headers: Vec::new() })
+        let segments = segments
+            .iter()
+            .map(|segment| (segment.number, segment.bytes))
+            .collect();
+        Ok(Self {
+            folder,
+            open,
+            segments,
+            headers: Vec::new(),
+        })
     }
 
     /// Returns the bytes of all segments.
@@ -78,7 +89,9 @@ impl Writer {
 
     /// Returns the number of the last segment; 0 = there is none.
     pub(crate) fn last(&self) -> u64 {
-        self.segments.last_key_value().map_or(0, |(number, _)| *number)
+        self.segments
+            .last_key_value()
+            .map_or(0, |(number, _)| *number)
     }
 
     /// Ends the open segment and begins the next. What the ended one holds is on the disk then, so that only the last
@@ -95,7 +108,10 @@ impl Writer {
             self.folder.clear()?;
             self.segments.clear();
         } else if let Some(ended) = &self.open {
-            ended.file.sync_data().map_err(Error::io("flush", &ended.path))?;
+            ended
+                .file
+                .sync_data()
+                .map_err(Error::io("flush", &ended.path))?;
             give_back(&ended.file, ended.given_back, ended.end);
         }
         #[cfg(feature = "failpoints")]
@@ -105,19 +121,33 @@ impl Writer {
         let mut file = file.map_err(Error::io("create", &path))?;
         #[cfg(feature = "failpoints")]
         fail::fail_point!("ps.wal.before_segment_header");
-        let header = SegmentHeader { origin, number, boot: boot() };
-        file.write_all(&header.encode()).map_err(Error::io("write", &path))?;
+        let header = SegmentHeader {
+            origin,
+            number,
+            boot: boot(),
+        };
+        file.write_all(&header.encode())
+            .map_err(Error::io("write", &path))?;
         file.sync_data().map_err(Error::io("flush", &path))?;
         self.folder.flush()?;
         let end = SEGMENT_HEADER_BYTES as u64;
         self.segments.insert(number, end);
-        self.open = Some(Open { file: Arc::new(file), path, number, end, before, given_back: 0 });
+        self.open = Some(Open {
+            file: Arc::new(file),
+            path,
+            number,
+            end,
+            before,
+            given_back: 0,
+        });
         Ok(())
     }
 
     /// Writes records behind each other. `flushed` are the bytes of the log that the disk has.
     pub(crate) fn write(&mut self, entries: &[Entry], flushed: u64) -> Result<(), Error> {
-        let Some(open) = &mut self.open else { return Ok(()) };
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
         // A position counts from where the open segment began to be written by this process.
         let flushed = flushed.saturating_sub(open.before);
         self.headers.clear();
@@ -129,8 +159,13 @@ impl Writer {
         let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(entries.len() * 3);
         for (entry, header) in entries.iter().zip(&self.headers) {
             slices.push(IoSlice::new(header));
-            slices
-                .extend(entry.parts().iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)));
+            slices.extend(
+                entry
+                    .parts()
+                    .iter()
+                    .filter(|part| !part.is_empty())
+                    .map(|part| IoSlice::new(part)),
+            );
             if entry.filling() > 0 {
                 slices.push(IoSlice::new(&ZEROS[..entry.filling()]));
             }
@@ -139,7 +174,11 @@ impl Writer {
         while !rest.is_empty() {
             let now = rest.len().min(SLICES_MAX);
             match (&*open.file).write_vectored(&rest[..now]) {
-                Ok(0) => return Err(Error::io("write", &open.path)(std::io::ErrorKind::WriteZero.into())),
+                Ok(0) => {
+                    return Err(Error::io("write", &open.path)(
+                        std::io::ErrorKind::WriteZero.into(),
+                    ));
+                }
                 Ok(written) => IoSlice::advance_slices(&mut rest, written),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Error::io("write", &open.path)(error)),
@@ -152,7 +191,10 @@ impl Writer {
 
     /// Returns the segments before `number`, the oldest first, and their files.
     pub(crate) fn before(&self, number: u64) -> Vec<(u64, PathBuf)> {
-        self.segments.range(..number).map(|(number, _)| (*number, self.folder.segment(*number))).collect()
+        self.segments
+            .range(..number)
+            .map(|(number, _)| (*number, self.folder.segment(*number)))
+            .collect()
     }
 
     /// Takes note that a segment has been removed.

@@ -10,16 +10,28 @@ use trainyard_write_ahead_log::{
     SegmentFile,
 };
 
-const ORIGIN: Origin = Origin { owner: 7, member: 1, memory: 3 };
+const ORIGIN: Origin = Origin {
+    owner: 7,
+    member: 1,
+    memory: 3,
+};
 
 fn block<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime").block_on(work)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime")
+        .block_on(work)
 }
 
 fn entry(kind: u16, number: u64, body: &[u8]) -> Entry {
     // In two parts, as a head and a payload come.
     let (head, rest) = body.split_at(body.len() / 3);
-    Entry::new(kind, vec![Bytes::copy_from_slice(head), Bytes::copy_from_slice(rest)]).numbered(number)
+    Entry::new(
+        kind,
+        vec![Bytes::copy_from_slice(head), Bytes::copy_from_slice(rest)],
+    )
+    .numbered(number)
 }
 
 /// The file of a log of these records, each settled before the next; `durability` says whether each was flushed.
@@ -35,14 +47,18 @@ fn file_of(bodies: &[Vec<u8>], durability: Durability) -> Vec<u8> {
     let end = log.bytes();
     drop(log);
     let folder = Folder::open(&scratch.path().join("log")).expect("it is free");
-    let [segment] = &folder.segments().expect("readable")[..] else { panic!("one segment") };
+    let [segment] = &folder.segments().expect("readable")[..] else {
+        panic!("one segment")
+    };
     let bytes = std::fs::read(&segment.path).expect("readable");
     assert_eq!(bytes.len() as u64, end);
     bytes
 }
 
 fn read(bytes: &[u8]) -> (Vec<Record>, Next, Option<u64>) {
-    let mut reader = Reader::new(Cursor::new(bytes), bytes.len() as u64).expect("memory").expect("a segment");
+    let mut reader = Reader::new(Cursor::new(bytes), bytes.len() as u64)
+        .expect("memory")
+        .expect("a segment");
     let mut records = Vec::new();
     loop {
         match reader.read().expect("memory") {
@@ -50,7 +66,11 @@ fn read(bytes: &[u8]) -> (Vec<Record>, Next, Option<u64>) {
             Next::End => return (records, Next::End, None),
             Next::Bad(bad) => {
                 let proof = reader.proof_of_damage(&bad).expect("memory");
-                assert_eq!(reader.read().expect("memory"), Next::Bad(bad.clone()), "it stays so");
+                assert_eq!(
+                    reader.read().expect("memory"),
+                    Next::Bad(bad.clone()),
+                    "it stays so"
+                );
                 return (records, Next::Bad(bad), proof);
             }
         }
@@ -132,7 +152,17 @@ fn a_length_that_no_file_has_is_refused_before_memory_is_taken() {
     let short = SEGMENT_HEADER_BYTES + 44;
     let (records, end, _) = read(&bytes[..short]);
     assert!(records.is_empty());
-    assert_eq!(end, Next::Bad(Bad { place: 72, rest: 44, fault: Fault::Short { expected: 80, found: 44 } }));
+    assert_eq!(
+        end,
+        Next::Bad(Bad {
+            place: 72,
+            rest: 44,
+            fault: Fault::Short {
+                expected: 80,
+                found: 44
+            }
+        })
+    );
 }
 
 #[test]
@@ -141,7 +171,8 @@ fn a_log_goes_on_behind_its_last_record_and_starts_anew_when_told() {
     let path = scratch.path().join("ps-0");
     let open = |go_on: bool| {
         let folder = Folder::open(&path).expect("it is free");
-        let last: Option<SegmentFile> = folder.segments().expect("readable").pop().filter(|_| go_on);
+        let last: Option<SegmentFile> =
+            folder.segments().expect("readable").pop().filter(|_| go_on);
         Log::open(folder, Durability::WalSync, last.as_ref()).expect("it opens")
     };
     let add = |log: &Log, body: &[u8]| {
@@ -167,18 +198,37 @@ fn a_log_goes_on_behind_its_last_record_and_starts_anew_when_told() {
         let segment = &folder.segments().expect("readable")[place];
         let (records, end, _) = read(&std::fs::read(&segment.path).expect("readable"));
         assert_eq!(end, Next::End);
-        records.into_iter().map(|record| record.body).collect::<Vec<_>>()
+        records
+            .into_iter()
+            .map(|record| record.body)
+            .collect::<Vec<_>>()
     };
     assert_eq!(bodies(0), ["head again", "three", "four"]);
     let log = open(true);
-    assert_eq!(log.begin(Origin { memory: 4, ..ORIGIN }, [entry(0, 0, b"another life")], true), 3);
+    assert_eq!(
+        log.begin(
+            Origin {
+                memory: 4,
+                ..ORIGIN
+            },
+            [entry(0, 0, b"another life")],
+            true
+        ),
+        3
+    );
     block(log.settle(log.end())).expect("it is written");
     drop(log);
     assert_eq!(bodies(0), ["another life"]);
     let log = open(true);
     log.clear().expect("removed");
     drop(log);
-    assert!(Folder::open(&path).expect("free").segments().expect("readable").is_empty());
+    assert!(
+        Folder::open(&path)
+            .expect("free")
+            .segments()
+            .expect("readable")
+            .is_empty()
+    );
 }
 
 #[test]
@@ -205,11 +255,18 @@ fn threads_that_add_at_once_lose_nothing_and_keep_their_order() {
             }
         });
         drop(log);
-        let segment = Folder::open(&path).expect("free").segments().expect("readable").remove(0);
+        let segment = Folder::open(&path)
+            .expect("free")
+            .segments()
+            .expect("readable")
+            .remove(0);
         let (records, end, _) = read(&std::fs::read(segment.path).expect("readable"));
         assert_eq!((end, records.len()), (Next::End, 200));
         for thread in 0..4 {
-            let of = records.iter().filter(|record| record.kind == thread).map(|record| record.number);
+            let of = records
+                .iter()
+                .filter(|record| record.kind == thread)
+                .map(|record| record.number);
             assert!(of.eq(0..50), "{durability:?} {thread}");
         }
     }
@@ -220,19 +277,33 @@ fn a_folder_belongs_to_one_and_can_be_put_aside() {
     let scratch = tempfile::tempdir().expect("a folder");
     let path = scratch.path().join("log");
     let folder = Folder::open(&path).expect("it is free");
-    let second = std::thread::scope(|scope| scope.spawn(|| Folder::open(&path)).join().expect("no panic"));
+    let second = std::thread::scope(|scope| {
+        scope
+            .spawn(|| Folder::open(&path))
+            .join()
+            .expect("no panic")
+    });
     let message = second.expect_err("taken").to_string();
-    assert!(message.ends_with("is in use by another process"), "{message}");
+    assert!(
+        message.ends_with("is in use by another process"),
+        "{message}"
+    );
     for round in [b"first", b"other"] {
         std::fs::write(path.join("0000000000000001.log"), round).expect("written");
         let aside = folder.set_aside().expect("renamed");
         assert!(folder.segments().expect("readable").is_empty());
-        assert_eq!(std::fs::read(aside.join("0000000000000001.log")).expect("kept"), round);
+        assert_eq!(
+            std::fs::read(aside.join("0000000000000001.log")).expect("kept"),
+            round
+        );
     }
     std::fs::write(path.join("0000000000000002.log"), b"no segment").expect("written");
     let segment = folder.segments().expect("readable").remove(0);
     let message = segment.read().expect_err("too short").to_string();
-    assert!(message.contains("0000000000000002.log: a segment has 72 bytes at least, given 10"), "{message}");
+    assert!(
+        message.contains("0000000000000002.log: a segment has 72 bytes at least, given 10"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -241,10 +312,16 @@ fn a_log_that_cannot_be_written_acknowledges_nothing_more() {
     let scratch = tempfile::tempdir().expect("a folder");
     let path = scratch.path().join("log");
     let folder = Folder::open(&path).expect("it is free");
-    let full = SegmentFile { number: 1, path: "/dev/full".into(), bytes: 72 };
+    let full = SegmentFile {
+        number: 1,
+        path: "/dev/full".into(),
+        bytes: 72,
+    };
     let log = Log::open(folder, Durability::Wal, Some(&full)).expect("it opens");
     log.add(entry(1, 1, b"lost"));
-    let message = block(log.settle(log.end())).expect_err("no space").to_string();
+    let message = block(log.settle(log.end()))
+        .expect_err("no space")
+        .to_string();
     assert!(message.starts_with("cannot write /dev/full: "), "{message}");
     log.add(entry(1, 2, b"lost too"));
     assert!(block(log.settle(log.end())).is_err() && log.failure().is_some());

@@ -35,17 +35,23 @@ struct Crowd {
 
 impl Crowd {
     fn new(address: &str) -> Self {
-        Self { address: address.parse().expect("an address"), members: Vec::new(), made: 0 }
+        Self {
+            address: address.parse().expect("an address"),
+            members: Vec::new(),
+            made: 0,
+        }
     }
 
     /// Fills up to `count`, with texts in turn.
     fn fill(&mut self, count: usize, texts: &[&'static [u8]]) {
         while self.members.len() < count {
-            let Ok(stream) = TcpStream::connect_timeout(&self.address, Duration::from_millis(500)) else {
+            let Ok(stream) = TcpStream::connect_timeout(&self.address, Duration::from_millis(500))
+            else {
                 return;
             };
             stream.set_nonblocking(true).expect("a socket");
-            self.members.push((stream, texts[self.made % texts.len()], 0));
+            self.members
+                .push((stream, texts[self.made % texts.len()], 0));
             self.made += 1;
         }
     }
@@ -67,8 +73,16 @@ impl Crowd {
 /// Lets this process open as many files as it may, and returns how many connections it can afford.
 fn affordable() -> usize {
     let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    let most = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| most as usize);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    );
+    let most = getrlimit(Resource::Nofile)
+        .current
+        .map_or(usize::MAX, |most| most as usize);
     MANY.min(most.saturating_sub(OTHERS))
 }
 
@@ -101,12 +115,19 @@ fn crowd(
     texts: &[&'static [u8]],
     meanwhile: impl Fn() -> bool,
 ) -> usize {
-    let (count, process) = (affordable(), stage.tasks.id(task).expect("it runs"));
+    let count = affordable();
+    let process = stage.tasks.id(task).expect("it runs");
     let before = open_files(process);
-    let (mut crowd, begun, mut most, mut rounds) = (Crowd::new(address), Instant::now(), 0, 0);
+    let mut crowd = Crowd::new(address);
+    let begun = Instant::now();
+    let mut most = 0;
+    let mut rounds = 0;
     // On a busy machine the first round alone may take all that time: it goes on until connections were dropped and made anew.
     while begun.elapsed() < ATTACK || crowd.made <= count {
-        assert!(begun.elapsed() < LIMIT, "none of {count} connections was dropped in {rounds} rounds");
+        assert!(
+            begun.elapsed() < LIMIT,
+            "none of {count} connections was dropped in {rounds} rounds"
+        );
         crowd.fill(count, texts);
         most = most.max(open_files(process));
         assert!(meanwhile(), "{task} answers nobody else in round {rounds}");
@@ -114,15 +135,25 @@ fn crowd(
         rounds += 1;
         std::thread::sleep(Duration::from_millis(200));
     }
-    println!("{} connections made, {before} files open before, {most} at most, {rounds} rounds", crowd.made);
+    println!(
+        "{} connections made, {before} files open before, {most} at most, {rounds} rounds",
+        crowd.made
+    );
     // Those that are there go on, a byte at a time, and are dropped all the same.
     let begun = Instant::now();
     while open_files(process) > before + 8 {
         crowd.speak();
-        assert!(begun.elapsed() < LIMIT, "{} files stay open, {before} before", open_files(process));
+        assert!(
+            begun.elapsed() < LIMIT,
+            "{} files stay open, {before} before",
+            open_files(process)
+        );
         std::thread::sleep(Duration::from_millis(500));
     }
-    println!("all were dropped {:?} after the last was made", begun.elapsed());
+    println!(
+        "all were dropped {:?} after the last was made",
+        begun.elapsed()
+    );
     most
 }
 
@@ -134,7 +165,10 @@ fn thousands_of_silent_and_slow_connections_are_bounded_and_keep_nobody_out() {
     let most = stage.withstands("silence and slow words", |stage| {
         crowd(stage, (PS, &address), &texts, || lets_in(&address))
     });
-    assert!(most < SERVED_MAX + AGREEING_MAX + FILES, "{most} files open");
+    assert!(
+        most < SERVED_MAX + AGREEING_MAX + FILES,
+        "{most} files open"
+    );
     stage.end();
 }
 
@@ -147,7 +181,10 @@ fn slow_tls_handshakes_are_bounded_and_keep_nobody_out() {
             (0..20).any(|_| handshake(stage, STRANGER, &address).is_ok())
         })
     });
-    assert!(most < SERVED_MAX + AGREEING_MAX + FILES, "{most} files open");
+    assert!(
+        most < SERVED_MAX + AGREEING_MAX + FILES,
+        "{most} files open"
+    );
     stage.end();
 }
 
@@ -157,7 +194,9 @@ fn thousands_of_connections_to_an_admin_port_are_bounded_and_the_port_answers() 
     let admin = stage.tasks.admin(PS).to_owned();
     let most = stage.withstands("a crowd at the admin port", |stage| {
         let texts: [&[u8]; 2] = [b"", b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n"];
-        crowd(stage, (PS, &admin), &texts, || (0..20).any(|_| is_ready(&admin)))
+        crowd(stage, (PS, &admin), &texts, || {
+            (0..20).any(|_| is_ready(&admin))
+        })
     });
     assert!(most < AGREEING_MAX + FILES, "{most} files open");
     stage.end();

@@ -107,7 +107,9 @@ fn continuations(peer: &mut Peer) -> Vec<u8> {
     if peer.next == 1 {
         out = frame(HEADERS, 0, peer.open(), &call());
     }
-    let fields: Vec<u8> = (0..64).flat_map(|_| field("x-filler", &"a".repeat(100))).collect();
+    let fields: Vec<u8> = (0..64)
+        .flat_map(|_| field("x-filler", &"a".repeat(100)))
+        .collect();
     out.extend((0..8).flat_map(|_| frame(CONTINUATION, 0, 1, &fields)));
     out
 }
@@ -136,7 +138,9 @@ fn header_bomb(peer: &mut Peer) -> Vec<u8> {
 
 /// Calls that never say their message.
 fn streams(peer: &mut Peer) -> Vec<u8> {
-    (0..64).flat_map(|_| frame(HEADERS, END_HEADERS, peer.open(), &call())).collect()
+    (0..64)
+        .flat_map(|_| frame(HEADERS, END_HEADERS, peer.open(), &call()))
+        .collect()
 }
 
 /// A message of frames without a byte (CVE-2019-9518).
@@ -150,16 +154,21 @@ fn empty_frames(peer: &mut Peer) -> Vec<u8> {
 }
 
 fn priorities(peer: &mut Peer) -> Vec<u8> {
-    (0..512).flat_map(|_| frame(PRIORITY, 0, peer.open(), &[0, 0, 0, 0, 16])).collect()
+    (0..512)
+        .flat_map(|_| frame(PRIORITY, 0, peer.open(), &[0, 0, 0, 0, 16]))
+        .collect()
 }
 
 fn windows(_: &mut Peer) -> Vec<u8> {
-    (0..512).flat_map(|_| frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes())).collect()
+    (0..512)
+        .flat_map(|_| frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes()))
+        .collect()
 }
 
 /// Sends until it is over, on another connection whenever one is closed. Returns the bytes sent and the connections closed.
 fn run(address: &str, attack: Attack, reads: bool, over: &AtomicBool) -> (u64, u64) {
-    let (mut sent, mut closed) = (0, 0);
+    let mut sent = 0;
+    let mut closed = 0;
     while !over.load(Ordering::Relaxed) {
         let Ok(mut peer) = Peer::connect(address, reads) else {
             std::thread::sleep(Duration::from_millis(10));
@@ -181,10 +190,13 @@ fn run(address: &str, attack: Attack, reads: bool, over: &AtomicBool) -> (u64, u
 /// Waits until the server has served others while it is attacked: some callers, and a step of the worker. Says what it did
 /// not do.
 fn serve_others(stage: &Stage) -> Result<(), String> {
-    let (begun, steps) = (Instant::now(), stage.steps());
+    let begun = Instant::now();
+    let steps = stage.steps();
     for answered in 0..ANSWERS {
         if !stage.answers_others() {
-            return Err(format!("{answered} of {ANSWERS} callers are answered meanwhile"));
+            return Err(format!(
+                "{answered} of {ANSWERS} callers are answered meanwhile"
+            ));
         }
     }
     while begun.elapsed() < ATTACK || stage.steps() <= steps {
@@ -216,17 +228,28 @@ fn floods_of_frames_are_cut_or_bounded_and_training_goes_on() {
         let over = AtomicBool::new(false);
         let (sent, closed) = stage.withstands(name, |stage| {
             std::thread::scope(|scope| {
-                let attackers: Vec<_> =
-                    (0..ATTACKERS).map(|_| scope.spawn(|| run(&address, attack, reads, &over))).collect();
+                let attackers: Vec<_> = (0..ATTACKERS)
+                    .map(|_| scope.spawn(|| run(&address, attack, reads, &over)))
+                    .collect();
                 let served = serve_others(stage);
                 over.store(true, Ordering::Relaxed);
                 assert_eq!(served, Ok(()), "{name}");
-                let ended = attackers.into_iter().map(|attacker| attacker.join().expect("no panic"));
-                ended.fold((0, 0), |(sent, closed), (more, again)| (sent + more, closed + again))
+                let ended = attackers
+                    .into_iter()
+                    .map(|attacker| attacker.join().expect("no panic"));
+                ended.fold((0, 0), |(sent, closed), (more, again)| {
+                    (sent + more, closed + again)
+                })
             })
         });
-        println!("{name}: {} KiB sent, {closed} connections closed", sent >> 10);
-        assert!(sent > 0 && (closed > 0 || !is_cut), "{name}: the connection stays");
+        println!(
+            "{name}: {} KiB sent, {closed} connections closed",
+            sent >> 10
+        );
+        assert!(
+            sent > 0 && (closed > 0 || !is_cut),
+            "{name}: the connection stays"
+        );
     }
     stage.end();
 }

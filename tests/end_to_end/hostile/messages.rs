@@ -14,8 +14,10 @@ use trainyard_protocol::own_body;
 use super::{PS, STRANGER, Stage};
 
 const STEP: &str = "/trainyard.v1.ParameterService/Step";
-const OTHERS: [&str; 2] =
-    ["/trainyard.v1.ParameterService/Status", "/trainyard.v1.ParameterService/SaveShard"];
+const OTHERS: [&str; 2] = [
+    "/trainyard.v1.ParameterService/Status",
+    "/trainyard.v1.ParameterService/SaveShard",
+];
 /// Longest time for a refusal that needs no more of the message than its head.
 const EARLY: Duration = Duration::from_secs(2);
 /// Longest time in which a message whose sender says nothing more is given up, and some for a busy machine.
@@ -32,7 +34,9 @@ impl http_body::Body for Unfinished {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        self.0.take().map_or(Poll::Pending, |bytes| Poll::Ready(Some(Ok(Frame::data(bytes)))))
+        self.0.take().map_or(Poll::Pending, |bytes| {
+            Poll::Ready(Some(Ok(Frame::data(bytes))))
+        })
     }
 }
 
@@ -47,15 +51,27 @@ fn begun(flag: u8, announced: u32) -> Body {
 /// Calls a method with a body that never ends, and returns its status and the time that it took.
 fn call(stage: &Stage, runtime: &Runtime, path: &str, body: Body) -> (Code, Duration) {
     let _inside = runtime.enter();
-    let (channel, begun) = (stage.channel(PS, STRANGER), Instant::now());
+    let channel = stage.channel(PS, STRANGER);
+    let begun = Instant::now();
     let answer = runtime.block_on(async {
-        tokio::time::timeout(3 * GIVEN_UP, own_body::call::<()>(&channel, path, None, body, 1 << 20)).await
+        tokio::time::timeout(
+            3 * GIVEN_UP,
+            own_body::call::<()>(&channel, path, None, body, 1 << 20),
+        )
+        .await
     });
-    let answer = answer.unwrap_or_else(|_| panic!("{path} has no answer within {:?}", 3 * GIVEN_UP));
-    (answer.map_or_else(|status| status.code(), |_| Code::Ok), begun.elapsed())
+    let answer =
+        answer.unwrap_or_else(|_| panic!("{path} has no answer within {:?}", 3 * GIVEN_UP));
+    (
+        answer.map_or_else(|status| status.code(), |_| Code::Ok),
+        begun.elapsed(),
+    )
 }
 
-trial!(messages_that_announce_too_much_or_are_compressed_are_refused_at_once, alone);
+trial!(
+    messages_that_announce_too_much_or_are_compressed_are_refused_at_once,
+    alone
+);
 fn messages_that_announce_too_much_or_are_compressed_are_refused_at_once() {
     let mut stage = Stage::start();
     let runtime = Runtime::new().expect("a runtime");
@@ -63,11 +79,17 @@ fn messages_that_announce_too_much_or_are_compressed_are_refused_at_once() {
         for _ in 0..16 {
             for path in OTHERS.into_iter().chain([STEP]) {
                 let (code, time) = call(stage, &runtime, path, begun(0, u32::MAX));
-                assert!(matches!(code, Code::OutOfRange | Code::ResourceExhausted), "{path}: {code:?}");
+                assert!(
+                    matches!(code, Code::OutOfRange | Code::ResourceExhausted),
+                    "{path}: {code:?}"
+                );
                 assert!(time < EARLY, "{path}: {time:?}");
                 // What 1 MiB would become is never looked at: nobody has agreed on compression.
                 let (code, time) = call(stage, &runtime, path, begun(1, 1 << 20));
-                assert!(matches!(code, Code::Unimplemented | Code::Internal), "{path}: {code:?}");
+                assert!(
+                    matches!(code, Code::Unimplemented | Code::Internal),
+                    "{path}: {code:?}"
+                );
                 assert!(time < EARLY, "{path}: {time:?}");
             }
         }
@@ -75,7 +97,10 @@ fn messages_that_announce_too_much_or_are_compressed_are_refused_at_once() {
     stage.end();
 }
 
-trial!(messages_that_never_come_do_not_keep_the_room_of_others, alone);
+trial!(
+    messages_that_never_come_do_not_keep_the_room_of_others,
+    alone
+);
 fn messages_that_never_come_do_not_keep_the_room_of_others() {
     let mut stage = Stage::start();
     let runtime = Runtime::new().expect("a runtime");
@@ -84,12 +109,17 @@ fn messages_that_never_come_do_not_keep_the_room_of_others() {
         std::thread::scope(|scope| {
             let call = || scope.spawn(|| call(stage, &runtime, STEP, begun(0, 256 << 20)));
             let calls: Vec<_> = (0..4).map(|_| call()).collect();
-            calls.into_iter().map(|call| call.join().expect("an answer")).collect::<Vec<_>>()
+            calls
+                .into_iter()
+                .map(|call| call.join().expect("an answer"))
+                .collect::<Vec<_>>()
         })
     });
     println!("{times:?}");
     assert!(
-        times.iter().all(|(code, time)| *code == Code::DeadlineExceeded && *time < GIVEN_UP),
+        times
+            .iter()
+            .all(|(code, time)| *code == Code::DeadlineExceeded && *time < GIVEN_UP),
         "{times:?}"
     );
     stage.end();

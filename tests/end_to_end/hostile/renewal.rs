@@ -19,13 +19,19 @@ const SHORT: Duration = Duration::from_secs(6);
 
 /// Agrees on TLS with a task as another one, and returns the certificate that it shows; or why not.
 pub(super) fn handshake(stage: &Stage, from: Task, address: &str) -> Result<Vec<u8>, String> {
-    let folder = stage.folder.path().join(format!("tls-{}-{}", from.role, from.index));
+    let folder = stage
+        .folder
+        .path()
+        .join(format!("tls-{}-{}", from.role, from.index));
     let read = |name: &str| {
-        let found = CertificateDer::pem_file_iter(folder.join(name)).expect("a file of certificates");
+        let found =
+            CertificateDer::pem_file_iter(folder.join(name)).expect("a file of certificates");
         found.collect::<Result<Vec<_>, _>>().expect("certificates")
     };
     let mut roots = RootCertStore::empty();
-    read(ROOTS_FILE).into_iter().for_each(|root| roots.add(root).expect("an authority"));
+    read(ROOTS_FILE)
+        .into_iter()
+        .for_each(|root| roots.add(root).expect("an authority"));
     let key = PrivateKeyDer::from_pem_file(folder.join(KEY_FILE)).expect("a key");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -35,13 +41,24 @@ pub(super) fn handshake(stage: &Stage, from: Task, address: &str) -> Result<Vec<
         .with_client_auth_cert(read(CERTIFICATE_FILE), key)
         .expect("a certificate and its key");
     config.alpn_protocols = vec![b"h2".to_vec()];
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let agreed = async {
-        let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+        let stream = TcpStream::connect(address)
+            .await
+            .map_err(|error| error.to_string())?;
         let name = ServerName::try_from("127.0.0.1").expect("an address");
-        let agreed = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+        let agreed = TlsConnector::from(Arc::new(config))
+            .connect(name, stream)
+            .await;
         let stream = agreed.map_err(|error| error.to_string())?;
-        let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        let shown = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .and_then(|chain| chain.first());
         Ok(shown.expect("a server shows one").to_vec())
     };
     runtime
@@ -52,12 +69,16 @@ pub(super) fn handshake(stage: &Stage, from: Task, address: &str) -> Result<Vec<
 /// The certificate that lies in the server's folder.
 fn on_disk(stage: &Stage) -> Vec<u8> {
     let path = stage.folder.path().join("tls-ps-0").join(CERTIFICATE_FILE);
-    CertificateDer::from_pem_file(path).expect("a certificate").to_vec()
+    CertificateDer::from_pem_file(path)
+        .expect("a certificate")
+        .to_vec()
 }
 
 trial!(certificates_renewed_on_disk_are_used_for_new_connections_and_the_job_goes_on);
 fn certificates_renewed_on_disk_are_used_for_new_connections_and_the_job_goes_on() {
-    let stage = Stage::prepare(Some(trainyard_security::Authority::new().expect("random numbers")));
+    let stage = Stage::prepare(Some(
+        trainyard_security::Authority::new().expect("random numbers"),
+    ));
     stage.certify(PS, SHORT);
     let ends = SystemTime::now() + SHORT;
     let mut stage = stage.up();
@@ -67,7 +88,9 @@ fn certificates_renewed_on_disk_are_used_for_new_connections_and_the_job_goes_on
     assert_eq!(shown(&stage).as_ref(), Ok(&first));
 
     // It ends, and nobody has renewed it: connections that are open go on, and there are no new ones.
-    stage.wait_until("the certificate ends", |_| SystemTime::now() > ends + Duration::from_secs(1));
+    stage.wait_until("the certificate ends", |_| {
+        SystemTime::now() > ends + Duration::from_secs(1)
+    });
     let reached = stage.steps();
     stage.wait_until("open connections go on", |stage| stage.steps() > reached);
     let refused = shown(&stage).expect_err("the certificate has ended");
@@ -76,8 +99,15 @@ fn certificates_renewed_on_disk_are_used_for_new_connections_and_the_job_goes_on
     // Renewed: new connections have the new one.
     stage.certify(PS, DAY);
     let second = on_disk(&stage);
-    stage.wait_until("the new certificate is shown", |stage| shown(stage).as_ref() == Ok(&second));
-    assert!(!stage.tasks.lines(PS, "certificate and key read again").is_empty());
+    stage.wait_until("the new certificate is shown", |stage| {
+        shown(stage).as_ref() == Ok(&second)
+    });
+    assert!(
+        !stage
+            .tasks
+            .lines(PS, "certificate and key read again")
+            .is_empty()
+    );
 
     // What has ended already, or is gone, takes the place of none that is good.
     stage.certify(PS, Duration::ZERO);

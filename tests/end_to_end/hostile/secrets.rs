@@ -23,7 +23,10 @@ const PAGES: [&str; 8] = [
 
 /// Every file below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let entries = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
     entries
         .flat_map(|entry| match entry.path() {
             path if path.is_dir() => files(&path),
@@ -38,7 +41,13 @@ fn secrets_are_in_no_log_metric_page_command_line_or_model_folder() {
     let folder = cluster.folder.path();
     let tokens = ["ca4a41ab", "ca4a41cd", "ca4a41ef"].map(|part| part.repeat(8));
     let all = folder.join("tokens.toml");
-    secret(&all, &format!("chief = \"{}\"\nworker = \"{}\"\nps = \"{}\"\n", tokens[0], tokens[1], tokens[2]));
+    secret(
+        &all,
+        &format!(
+            "chief = \"{}\"\nworker = \"{}\"\nps = \"{}\"\n",
+            tokens[0], tokens[1], tokens[2]
+        ),
+    );
     // A comment of the cluster file, and variables that object stores read.
     let mut canaries: Vec<String> = tokens.to_vec();
     let noted = "canary-of-the-cluster-file";
@@ -58,13 +67,24 @@ fn secrets_are_in_no_log_metric_page_command_line_or_model_folder() {
         let until = std::time::SystemTime::now() + DAY;
         let at = write_credentials(&at, task, (&authority, &authority), "127.0.0.1", until);
         let key = std::fs::read_to_string(Path::new(&at).join(KEY_FILE)).expect("a key");
-        canaries.extend(key.lines().filter(|line| !line.starts_with("-----")).map(str::to_owned));
+        canaries.extend(
+            key.lines()
+                .filter(|line| !line.starts_with("-----"))
+                .map(str::to_owned),
+        );
         let name = format!("trainyard-{}", task.role);
         let [job, cluster_file, tokens] =
             [&cluster.job, &cluster.cluster, &all].map(|path| path.to_string_lossy().into_owned());
         let arguments = [
             ["--job", &job, "--cluster", &cluster_file, "--index", "0"].as_slice(),
-            &["--tls-dir", &at, "--token-file", &tokens, "--log-level", "trace,h2=trace"],
+            &[
+                "--tls-dir",
+                &at,
+                "--token-file",
+                &tokens,
+                "--log-level",
+                "trace,h2=trace",
+            ],
         ]
         .concat();
         programs.push(Program::start(&name, &arguments, &environment));
@@ -73,11 +93,18 @@ fn secrets_are_in_no_log_metric_page_command_line_or_model_folder() {
     programs[1].wait_for("checkpoint saved", LIMIT);
     for program in &mut programs {
         let line = program.wait_for("the admin port listens", LIMIT);
-        let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let address = line
+            .split("address=")
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().next());
         let address = address.expect("an address").to_owned();
         for page in PAGES {
-            let (head, body) = get(&address, page, Duration::from_secs(5)).expect("the port answers");
-            shown.push((format!("{page} of {address}"), format!("{head}{body}").into_bytes()));
+            let (head, body) =
+                get(&address, page, Duration::from_secs(5)).expect("the port answers");
+            shown.push((
+                format!("{page} of {address}"),
+                format!("{head}{body}").into_bytes(),
+            ));
         }
         let process = format!("/proc/{}/cmdline", program.id());
         shown.push((process.clone(), std::fs::read(process).expect("it runs")));
@@ -85,22 +112,42 @@ fn secrets_are_in_no_log_metric_page_command_line_or_model_folder() {
     }
     for (program, task) in programs.into_iter().zip([PS, CHIEF, WORKER]) {
         let ended = program.wait(LIMIT);
-        assert!(ended.output.len() > 10_000, "a log of all that there is: {}", ended.output);
+        assert!(
+            ended.output.len() > 10_000,
+            "a log of all that there is: {}",
+            ended.output
+        );
         shown.push((format!("log of {task}"), ended.output.into_bytes()));
     }
     let written = files(&cluster.model_dir());
     assert!(written.len() > 3, "{written:?}");
-    shown.extend(
-        written.into_iter().map(|path| (path.display().to_string(), std::fs::read(&path).expect("a file"))),
-    );
+    shown.extend(written.into_iter().map(|path| {
+        (
+            path.display().to_string(),
+            std::fs::read(&path).expect("a file"),
+        )
+    }));
     let mut hits = Vec::new();
     for (place, bytes) in &shown {
         let text = String::from_utf8_lossy(bytes);
-        for canary in canaries.iter().filter(|canary| text.contains(canary.as_str())) {
-            let line = text.lines().find(|line| line.contains(canary.as_str())).unwrap_or_default();
-            hits.push(format!("{place}: {}", line.chars().take(300).collect::<String>()));
+        for canary in canaries
+            .iter()
+            .filter(|canary| text.contains(canary.as_str()))
+        {
+            let line = text
+                .lines()
+                .find(|line| line.contains(canary.as_str()))
+                .unwrap_or_default();
+            hits.push(format!(
+                "{place}: {}",
+                line.chars().take(300).collect::<String>()
+            ));
         }
     }
-    println!("{} secrets looked for in {} places", canaries.len(), shown.len());
+    println!(
+        "{} secrets looked for in {} places",
+        canaries.len(),
+        shown.len()
+    );
     assert!(hits.is_empty(), "{hits:#?}");
 }

@@ -24,7 +24,10 @@ const LINE_MAX: usize = 16 << 10;
 
 /// A line of its own, colours, the bell, a change of the direction of writing, and more than anybody reads.
 fn evil(length: usize) -> String {
-    format!("x\r\nFORGED error: all is lost\n\u{1b}[31m\u{7}\u{202e}\u{2028}\u{85}{}", "A".repeat(length))
+    format!(
+        "x\r\nFORGED error: all is lost\n\u{1b}[31m\u{7}\u{202e}\u{2028}\u{85}{}",
+        "A".repeat(length)
+    )
 }
 
 /// What is wrong with a log that may show so many characters of a peer in a row.
@@ -34,9 +37,12 @@ fn wrong(log: &str, most: usize) -> Vec<String> {
         found.push(format!("more than {most} characters of a peer"));
     }
     for line in log.split('\n') {
-        let begins = line.trim_start_matches(|c: char| !c.is_alphabetic()).starts_with("FORGED");
-        let steers =
-            line.chars().any(|c| c.is_control() && c != '\t' || matches!(c, '\u{202e}' | '\u{2028}'));
+        let begins = line
+            .trim_start_matches(|c: char| !c.is_alphabetic())
+            .starts_with("FORGED");
+        let steers = line
+            .chars()
+            .any(|c| c.is_control() && c != '\t' || matches!(c, '\u{202e}' | '\u{2028}'));
         if begins || steers || line.len() > LINE_MAX {
             found.push(line.chars().take(300).collect());
         }
@@ -47,7 +53,8 @@ fn wrong(log: &str, most: usize) -> Vec<String> {
 trial!(texts_of_peers_are_escaped_and_cut_in_every_log);
 fn texts_of_peers_are_escaped_and_cut_in_every_log() {
     let mut stage = Stage::start();
-    let (cluster, mut client) = (stage.cluster(), Client::new(&stage, STRANGER));
+    let cluster = stage.cluster();
+    let mut client = Client::new(&stage, STRANGER);
     let agreement = stage.agreement();
     let long = evil(900_000);
     let task = || Some(convert::task_to_wire(STRANGER));
@@ -66,21 +73,47 @@ fn texts_of_peers_are_escaped_and_cut_in_every_log() {
             ..v1::RegisterRequest::default()
         };
         let bad = [
-            v1::RegisterRequest { release: long.clone(), ..good.clone() },
-            v1::RegisterRequest { servers: vec![format!("ps:0={long}")], ..good.clone() },
-            v1::RegisterRequest { servers: vec![long.clone()], ..good.clone() },
-            v1::RegisterRequest { job: vec![format!("run.seed={long}")], ..good.clone() },
-            v1::RegisterRequest { job: vec![long.clone()], ..good.clone() },
             v1::RegisterRequest {
-                job: (0..9).map(|key| format!("{key}{}=1", evil(20_000))).collect(),
+                release: long.clone(),
+                ..good.clone()
+            },
+            v1::RegisterRequest {
+                servers: vec![format!("ps:0={long}")],
+                ..good.clone()
+            },
+            v1::RegisterRequest {
+                servers: vec![long.clone()],
+                ..good.clone()
+            },
+            v1::RegisterRequest {
+                job: vec![format!("run.seed={long}")],
+                ..good.clone()
+            },
+            v1::RegisterRequest {
+                job: vec![long.clone()],
+                ..good.clone()
+            },
+            v1::RegisterRequest {
+                job: (0..9)
+                    .map(|key| format!("{key}{}=1", evil(20_000)))
+                    .collect(),
                 ..good.clone()
             },
         ];
         for request in bad {
-            let refused = runtime.block_on(chief.register(request)).expect_err("nobody is called so");
-            assert!(refused.message().len() < 4096, "{} bytes of an answer", refused.message().len());
+            let refused = runtime
+                .block_on(chief.register(request))
+                .expect_err("nobody is called so");
+            assert!(
+                refused.message().len() < 4096,
+                "{} bytes of an answer",
+                refused.message().len()
+            );
         }
-        let joined = runtime.block_on(chief.register(good)).expect("a worker more").into_inner();
+        let joined = runtime
+            .block_on(chief.register(good))
+            .expect("a worker more")
+            .into_inner();
         let pulse = v1::HeartbeatRequest {
             task: task(),
             incarnation: 1,
@@ -102,21 +135,46 @@ fn texts_of_peers_are_escaped_and_cut_in_every_log() {
             model_dir: long.clone(),
             ..v1::ClaimRequest::default()
         };
-        client.runtime.block_on(client.server.claim(claim.clone())).expect_err("another release");
-        let claim = v1::ClaimRequest { release: trainyard_protocol::RELEASE.to_owned(), ..claim };
-        client.runtime.block_on(client.server.claim(claim)).expect_err("another folder");
-        let variable = v1::Variable { name: long.clone(), ..v1::Variable::default() };
+        client
+            .runtime
+            .block_on(client.server.claim(claim.clone()))
+            .expect_err("another release");
+        let claim = v1::ClaimRequest {
+            release: trainyard_protocol::RELEASE.to_owned(),
+            ..claim
+        };
+        client
+            .runtime
+            .block_on(client.server.claim(claim))
+            .expect_err("another folder");
+        let variable = v1::Variable {
+            name: long.clone(),
+            ..v1::Variable::default()
+        };
         let prepare = v1::PrepareRequest {
             identity: identity.clone(),
             variables: vec![variable],
             ..v1::PrepareRequest::default()
         };
-        client.runtime.block_on(client.server.prepare(prepare)).expect_err("a name too long");
-        let save = v1::SaveShardRequest { identity, directory: long.clone(), at_version: None };
-        client.runtime.block_on(client.server.save_shard(save)).expect_err("no such folder");
+        client
+            .runtime
+            .block_on(client.server.prepare(prepare))
+            .expect_err("a name too long");
+        let save = v1::SaveShardRequest {
+            identity,
+            directory: long.clone(),
+            at_version: None,
+        };
+        client
+            .runtime
+            .block_on(client.server.save_shard(save))
+            .expect_err("no such folder");
         let mut request = Request::new(v1::StatusRequest::default());
         let value = evil(2000).replace(|c: char| !c.is_ascii_graphic(), "\t");
-        request.metadata_mut().insert("trainyard-shard", value.parse().expect("a header may hold it"));
+        request.metadata_mut().insert(
+            "trainyard-shard",
+            value.parse().expect("a header may hold it"),
+        );
         let _ = client.runtime.block_on(client.server.status(request));
     });
     for task in stage.tasks.tasks() {
@@ -153,13 +211,24 @@ fn a_server_that_answers_with_harmful_texts_is_told_of_in_harmless_ones() {
     let cluster = TestCluster::new(1, 0, 200, "[train]\nmax_steps = 5\n");
     let runtime = Runtime::new().expect("a runtime");
     let address = cluster.addresses[1].parse().expect("an address");
-    let served = tonic::transport::Server::builder().add_service(Liar).serve(address);
+    let served = tonic::transport::Server::builder()
+        .add_service(Liar)
+        .serve(address);
     let served = runtime.spawn(served);
     let chief = cluster.start("chief", 0, &["--connect-deadline", "4"]);
     let ended = chief.wait(LIMIT);
     served.abort();
     println!("{}", ended.output);
     assert_ne!(ended.code, 0);
-    assert!(ended.output.contains("all is lost"), "what it says is shown: {}", ended.output);
-    assert_eq!(wrong(&ended.output, MESSAGE_MAX), Vec::<String>::new(), "{}", ended.output);
+    assert!(
+        ended.output.contains("all is lost"),
+        "what it says is shown: {}",
+        ended.output
+    );
+    assert_eq!(
+        wrong(&ended.output, MESSAGE_MAX),
+        Vec::<String>::new(),
+        "{}",
+        ended.output
+    );
 }

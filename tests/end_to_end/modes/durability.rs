@@ -10,8 +10,14 @@ use crate::end_to_end::LIMIT;
 const BROUGHT_BACK: &str = "memory brought back from the log";
 
 fn logs(trial: &Trial, ps: usize) -> Vec<PathBuf> {
-    let folder = trial.cluster.model_dir().join("wal").join(format!("ps-{ps}"));
-    let entries = std::fs::read_dir(folder).expect("the log's folder").filter_map(Result::ok);
+    let folder = trial
+        .cluster
+        .model_dir()
+        .join("wal")
+        .join(format!("ps-{ps}"));
+    let entries = std::fs::read_dir(folder)
+        .expect("the log's folder")
+        .filter_map(Result::ok);
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     found.sort();
     found
@@ -26,10 +32,20 @@ fn learned(
     let trial = Trial::new(2, 2, 8000, &[way, &[ENDLESS]].concat());
     let tasks = disturb(&trial, trial.start_all());
     let (passes, output) = trial.end(tasks);
-    assert!(!output.contains("restoring every parameter server"), "{output}");
-    assert_eq!(trial.global_step(), passes * 500_u64.div_ceil(lanes), "{way:?}");
+    assert!(
+        !output.contains("restoring every parameter server"),
+        "{output}"
+    );
+    assert_eq!(
+        trial.global_step(),
+        passes * 500_u64.div_ceil(lanes),
+        "{way:?}"
+    );
     trial.assert_applied(passes * 500);
-    assert!(logs(&trial, 0).is_empty(), "the log goes when the job is done");
+    assert!(
+        logs(&trial, 0).is_empty(),
+        "the log goes when the job is done"
+    );
     (passes, trial.bits())
 }
 
@@ -43,7 +59,9 @@ fn kill_servers(trial: &Trial, mut tasks: Tasks, times: usize) -> Tasks {
         let mut back = trial.start("ps", ps);
         back.wait_for(BROUGHT_BACK, LIMIT);
         tasks.servers.insert(ps, back);
-        tasks.chief.wait_for_after(said, "was restarted, and remembers everything", LIMIT);
+        tasks
+            .chief
+            .wait_for_after(said, "was restarted, and remembers everything", LIMIT);
         tasks.chief.wait_for_next("training step=", LIMIT);
     }
     tasks
@@ -53,9 +71,16 @@ trial!(servers_killed_again_and_again_lose_nothing_in_every_way_to_train);
 fn servers_killed_again_and_again_lose_nothing_in_every_way_to_train() {
     let ways: [&[&str]; 4] = [
         &["strategy.update=async"],
-        &["strategy.update=async", "parameter_servers.durability=wal_sync"],
+        &[
+            "strategy.update=async",
+            "parameter_servers.durability=wal_sync",
+        ],
         &["strategy.update=ssp", "strategy.staleness_steps_max=2"],
-        &["strategy.update=async", "strategy.pipeline_depth=2", "strategy.payload=bfloat16"],
+        &[
+            "strategy.update=async",
+            "strategy.pipeline_depth=2",
+            "strategy.payload=bfloat16",
+        ],
     ];
     let one = |way: &[&str]| {
         let settings = [way, &["run.save_checkpoints_steps=400"]].concat();
@@ -70,7 +95,12 @@ trial!(synchronous_training_has_the_same_bits_when_servers_are_killed);
 fn synchronous_training_has_the_same_bits_when_servers_are_killed() {
     let settings = ["strategy.update=sync", "run.save_checkpoints_steps=150"];
     let (passes, killed) = learned(&settings, 3, |trial, tasks| kill_servers(trial, tasks, 5));
-    let reference = Trial::new(2, 2, 8000, &[settings[0], &format!("input.train.epochs={passes}")]);
+    let reference = Trial::new(
+        2,
+        2,
+        8000,
+        &[settings[0], &format!("input.train.epochs={passes}")],
+    );
     reference.start_all().end();
     assert!(reference.bits() == killed, "values and slots");
 }
@@ -79,18 +109,34 @@ trial!(all_daemons_killed_at_once_come_back_with_everything);
 fn all_daemons_killed_at_once_come_back_with_everything() {
     let one = |way: &str, lanes: u64| {
         // No checkpoint but the first: everything else is in the logs.
-        learned(&[way, "run.save_checkpoints_steps=1000000000"], lanes, |trial, mut tasks| {
-            tasks.workers.iter_mut().for_each(wait_until_it_trains);
-            tasks.workers.into_iter().chain([tasks.chief]).chain(tasks.servers).for_each(kill);
-            let mut tasks = trial.start_all();
-            tasks.servers.iter_mut().for_each(|server| drop(server.wait_for(BROUGHT_BACK, LIMIT)));
-            let line = tasks.chief.wait_for("taking over a job that is running", LIMIT);
-            assert!(!line.contains(" step=0"), "{line}");
-            wait_until_it_trains(&mut tasks.chief);
-            tasks
-        });
+        learned(
+            &[way, "run.save_checkpoints_steps=1000000000"],
+            lanes,
+            |trial, mut tasks| {
+                tasks.workers.iter_mut().for_each(wait_until_it_trains);
+                tasks
+                    .workers
+                    .into_iter()
+                    .chain([tasks.chief])
+                    .chain(tasks.servers)
+                    .for_each(kill);
+                let mut tasks = trial.start_all();
+                tasks
+                    .servers
+                    .iter_mut()
+                    .for_each(|server| drop(server.wait_for(BROUGHT_BACK, LIMIT)));
+                let line = tasks
+                    .chief
+                    .wait_for("taking over a job that is running", LIMIT);
+                assert!(!line.contains(" step=0"), "{line}");
+                wait_until_it_trains(&mut tasks.chief);
+                tasks
+            },
+        );
     };
-    side_by_side(&[&|| one("strategy.update=async", 1), &|| one("strategy.update=sync", 3)]);
+    side_by_side(&[&|| one("strategy.update=async", 1), &|| {
+        one("strategy.update=sync", 3)
+    }]);
 }
 
 /// Kills all when they have trained for a while without a checkpoint but the first, changes the log of a server, and
@@ -103,7 +149,12 @@ fn with_log_of_a_server(change: impl FnOnce(&mut Vec<u8>)) -> Trial {
     for _ in 0..20 {
         tasks.workers[0].wait_for_next("training step=", LIMIT);
     }
-    tasks.workers.into_iter().chain([tasks.chief]).chain(tasks.servers).for_each(kill);
+    tasks
+        .workers
+        .into_iter()
+        .chain([tasks.chief])
+        .chain(tasks.servers)
+        .for_each(kill);
     let log = &logs(&trial, 1).pop().expect("a segment");
     let mut bytes = std::fs::read(log).expect("the log");
     change(&mut bytes);
@@ -120,7 +171,10 @@ fn a_log_that_is_damaged_in_its_middle_is_put_aside_and_the_checkpoint_restored(
     let mut tasks = trial.start_all();
     let line = tasks.servers[1].wait_for("is damaged and was put aside", LIMIT);
     assert!(line.contains(".log") && line.contains("at byte "), "{line}");
-    assert!(line.contains("crc32c") && line.contains("expected"), "{line}");
+    assert!(
+        line.contains("crc32c") && line.contains("expected"),
+        "{line}"
+    );
     tasks.chief.wait_for("restoring", LIMIT);
     tasks.end();
     assert_eq!(trial.global_step(), 8 * 500);
@@ -135,7 +189,9 @@ fn a_log_with_a_torn_end_is_cut_and_goes_on() {
     let mut tasks = trial.start_all();
     let line = tasks.servers[1].wait_for("the torn end of the log was cut off", LIMIT);
     assert!(line.contains("bytes=100"), "{line}");
-    tasks.chief.wait_for("taking over a job that is running", LIMIT);
+    tasks
+        .chief
+        .wait_for("taking over a job that is running", LIMIT);
     tasks.end();
     assert_eq!(trial.global_step(), 8 * 500);
     trial.assert_applied(8 * 500);
@@ -164,7 +220,9 @@ fn a_job_whose_file_has_changed_goes_on_from_where_its_logs_end() {
         chief: start("chief", 0),
         workers: vec![start("worker", 0)],
     };
-    tasks.chief.wait_for("the job file has changed since", LIMIT);
+    tasks
+        .chief
+        .wait_for("the job file has changed since", LIMIT);
     let line = tasks.chief.wait_for("checkpoint saved", LIMIT);
     assert!(!line.contains("step=0 "), "{line}");
     tasks.end();
@@ -184,7 +242,12 @@ fn a_model_folder_that_was_removed_is_begun_anew_whatever_the_logs_say() {
     };
     let mut tasks = start();
     tasks.workers.iter_mut().for_each(wait_until_it_trains);
-    tasks.workers.into_iter().chain([tasks.chief]).chain(tasks.servers).for_each(kill);
+    tasks
+        .workers
+        .into_iter()
+        .chain([tasks.chief])
+        .chain(tasks.servers)
+        .for_each(kill);
     std::fs::remove_dir_all(trial.cluster.model_dir()).expect("removed");
     let mut tasks = start();
     tasks.servers[0].wait_for("a log was put aside: it is of cluster", LIMIT);
@@ -202,8 +265,14 @@ fn a_server_whose_log_cannot_be_written_ends_with_a_reason() {
     let ended = tasks.servers.remove(0).wait(LIMIT);
     assert_eq!(ended.code, 74, "{}", ended.output);
     let message = "error[E3007]: the log of this parameter server failed: cannot create";
-    assert!(ended.output.contains(message) && ended.output.contains(".log"), "{}", ended.output);
+    assert!(
+        ended.output.contains(message) && ended.output.contains(".log"),
+        "{}",
+        ended.output
+    );
     tasks.servers.push(trial.start("ps", 0));
-    tasks.chief.wait_for("restoring every parameter server", LIMIT);
+    tasks
+        .chief
+        .wait_for("restoring every parameter server", LIMIT);
     tasks.chief.wait_for_next("training step=", LIMIT);
 }

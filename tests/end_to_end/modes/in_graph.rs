@@ -11,7 +11,9 @@ fn workers_without_files_train_and_what_a_killed_one_had_is_handed_out_again() {
     let mut tasks = Tasks {
         servers: vec![trial.start("ps", 0), trial.start("ps", 1)],
         chief: trial.start("chief", 0),
-        workers: (0..2).map(|index| trial.start_with("worker", index, &ABSENT)).collect(),
+        workers: (0..2)
+            .map(|index| trial.start_with("worker", index, &ABSENT))
+            .collect(),
     };
     tasks.workers.iter_mut().for_each(wait_until_it_trains);
     kill(tasks.workers.remove(0));

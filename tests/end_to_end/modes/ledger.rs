@@ -17,15 +17,22 @@ fn an_epoch_is_every_row_once_however_many_tasks_train_and_with_none_once_for_ea
         let sharding = format!("input.train.sharding={sharding}");
         let trial = Trial::new(2, 4, 650, &[&sharding, "input.train.epochs=1"]);
         let output = trial.start_all().end();
-        let line = output.lines().find(|line| line.contains("one epoch is")).expect("it says what one is");
+        let line = output
+            .lines()
+            .find(|line| line.contains("one epoch is"))
+            .expect("it says what one is");
         (trial.global_step(), line.to_owned())
     };
     let (steps, line) = told("dynamic");
     assert_eq!(steps, 41);
-    assert!(line.contains("one epoch is 650 rows once, 41 steps, however many tasks train"), "{line}");
+    assert!(
+        line.contains("one epoch is 650 rows once, 41 steps, however many tasks train"),
+        "{line}"
+    );
     let (steps, line) = told("none");
     assert_eq!(steps, 5 * 41);
-    let meaning = "each of 5 tasks reads all 650 rows: one epoch is 5 passes over the data, 205 steps";
+    let meaning =
+        "each of 5 tasks reads all 650 rows: one epoch is 5 passes over the data, 205 steps";
     assert!(line.contains(meaning), "{line}");
 }
 
@@ -72,7 +79,9 @@ fn the_others_take_over_the_data_of_a_worker_that_stands_still_and_it_comes_back
     tasks.workers.iter_mut().for_each(wait_until_it_trains);
     let said = (tasks.chief.said(), tasks.workers[0].said());
     tasks.workers[0].signal(Signal::STOP);
-    tasks.chief.wait_for_after(said.0, "has fallen silent", LIMIT);
+    tasks
+        .chief
+        .wait_for_after(said.0, "has fallen silent", LIMIT);
     tasks.chief.wait_for_next("training step=", LIMIT);
     tasks.workers[0].signal(Signal::CONT);
     tasks.workers[0].wait_for_after(said.1, "joined", LIMIT);
@@ -80,15 +89,26 @@ fn the_others_take_over_the_data_of_a_worker_that_stands_still_and_it_comes_back
     tasks.stop();
     let checkpoint = trial.checkpoint();
     for shard in &checkpoint.manifest().shards {
-        let ahead =
-            |known: &PositionRecord| known.ahead.iter().map(|range| range.end - range.start).sum::<u64>();
-        let applied: u64 = shard.positions.iter().map(|known| known.batch + ahead(known)).sum();
+        let ahead = |known: &PositionRecord| {
+            known
+                .ahead
+                .iter()
+                .map(|range| range.end - range.start)
+                .sum::<u64>()
+        };
+        let applied: u64 = shard
+            .positions
+            .iter()
+            .map(|known| known.batch + ahead(known))
+            .sum();
         assert_eq!(shard.version, applied, "ps:{}", shard.ps);
     }
     // A batch that one server had and the other refused, because the session was over between the two, may still wait for
     // its turn: nothing is missing and nothing counts twice when the job has come to an end.
     let passes = passes_to_go(&checkpoint, 500);
-    trial.start_all_with(&["--set", &format!("input.train.epochs={passes}")]).end();
+    trial
+        .start_all_with(&["--set", &format!("input.train.epochs={passes}")])
+        .end();
     assert_eq!(trial.global_step(), passes * 500);
     trial.assert_applied(passes * 500);
 }
@@ -105,7 +125,11 @@ fn every_way_to_train_stops_by_itself_at_the_last_step_and_at_the_end_of_the_dat
         let trial = Trial::new(2, 2, 2000, &[way, &[end]].concat());
         trial.start_all().end();
         // Two passes of 125 batches.
-        let steps = if end.contains("max_steps") { 41 } else { 2 * 125_u64.div_ceil(lanes) };
+        let steps = if end.contains("max_steps") {
+            41
+        } else {
+            2 * 125_u64.div_ceil(lanes)
+        };
         assert_eq!(trial.global_step(), steps, "{way:?} {end}");
     };
     for way in ways {
@@ -125,14 +149,24 @@ fn settings_that_cannot_be_are_refused_with_a_reason() {
             78,
             &["replicas_to_aggregate must be at most 2", "given 4"],
         ),
-        ("an unknown update", &["strategy.update=eventual"], 78, &["eventual", "async", "sync", "ssp"]),
+        (
+            "an unknown update",
+            &["strategy.update=eventual"],
+            78,
+            &["eventual", "async", "sync", "ssp"],
+        ),
         (
             "a negative bound",
             &["strategy.update=ssp", "strategy.staleness_steps_max=-1"],
             78,
             &["staleness_steps_max", "-1"],
         ),
-        ("no bound", &["strategy.update=ssp"], 78, &["staleness_steps_max"]),
+        (
+            "no bound",
+            &["strategy.update=ssp"],
+            78,
+            &["staleness_steps_max"],
+        ),
         (
             "rows divided under sync",
             &["strategy.update=sync", "input.train.sharding=row"],
@@ -141,7 +175,10 @@ fn settings_that_cannot_be_are_refused_with_a_reason() {
         ),
         (
             "in-graph without its file",
-            &["strategy.replication=in_graph", "input.train.files=[\"absent.csv\"]"],
+            &[
+                "strategy.replication=in_graph",
+                "input.train.files=[\"absent.csv\"]",
+            ],
             66,
             &["absent.csv"],
         ),
@@ -151,7 +188,11 @@ fn settings_that_cannot_be_are_refused_with_a_reason() {
         let ended = trial.start("chief", 0).wait(LIMIT);
         assert_eq!(ended.code, code, "{what}: {}", ended.output);
         for word in words {
-            assert!(ended.output.contains(word), "{what}: `{word}` in {}", ended.output);
+            assert!(
+                ended.output.contains(word),
+                "{what}: `{word}` in {}",
+                ended.output
+            );
         }
     }
 }

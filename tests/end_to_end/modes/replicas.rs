@@ -20,14 +20,26 @@ fn exact(disturb: impl FnOnce(&Trial, Tasks) -> Tasks) -> String {
     let trial = Trial::new(2, 2, 8000, &settings);
     let tasks = disturb(&trial, trial.start_all());
     let output = tasks.stop();
-    assert!(!output.contains("restoring every parameter server"), "{output}");
+    assert!(
+        !output.contains("restoring every parameter server"),
+        "{output}"
+    );
     let checkpoint = trial.checkpoint();
     let step = checkpoint.manifest().global_step;
     assert!(step > 0);
     for shard in &checkpoint.manifest().shards {
-        let ahead =
-            |known: &PositionRecord| known.ahead.iter().map(|range| range.end - range.start).sum::<u64>();
-        let applied: u64 = shard.positions.iter().map(|known| known.batch + ahead(known)).sum();
+        let ahead = |known: &PositionRecord| {
+            known
+                .ahead
+                .iter()
+                .map(|range| range.end - range.start)
+                .sum::<u64>()
+        };
+        let applied: u64 = shard
+            .positions
+            .iter()
+            .map(|known| known.batch + ahead(known))
+            .sum();
         assert_eq!((applied, shard.version), (step, step), "ps:{}", shard.ps);
     }
     output
@@ -36,15 +48,23 @@ fn exact(disturb: impl FnOnce(&Trial, Tasks) -> Tasks) -> String {
 /// Who serves each shard, and whether it has a backup, as the chief has written last.
 fn shards(trial: &Trial) -> Vec<(u64, bool)> {
     let folder = trial.cluster.model_dir().join("shard_map");
-    let files = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    let latest =
-        files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "json")).max();
-    let text = latest.and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
+    let files = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
+    let latest = files
+        .map(|file| file.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "json"))
+        .max();
+    let text = latest
+        .and_then(|path| std::fs::read(path).ok())
+        .unwrap_or_default();
     let map: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
     let shards = map["shards"].as_array().into_iter().flatten();
     shards
         .map(|shard| {
-            let (primary, paired) = (shard["primary"].as_u64(), shard["paired"].as_bool());
+            let primary = shard["primary"].as_u64();
+            let paired = shard["paired"].as_bool();
             (primary.expect("a number"), paired.expect("a truth"))
         })
         .collect()
@@ -67,7 +87,10 @@ fn wait_until_paired(trial: &Trial) {
 /// Waits until both shards are served without this server.
 fn wait_until_gone(trial: &Trial, ps: usize) {
     wait_until(trial, "the other one serves", |shards| {
-        shards.len() == 2 && shards.iter().all(|&(primary, paired)| primary != ps as u64 && !paired)
+        shards.len() == 2
+            && shards
+                .iter()
+                .all(|&(primary, paired)| primary != ps as u64 && !paired)
     });
 }
 
@@ -84,7 +107,8 @@ fn servers_killed_again_and_again_with_and_without_their_disks_lose_nothing() {
                 // The host is gone, with all that was on it.
                 let logs = trial.cluster.model_dir().join("wal");
                 std::fs::remove_dir_all(logs.join(format!("ps-{ps}"))).expect("removed");
-                std::fs::remove_dir_all(logs.join(format!("ps-{}.backup", 1 - ps))).expect("removed");
+                std::fs::remove_dir_all(logs.join(format!("ps-{}.backup", 1 - ps)))
+                    .expect("removed");
             }
             tasks.servers.insert(ps, trial.start("ps", ps));
             wait_until_paired(trial);
@@ -104,7 +128,9 @@ fn both_servers_killed_at_one_moment_while_the_chief_lives_lose_nothing() {
             tasks.chief.wait_for_next("training step=", LIMIT);
             // The chief hears of one before the other, in either order: it may still take the other for the one that has all.
             let order = if time % 2 == 0 { [0, 1] } else { [1, 0] };
-            order.iter().for_each(|ps| tasks.servers[*ps].signal(Signal::KILL));
+            order
+                .iter()
+                .for_each(|ps| tasks.servers[*ps].signal(Signal::KILL));
             tasks.servers.drain(..).for_each(kill);
             tasks.servers = vec![trial.start("ps", 0), trial.start("ps", 1)];
         }
@@ -127,9 +153,15 @@ fn synchronous_training_has_the_same_bits_when_backups_take_over() {
         wait_until_paired(&disturbed);
     }
     let (passes, output) = disturbed.end(tasks);
-    assert!(!output.contains("restoring every parameter server"), "{output}");
+    assert!(
+        !output.contains("restoring every parameter server"),
+        "{output}"
+    );
     // Each of the two servers led a shard at least when it was killed.
-    assert!(output.matches(TAKEN_OVER).count() >= 2, "a backup takes over each time: {output}");
+    assert!(
+        output.matches(TAKEN_OVER).count() >= 2,
+        "a backup takes over each time: {output}"
+    );
     assert_eq!(disturbed.global_step(), passes * 500_u64.div_ceil(3));
     let reference = trial(&format!("input.train.epochs={passes}"));
     reference.start_all().end();
@@ -143,7 +175,10 @@ fn a_primary_that_stood_still_past_its_replacement_acknowledges_nothing_more_and
         tasks.servers[0].signal(Signal::STOP);
         let begun = Instant::now();
         wait_until_gone(trial, 0);
-        assert!(begun.elapsed() < Duration::from_secs(30), "it is noticed by its silence");
+        assert!(
+            begun.elapsed() < Duration::from_secs(30),
+            "it is noticed by its silence"
+        );
         tasks.chief.wait_for_next("training step=", LIMIT);
         let said = tasks.servers[0].said();
         tasks.servers[0].signal(Signal::CONT);
@@ -164,9 +199,16 @@ fn all_daemons_killed_at_once_come_back_with_everything() {
         wait_until_gone(trial, 0);
         tasks.servers.insert(0, trial.start("ps", 0));
         wait_until_paired(trial);
-        tasks.workers.into_iter().chain([tasks.chief]).chain(tasks.servers).for_each(kill);
+        tasks
+            .workers
+            .into_iter()
+            .chain([tasks.chief])
+            .chain(tasks.servers)
+            .for_each(kill);
         let mut tasks = trial.start_all();
-        let line = tasks.chief.wait_for("taking over a job that is running", LIMIT);
+        let line = tasks
+            .chief
+            .wait_for("taking over a job that is running", LIMIT);
         assert!(!line.contains(" step=0"), "{line}");
         tasks.chief.wait_for_next("training step=", LIMIT);
         tasks
@@ -180,7 +222,9 @@ fn a_cluster_of_one_server_cannot_have_backups() {
         let ended = trial.start(role, 0).wait(LIMIT);
         assert_eq!(ended.code, 78, "{role}: {}", ended.output);
         assert!(
-            ended.output.contains("needs two parameter servers at least, the cluster has 1"),
+            ended
+                .output
+                .contains("needs two parameter servers at least, the cluster has 1"),
             "{}",
             ended.output
         );

@@ -7,17 +7,29 @@ use crate::end_to_end::LIMIT;
 const WAYS: [(&[&str], u64); 4] = [
     (&["strategy.update=async"], 1),
     (&["strategy.update=sync"], 3),
-    (&["strategy.update=ssp", "strategy.staleness_steps_max=2"], 1),
+    (
+        &["strategy.update=ssp", "strategy.staleness_steps_max=2"],
+        1,
+    ),
     (&["strategy.replication=in_graph"], 1),
 ];
 
 fn trial(way: &[&str]) -> Trial {
-    Trial::new(2, 2, 8000, &[way, &[ENDLESS, "run.save_checkpoints_steps=100"]].concat())
+    Trial::new(
+        2,
+        2,
+        8000,
+        &[way, &[ENDLESS, "run.save_checkpoints_steps=100"]].concat(),
+    )
 }
 
 fn end_and_assert_exact(trial: &Trial, tasks: Tasks, way: &[&str], lanes: u64) {
     let (passes, _) = trial.end(tasks);
-    assert_eq!(trial.global_step(), passes * 500_u64.div_ceil(lanes), "{way:?}");
+    assert_eq!(
+        trial.global_step(),
+        passes * 500_u64.div_ceil(lanes),
+        "{way:?}"
+    );
     trial.assert_applied(passes * 500);
 }
 
@@ -29,7 +41,9 @@ fn a_chief_that_is_killed_and_comes_back_takes_every_way_to_train_over() {
         tasks.workers.iter_mut().for_each(wait_until_it_trains);
         kill(tasks.chief);
         tasks.chief = trial.start("chief", 0);
-        tasks.chief.wait_for("taking over a job that is running", LIMIT);
+        tasks
+            .chief
+            .wait_for("taking over a job that is running", LIMIT);
         tasks.workers[0].wait_for_next("training step=", LIMIT);
         end_and_assert_exact(&trial, tasks, way, lanes);
     };
@@ -46,7 +60,9 @@ fn a_server_without_a_log_that_is_killed_and_comes_back_is_restored_in_every_way
         tasks.chief.wait_for("checkpoint saved step=1", LIMIT);
         kill(tasks.servers.remove(1));
         tasks.servers.push(trial.start("ps", 1));
-        tasks.chief.wait_for("restoring every parameter server", LIMIT);
+        tasks
+            .chief
+            .wait_for("restoring every parameter server", LIMIT);
         tasks.workers[0].wait_for_next("training step=", LIMIT);
         end_and_assert_exact(&trial, tasks, way, lanes);
     };
@@ -61,8 +77,18 @@ fn an_asynchronous_job_goes_on_synchronously() {
     let trial = Trial::new(2, 2, 8000, &[ENDLESS, "run.save_checkpoints_steps=20"]);
     let mut tasks = trial.start_all();
     tasks.chief.wait_for("checkpoint saved step=1", LIMIT);
-    tasks.workers.into_iter().chain([tasks.chief]).chain(tasks.servers).for_each(kill);
-    let more = ["--set", "strategy.update=sync", "--set", "train.max_steps=2000"];
+    tasks
+        .workers
+        .into_iter()
+        .chain([tasks.chief])
+        .chain(tasks.servers)
+        .for_each(kill);
+    let more = [
+        "--set",
+        "strategy.update=sync",
+        "--set",
+        "train.max_steps=2000",
+    ];
     let start = |role, index| trial.start_with(role, index, &more);
     let tasks = Tasks {
         servers: vec![start("ps", 0), start("ps", 1)],
@@ -70,9 +96,17 @@ fn an_asynchronous_job_goes_on_synchronously() {
         workers: vec![start("worker", 0), start("worker", 1)],
     };
     let output = tasks.end();
-    assert!(output.contains("the input is divided in another way than before"), "{output}");
+    assert!(
+        output.contains("the input is divided in another way than before"),
+        "{output}"
+    );
     // On a busy machine it may have had more steps than that before it was killed.
-    let begun = output.split("training is open epoch=2 step=").nth(1).and_then(|rest| rest.split(' ').next());
-    let begun: u64 = begun.and_then(|step| step.parse().ok()).expect("the step at which it goes on");
+    let begun = output
+        .split("training is open epoch=2 step=")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let begun: u64 = begun
+        .and_then(|step| step.parse().ok())
+        .expect("the step at which it goes on");
     assert_eq!(trial.global_step(), begun.max(2000));
 }

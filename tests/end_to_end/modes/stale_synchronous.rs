@@ -10,7 +10,9 @@ use super::trial::{ENDLESS, Tasks, slow_down, wait_until_it_trains};
 /// What a daemon measures, as Prometheus text.
 fn metrics(address: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the admin port listens");
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it takes a request");
+    stream
+        .write_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+        .expect("it takes a request");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("it answers");
     text
@@ -37,19 +39,33 @@ fn nobody_is_farther_ahead_than_the_bound_of_a_worker_that_is_slow() {
         let trial = Trial::new(2, 2, 8000, &settings);
         let mut servers = vec![trial.start("ps", 0), trial.start("ps", 1)];
         let line = servers[0].wait_for("the admin port listens", crate::end_to_end::LIMIT);
-        let admin = line.split("address=").nth(1).and_then(|rest| rest.split(' ').next());
+        let admin = line
+            .split("address=")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
         let admin = admin.expect("it says where");
         let mut chief = trial.start("chief", 0);
         let mut workers = vec![trial.start("worker", 0), trial.start("worker", 1)];
         workers.iter_mut().for_each(wait_until_it_trains);
-        let slow = slow_down(workers.remove(0), Duration::from_millis(120), Duration::from_millis(30));
+        let slow = slow_down(
+            workers.remove(0),
+            Duration::from_millis(120),
+            Duration::from_millis(30),
+        );
         for _ in 0..5 {
             chief.wait_for_next("training step=", crate::end_to_end::LIMIT);
             let (within, all) = leads(&metrics(admin), bound);
-            assert!(all > 10 && within == all, "{within} of {all} within {bound}");
+            assert!(
+                all > 10 && within == all,
+                "{within} of {all} within {bound}"
+            );
         }
         workers.push(slow.let_go());
-        let (passes, _) = trial.end(Tasks { servers, chief, workers });
+        let (passes, _) = trial.end(Tasks {
+            servers,
+            chief,
+            workers,
+        });
         assert_eq!(trial.global_step(), passes * 500);
         trial.assert_applied(passes * 500);
     }
@@ -58,7 +74,11 @@ fn nobody_is_farther_ahead_than_the_bound_of_a_worker_that_is_slow() {
 trial!(the_last_data_is_read_while_others_have_none_left_and_are_not_ahead);
 fn the_last_data_is_read_while_others_have_none_left_and_are_not_ahead() {
     // Two data shards for five tasks: three of them find nothing to do, and nobody may wait for them.
-    let settings = ["strategy.update=ssp", "strategy.staleness_steps_max=1", "input.train.epochs=1"];
+    let settings = [
+        "strategy.update=ssp",
+        "strategy.staleness_steps_max=1",
+        "input.train.epochs=1",
+    ];
     let trial = Trial::new(2, 4, 500, &settings);
     trial.start_all().end();
     assert_eq!(trial.global_step(), 32);

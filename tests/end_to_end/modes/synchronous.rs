@@ -22,7 +22,12 @@ fn bits(trial: &Trial, passes: u64) -> Bits {
 
 /// Runs a job of so many passes, and returns what it has learned.
 fn learned(ps: usize, workers: usize, passes: u64) -> Bits {
-    let trial = Trial::new(ps, workers, ROWS, &[SYNC[0], SYNC[1], &format!("input.train.epochs={passes}")]);
+    let trial = Trial::new(
+        ps,
+        workers,
+        ROWS,
+        &[SYNC[0], SYNC[1], &format!("input.train.epochs={passes}")],
+    );
     trial.start_all().end();
     bits(&trial, passes)
 }
@@ -35,7 +40,11 @@ fn disturbed(workers: usize, disturb: impl FnOnce(&Trial, Tasks) -> Tasks) -> (u
 }
 
 fn assert_same(what: &str, reference: &Bits, other: &Bits) {
-    assert!(reference.len() > 8, "values and slots: {:?}", reference.keys());
+    assert!(
+        reference.len() > 8,
+        "values and slots: {:?}",
+        reference.keys()
+    );
     for (name, bits) in reference {
         assert!(other[name] == *bits, "{what}: {name} differs");
     }
@@ -55,7 +64,11 @@ fn synchronous_training_has_the_same_bits_whoever_dies_helps_or_is_missing() {
                 tasks.workers.push(back);
                 tasks
             });
-            assert_same("a worker was killed and came back", &learned(2, 2, passes), &back);
+            assert_same(
+                "a worker was killed and came back",
+                &learned(2, 2, passes),
+                &back,
+            );
         },
         &|| {
             let (passes, gone) = disturbed(3, |_, mut tasks| {
@@ -64,7 +77,11 @@ fn synchronous_training_has_the_same_bits_whoever_dies_helps_or_is_missing() {
                 (0..5).for_each(|_| drop(tasks.chief.wait_for_next("training step=", LIMIT)));
                 tasks
             });
-            assert_same("a worker was killed and the others went on", &learned(2, 2, passes), &gone);
+            assert_same(
+                "a worker was killed and the others went on",
+                &learned(2, 2, passes),
+                &gone,
+            );
         },
         &|| {
             let reference = learned(2, 2, 3);
@@ -90,7 +107,13 @@ fn steps_go_on_while_a_synchronous_worker_stands_still_and_it_comes_back() {
     tasks.stop();
     let checkpoint = trial.checkpoint();
     let manifest = checkpoint.manifest();
-    assert!(manifest.shards.iter().all(|shard| shard.version == manifest.global_step), "one step everywhere");
+    assert!(
+        manifest
+            .shards
+            .iter()
+            .all(|shard| shard.version == manifest.global_step),
+        "one step everywhere"
+    );
     let batches = manifest.global_step / 42 * 125 + manifest.global_step % 42 * 3;
     trial.assert_applied(batches);
 }

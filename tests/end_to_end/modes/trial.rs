@@ -36,8 +36,17 @@ pub(super) struct Tasks {
 impl Trial {
     pub(super) fn new(ps: usize, workers: usize, rows: usize, settings: &[&str]) -> Self {
         let cluster = TestCluster::new(ps, workers, rows, "");
-        let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
-        Self { cluster, settings, ps, workers, rows: rows as u64 }
+        let settings = settings
+            .iter()
+            .map(|setting| (*setting).to_owned())
+            .collect();
+        Self {
+            cluster,
+            settings,
+            ps,
+            workers,
+            rows: rows as u64,
+        }
     }
 
     pub(super) fn start_with(&self, role: &str, index: usize, more: &[&str]) -> Program {
@@ -57,9 +66,13 @@ impl Trial {
 
     pub(super) fn start_all_with(&self, more: &[&str]) -> Tasks {
         Tasks {
-            servers: (0..self.ps).map(|index| self.start_with("ps", index, more)).collect(),
+            servers: (0..self.ps)
+                .map(|index| self.start_with("ps", index, more))
+                .collect(),
             chief: self.start_with("chief", 0, more),
-            workers: (0..self.workers).map(|index| self.start_with("worker", index, more)).collect(),
+            workers: (0..self.workers)
+                .map(|index| self.start_with("worker", index, more))
+                .collect(),
         }
     }
 
@@ -70,8 +83,12 @@ impl Trial {
     }
 
     pub(super) fn checkpoint(&self) -> Checkpoint {
-        let found = latest_good(&self.cluster.model_dir(), &mut |warning| panic!("{}", warning.render()));
-        found.expect("the folder can be read").expect("a checkpoint")
+        let found = latest_good(&self.cluster.model_dir(), &mut |warning| {
+            panic!("{}", warning.render())
+        });
+        found
+            .expect("the folder can be read")
+            .expect("a checkpoint")
     }
 
     /// Of each variable and slot, the bits of all values of the last checkpoint.
@@ -84,7 +101,9 @@ impl Trial {
     pub(super) fn end(&self, tasks: Tasks) -> (u64, String) {
         let told = tasks.stop();
         let passes = passes_to_go(&self.checkpoint(), self.rows.div_ceil(BATCH_SIZE));
-        let more = self.start_all_with(&["--set", &format!("input.train.epochs={passes}")]).end();
+        let more = self
+            .start_all_with(&["--set", &format!("input.train.epochs={passes}")])
+            .end();
         (passes, told + &more)
     }
 
@@ -92,8 +111,11 @@ impl Trial {
     pub(super) fn assert_applied(&self, batches: u64) {
         let checkpoint = self.checkpoint();
         for shard in &checkpoint.manifest().shards {
-            let known: Vec<_> =
-                shard.positions.iter().map(|known| (known.shard, known.batch, known.ahead.clone())).collect();
+            let known: Vec<_> = shard
+                .positions
+                .iter()
+                .map(|known| (known.shard, known.batch, known.ahead.clone()))
+                .collect();
             assert_eq!(known, [(0, batches, Vec::new())], "ps:{}", shard.ps);
         }
     }
@@ -103,11 +125,20 @@ impl Tasks {
     /// Tells all to stop, and waits until they have. Returns the output of the chief.
     pub(super) fn stop(mut self) -> String {
         // One that has only just started does not know yet how to stop.
-        self.workers.iter_mut().for_each(|worker| drop(worker.wait_for("joined", LIMIT)));
-        self.workers.iter().chain([&self.chief]).for_each(|program| program.signal(Signal::TERM));
-        self.workers.into_iter().for_each(|program| drop(end(program)));
+        self.workers
+            .iter_mut()
+            .for_each(|worker| drop(worker.wait_for("joined", LIMIT)));
+        self.workers
+            .iter()
+            .chain([&self.chief])
+            .for_each(|program| program.signal(Signal::TERM));
+        self.workers
+            .into_iter()
+            .for_each(|program| drop(end(program)));
         let output = end(self.chief);
-        self.servers.iter().for_each(|program| program.signal(Signal::TERM));
+        self.servers
+            .iter()
+            .for_each(|program| program.signal(Signal::TERM));
         for program in self.servers {
             let output = end(program);
             // One that is only a backup has nothing that a checkpoint must hold.
@@ -120,7 +151,10 @@ impl Tasks {
     /// Waits until all have ended well, by themselves. Returns the output of the chief.
     pub(super) fn end(self) -> String {
         let output = end(self.chief);
-        self.workers.into_iter().chain(self.servers).for_each(|program| drop(end(program)));
+        self.workers
+            .into_iter()
+            .chain(self.servers)
+            .for_each(|program| drop(end(program)));
         output
     }
 }
@@ -130,9 +164,15 @@ pub(super) fn end(program: Program) -> String {
     let ended = program.wait(LIMIT);
     assert_eq!(ended.code, 0, "{}", ended.output);
     let odd = |line: &&str| {
-        ["WARN", "training is open", "the job is done", "joined"].iter().any(|word| line.contains(word))
+        ["WARN", "training is open", "the job is done", "joined"]
+            .iter()
+            .any(|word| line.contains(word))
     };
-    ended.output.lines().filter(odd).for_each(|line| println!("{line}"));
+    ended
+        .output
+        .lines()
+        .filter(odd)
+        .for_each(|line| println!("{line}"));
     ended.output
 }
 

@@ -22,9 +22,14 @@ pub fn run(data: &[u8]) {
             let _ = error.to_string();
         }
         for spec in &checkpoint.manifest().variables {
-            let values = spec.shape.iter().try_fold(1_usize, |all, size| all.checked_mul(*size));
+            let values = spec
+                .shape
+                .iter()
+                .try_fold(1_usize, |all, size| all.checked_mul(*size));
             match spec.dynamic() {
-                Some(_) => drop(checkpoint.read_dynamic(&spec.name, &["accumulator"], 0..u128::MAX)),
+                Some(_) => {
+                    drop(checkpoint.read_dynamic(&spec.name, &["accumulator"], 0..u128::MAX))
+                }
                 None if values.is_some_and(|values| values <= VALUES_MAX) => {
                     drop(checkpoint.read(&spec.name))
                 }

@@ -6,7 +6,9 @@ use trainyard_cluster_spec::ClusterSpec;
 
 /// Parses a cluster file, and writes and parses it again.
 pub fn run(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
     match ClusterSpec::from_toml(Path::new("cluster.toml"), text) {
         Ok(cluster) => {
             let _ = cluster.fingerprint();

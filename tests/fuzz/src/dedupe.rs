@@ -17,12 +17,20 @@ use crate::numbers::Numbers;
 const CLUSTER: u128 = 7;
 
 fn task(index: usize) -> Task {
-    Task { role: Role::Worker, index }
+    Task {
+        role: Role::Worker,
+        index,
+    }
 }
 
 fn store() -> Store {
     let store = Store::new(0);
-    store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).expect("it is nobody's");
+    store
+        .claim(&Claim {
+            cluster_id: CLUSTER,
+            epoch: 1,
+        })
+        .expect("it is nobody's");
     let variable = VariableSpec {
         name: "w".to_owned(),
         shape: vec![1],
@@ -32,7 +40,16 @@ fn store() -> Store {
     };
     let prepare = Prepare {
         variables: vec![variable],
-        slices: vec![(0, Slice { variable: 0, part: 0, rows: 0..1, width: 1, ps: 0 })],
+        slices: vec![(
+            0,
+            Slice {
+                variable: 0,
+                part: 0,
+                rows: 0..1,
+                width: 1,
+                ps: 0,
+            },
+        )],
         optimizers: BTreeMap::from([("sgd".to_owned(), OptimizerConfig::sgd(1.0))]),
         seed: 1,
         layout_fingerprint: 9,
@@ -44,25 +61,49 @@ fn store() -> Store {
         restore: None,
         first_values: None,
     };
-    let chief = Identity { session: 0, ..identity(0, 0, 0) };
+    let chief = Identity {
+        session: 0,
+        ..identity(0, 0, 0)
+    };
     store.prepare(&chief, prepare).expect("it fits");
     store.open(&chief).expect("it is prepared");
     store
 }
 
 fn identity(index: usize, session: u64, seq: u64) -> Identity {
-    Identity { cluster_id: CLUSTER, epoch: 1, task: task(index), incarnation: 1, session, seq }
+    Identity {
+        cluster_id: CLUSTER,
+        epoch: 1,
+        task: task(index),
+        incarnation: 1,
+        session,
+        seq,
+    }
 }
 
 fn standing(input: &mut Numbers<'_>) -> Standing {
     let session = |input: &mut Numbers<'_>, index: usize| {
-        let rejection = Rejection { fault: Fault::Norm, variable: None, position: 0, bits: 0 };
+        let rejection = Rejection {
+            fault: Fault::Norm,
+            variable: None,
+            position: 0,
+            bits: 0,
+        };
         let rejected = (0..input.below(4)).map(|_| {
-            let batch = BatchId { pass: 0, shard: 0, batch: input.wide() };
-            RejectedPush { seq: input.wide(), batch, rejection }
+            let batch = BatchId {
+                pass: 0,
+                shard: 0,
+                batch: input.wide(),
+            };
+            RejectedPush {
+                seq: input.wide(),
+                batch,
+                rejection,
+            }
         });
         let rejected = rejected.collect();
-        let (number, open) = (input.wide(), input.below(2) == 1);
+        let number = input.wide();
+        let open = input.below(2) == 1;
         SessionStanding {
             task: task(index),
             number,
@@ -72,34 +113,64 @@ fn standing(input: &mut Numbers<'_>) -> Standing {
             rejected,
         }
     };
-    let sessions = (0..input.below(3)).map(|index| session(input, index)).collect();
+    let sessions = (0..input.below(3))
+        .map(|index| session(input, index))
+        .collect();
     let position = |input: &mut Numbers<'_>, shard: u64| {
-        let ahead = (0..input.below(4)).map(|_| input.wide()..input.wide()).collect();
-        ShardPosition { shard, pass: input.wide(), batch: input.wide(), ahead }
+        let ahead = (0..input.below(4))
+            .map(|_| input.wide()..input.wide())
+            .collect();
+        ShardPosition {
+            shard,
+            pass: input.wide(),
+            batch: input.wide(),
+            ahead,
+        }
     };
-    let positions = (0..input.below(3)).map(|shard| position(input, shard as u64)).collect();
-    Standing { version: input.wide() >> 1, sessions, positions, ..Standing::default() }
+    let positions = (0..input.below(3))
+        .map(|shard| position(input, shard as u64))
+        .collect();
+    Standing {
+        version: input.wide() >> 1,
+        sessions,
+        positions,
+        ..Standing::default()
+    }
 }
 
 /// Asks for pushes, and keeps the number of every one that counted.
 fn ask(store: &Store, input: &mut Numbers<'_>) {
     let mut sessions = [0_u64; 3];
-    let (mut applied, mut used) = (BTreeSet::new(), BTreeSet::new());
-    let (begun, mut counted) = (store.status().version, 0);
+    let mut applied = BTreeSet::new();
+    let mut used = BTreeSet::new();
+    let begun = store.status().version;
+    let mut counted = 0;
     while !input.is_empty() {
         let index = input.below(3);
         if input.below(5) == 0 {
             let seq = input.wide();
             let next = sessions[index].saturating_add(1 + input.below(3) as u64);
-            if store.open_session(&identity(index, next, seq), 9, 0).is_ok() {
+            if store
+                .open_session(&identity(index, next, seq), 9, 0)
+                .is_ok()
+            {
                 sessions[index] = next;
             }
             continue;
         }
-        let (seq, shard, batch) = (input.wide(), input.below(2) as u64, input.wide());
+        let seq = input.wide();
+        let shard = input.below(2) as u64;
+        let batch = input.wide();
         let values = [if input.below(4) == 0 { f32::NAN } else { 1.0 }];
-        let batch = BatchId { pass: 0, shard: 10 + shard, batch };
-        let selection = Some(Arc::new(Selection { whole: vec![0], ..Selection::default() }));
+        let batch = BatchId {
+            pass: 0,
+            shard: 10 + shard,
+            batch,
+        };
+        let selection = Some(Arc::new(Selection {
+            whole: vec![0],
+            ..Selection::default()
+        }));
         let push = Push {
             batch,
             batches: 1,
@@ -113,7 +184,10 @@ fn ask(store: &Store, input: &mut Numbers<'_>) {
         match store.push(&identity(index, sessions[index], seq), &push) {
             Ok(pushed) if !pushed.duplicate => {
                 assert!(used.insert(key), "a number counts once");
-                assert!(applied.insert((batch.shard, batch.batch)), "a batch counts once");
+                assert!(
+                    applied.insert((batch.shard, batch.batch)),
+                    "a batch counts once"
+                );
                 counted += 1;
                 assert_eq!(
                     (pushed.version, pushed.rejected.is_some()),
@@ -122,9 +196,17 @@ fn ask(store: &Store, input: &mut Numbers<'_>) {
             }
             Ok(pushed) => {
                 used.insert(key);
-                assert_eq!(pushed.version, begun + counted, "a duplicate changes nothing");
+                assert_eq!(
+                    pushed.version,
+                    begun + counted,
+                    "a duplicate changes nothing"
+                );
             }
-            Err(_) => assert_eq!(store.status().version, begun + counted, "a refusal changes nothing"),
+            Err(_) => assert_eq!(
+                store.status().version,
+                begun + counted,
+                "a refusal changes nothing"
+            ),
         }
     }
 }
@@ -135,11 +217,15 @@ pub fn run(data: &[u8]) {
     let first = store();
     if input.below(2) == 1 {
         let given = standing(&mut input);
-        first.resume(1, State::Open, &given).expect("it names no slices");
+        first
+            .resume(1, State::Open, &given)
+            .expect("it names no slices");
         let told = first.standing();
         // What was taken up once is told and taken up again without a change.
         let second = store();
-        second.resume(1, State::Open, &told).expect("it names no slices");
+        second
+            .resume(1, State::Open, &told)
+            .expect("it names no slices");
         assert_eq!(second.standing(), told);
         let _ = first.status();
         // Sessions of a file are not the model's.

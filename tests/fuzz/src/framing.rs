@@ -28,10 +28,15 @@ fn body(bytes: &[u8], cut: usize) -> Body {
 
 /// Reads a message in pieces and whole, and a stream of messages.
 pub fn run(data: &[u8]) {
-    let Some((cut, bytes)) = data.split_first() else { return };
+    let Some((cut, bytes)) = data.split_first() else {
+        return;
+    };
     let cut = usize::from(*cut).max(1);
     let request = block_on(read::<v1::StepRequest>(body(bytes, cut), BYTES_MAX));
-    let whole = block_on(read::<v1::StepRequest>(body(bytes, bytes.len().max(1)), BYTES_MAX));
+    let whole = block_on(read::<v1::StepRequest>(
+        body(bytes, bytes.len().max(1)),
+        BYTES_MAX,
+    ));
     match (request, whole) {
         (Ok((one, payload)), Ok((other, again))) => {
             assert_eq!(one, other, "the cuts mean nothing");

@@ -11,16 +11,24 @@ use crate::scratch::{self, block_on};
 
 /// Reads up to the first that is no whole record.
 fn records(bytes: &[u8]) -> Vec<Record> {
-    let Ok(Ok(mut reader)) = Reader::new(Cursor::new(bytes), bytes.len() as u64) else { return Vec::new() };
+    let Ok(Ok(mut reader)) = Reader::new(Cursor::new(bytes), bytes.len() as u64) else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
     loop {
         match reader.read().expect("bytes can be read") {
             Next::Record(record) => found.push(record),
             Next::End => return found,
             Next::Bad(bad) => {
-                assert!(bad.place + bad.rest == bytes.len() as u64 && !bad.fault.to_string().is_empty());
+                assert!(
+                    bad.place + bad.rest == bytes.len() as u64 && !bad.fault.to_string().is_empty()
+                );
                 let _ = reader.proof_of_damage(&bad).expect("bytes can be read");
-                assert_eq!(reader.read().expect("bytes can be read"), Next::Bad(bad), "it stays bad");
+                assert_eq!(
+                    reader.read().expect("bytes can be read"),
+                    Next::Bad(bad),
+                    "it stays bad"
+                );
                 return found;
             }
         }
@@ -33,7 +41,12 @@ pub fn run(data: &[u8]) {
     let mut input = Numbers(data);
     let scratch = scratch::folder();
     let path = scratch.path().join("log");
-    let log = Log::open(Folder::open(&path).expect("a folder"), Durability::Wal, None).expect("a log");
+    let log = Log::open(
+        Folder::open(&path).expect("a folder"),
+        Durability::Wal,
+        None,
+    )
+    .expect("a log");
     let count = input.below(6);
     let entries: Vec<Entry> = (0..count)
         .map(|place| {
@@ -44,10 +57,22 @@ pub fn run(data: &[u8]) {
             Entry::new(place as u16, parts.collect()).numbered(input.wide())
         })
         .collect();
-    log.begin(Origin { owner: 7, member: 1, memory: 2 }, entries, true);
+    log.begin(
+        Origin {
+            owner: 7,
+            member: 1,
+            memory: 2,
+        },
+        entries,
+        true,
+    );
     block_on(log.settle(log.end())).expect("it is written");
     let folder = std::fs::read_dir(&path).expect("the folder");
-    let file = folder.filter_map(Result::ok).map(|entry| entry.path()).next().expect("a segment");
+    let file = folder
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .next()
+        .expect("a segment");
     let mut bytes = std::fs::read(&file).expect("its bytes");
     log.clear().expect("it is removed");
     drop(log);
@@ -66,5 +91,8 @@ pub fn run(data: &[u8]) {
         }
     }
     let left = records(&bytes);
-    assert!(left.len() <= count && left == whole[..left.len()], "nothing else is read");
+    assert!(
+        left.len() <= count && left == whole[..left.len()],
+        "nothing else is read"
+    );
 }

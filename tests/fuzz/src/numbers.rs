@@ -2,7 +2,9 @@
 
 /// Cuts an input in two, at the place that its first two bytes say.
 pub(crate) fn two(data: &[u8]) -> (&[u8], &[u8]) {
-    let Some((head, rest)) = data.split_first_chunk::<2>() else { return (&[], &[]) };
+    let Some((head, rest)) = data.split_first_chunk::<2>() else {
+        return (&[], &[]);
+    };
     rest.split_at(usize::from(u16::from_le_bytes(*head)).min(rest.len()))
 }
 
@@ -18,7 +20,9 @@ impl Numbers<'_> {
 
     /// Returns the next byte.
     pub(crate) fn byte(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        let Some((first, rest)) = self.0.split_first() else {
+            return 0;
+        };
         self.0 = rest;
         *first
     }
@@ -30,7 +34,8 @@ impl Numbers<'_> {
 
     /// Returns a number, mostly a small one, sometimes one near an end of the range.
     pub(crate) fn wide(&mut self) -> u64 {
-        let (kind, small) = (self.byte(), u64::from(self.byte()));
+        let kind = self.byte();
+        let small = u64::from(self.byte());
         match kind % 8 {
             0 => u64::MAX - small,
             1 => small << 56,

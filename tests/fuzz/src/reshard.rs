@@ -9,7 +9,9 @@ use trainyard_cluster_client::{LocalShard, Plan};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{BatchId, Claim, Guard, Identity, Push, Selection, Update};
-use trainyard_variable::{Access, DynamicTable, Initializer, Layout, Partitioner, Placement, VariableSpec};
+use trainyard_variable::{
+    Access, DynamicTable, Initializer, Layout, Partitioner, Placement, VariableSpec,
+};
 
 use crate::numbers::Numbers;
 use crate::scratch::{self, block_on};
@@ -20,7 +22,9 @@ const SERVERS_MAX: usize = 12;
 fn variables(input: &mut Numbers<'_>) -> Vec<VariableSpec> {
     let count = 1 + input.below(4);
     let spec = |input: &mut Numbers<'_>, place: usize| {
-        let (kind, rows, width) = (input.below(3), 1 + input.below(40), 1 + input.below(4));
+        let kind = input.below(3);
+        let rows = 1 + input.below(40);
+        let width = 1 + input.below(4);
         let (shape, access) = match kind {
             0 => (vec![rows, width], Access::Whole),
             1 => (vec![rows, width], Access::Rows),
@@ -30,8 +34,16 @@ fn variables(input: &mut Numbers<'_>) -> Vec<VariableSpec> {
             name: format!("v{place}"),
             shape,
             access,
-            initializer: Initializer::Uniform { low: -1.0, high: 1.0 },
-            optimizer_group: if input.below(2) == 0 { "sgd" } else { "adagrad" }.to_owned(),
+            initializer: Initializer::Uniform {
+                low: -1.0,
+                high: 1.0,
+            },
+            optimizer_group: if input.below(2) == 0 {
+                "sgd"
+            } else {
+                "adagrad"
+            }
+            .to_owned(),
         }
     };
     (0..count).map(|place| spec(input, place)).collect()
@@ -39,11 +51,23 @@ fn variables(input: &mut Numbers<'_>) -> Vec<VariableSpec> {
 
 fn plan(variables: &[VariableSpec], servers: usize, input: &mut Numbers<'_>) -> Plan {
     let partitioner = match input.below(3) {
-        0 => Partitioner::Fixed { num_shards: 1 + input.below(SERVERS_MAX) },
-        1 => Partitioner::MinSize { min_shard_bytes: 1 + input.below(200), max_shards: servers },
-        _ => Partitioner::MaxSize { max_shard_bytes: 4 + input.below(200), max_shards: None },
+        0 => Partitioner::Fixed {
+            num_shards: 1 + input.below(SERVERS_MAX),
+        },
+        1 => Partitioner::MinSize {
+            min_shard_bytes: 1 + input.below(200),
+            max_shards: servers,
+        },
+        _ => Partitioner::MaxSize {
+            max_shard_bytes: 4 + input.below(200),
+            max_shards: None,
+        },
     };
-    let placement = if input.below(2) == 0 { Placement::Greedy } else { Placement::RoundRobin };
+    let placement = if input.below(2) == 0 {
+        Placement::Greedy
+    } else {
+        Placement::RoundRobin
+    };
     let layout = Layout::new(variables, partitioner, placement, servers);
     Plan {
         fingerprint: layout.fingerprint(variables),
@@ -67,16 +91,35 @@ fn plan(variables: &[VariableSpec], servers: usize, input: &mut Numbers<'_>) -> 
 
 fn identity(role: Role, session: u64, seq: u64) -> Identity {
     let task = Task { role, index: 0 };
-    Identity { cluster_id: CLUSTER, epoch: 1, task, incarnation: 1, session, seq }
+    Identity {
+        cluster_id: CLUSTER,
+        epoch: 1,
+        task,
+        incarnation: 1,
+        session,
+        seq,
+    }
 }
 
 /// Servers that hold a plan.
 fn servers(plan: &Plan, count: usize) -> Vec<LocalShard> {
     let prepared = |ps: usize| {
         let shard = LocalShard::new(ps, count, 1, 1);
-        shard.store().claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).expect("it is nobody's");
-        let slices = plan.layout.of_ps(ps).map(|(number, slice)| (number as u32, slice.clone())).collect();
-        shard.prepare_now(&identity(Role::Chief, 0, 0), plan.clone(), ps, slices).expect("it fits");
+        shard
+            .store()
+            .claim(&Claim {
+                cluster_id: CLUSTER,
+                epoch: 1,
+            })
+            .expect("it is nobody's");
+        let slices = plan
+            .layout
+            .of_ps(ps)
+            .map(|(number, slice)| (number as u32, slice.clone()))
+            .collect();
+        shard
+            .prepare_now(&identity(Role::Chief, 0, 0), plan.clone(), ps, slices)
+            .expect("it fits");
         shard
     };
     (0..count).map(prepared).collect()
@@ -85,21 +128,32 @@ fn servers(plan: &Plan, count: usize) -> Vec<LocalShard> {
 /// Pushes what the input says to every slice of a server.
 fn train(plan: &Plan, shard: &LocalShard, ps: usize, input: &mut Numbers<'_>) {
     let store = shard.store();
-    store.open(&identity(Role::Chief, 0, 0)).expect("it is prepared");
-    store.open_session(&identity(Role::Worker, 1, 0), plan.fingerprint, 0).expect("it is open");
+    store
+        .open(&identity(Role::Chief, 0, 0))
+        .expect("it is prepared");
+    store
+        .open_session(&identity(Role::Worker, 1, 0), plan.fingerprint, 0)
+        .expect("it is open");
     for seq in 1..=1 + input.below(3) as u64 {
         let mut selection = Selection::default();
-        let (mut row_values, mut id_values, mut values) = (0, 0, 0);
+        let mut row_values = 0;
+        let mut id_values = 0;
+        let mut values = 0;
         for (number, slice) in plan.layout.of_ps(ps) {
-            let (number, spec) = (number as u32, &plan.variables[slice.variable]);
+            let number = number as u32;
+            let spec = &plan.variables[slice.variable];
             match spec.access {
                 Access::Whole => {
                     selection.whole.push(number);
                     values += slice.len();
                 }
                 Access::Rows => {
-                    let rows: Vec<u32> =
-                        slice.rows.clone().filter(|_| input.below(2) == 0).map(|row| row as u32).collect();
+                    let rows: Vec<u32> = slice
+                        .rows
+                        .clone()
+                        .filter(|_| input.below(2) == 0)
+                        .map(|row| row as u32)
+                        .collect();
                     row_values += rows.len() * slice.width;
                     selection.rows.push((number, selection.row_sets.len()));
                     selection.row_sets.push(rows);
@@ -107,20 +161,30 @@ fn train(plan: &Plan, shard: &LocalShard, ps: usize, input: &mut Numbers<'_>) {
                 Access::Dynamic(_) => {
                     let ids = slice.ids(spec.rows());
                     let step = ((ids.end - ids.start) / 17).max(1);
-                    let named = (0..17_u128).map(|place| ids.start + place * step).filter(|id| *id < ids.end);
-                    let named: Vec<u64> = named.filter(|_| input.below(3) == 0).map(|id| id as u64).collect();
+                    let named = (0..17_u128)
+                        .map(|place| ids.start + place * step)
+                        .filter(|id| *id < ids.end);
+                    let named: Vec<u64> = named
+                        .filter(|_| input.below(3) == 0)
+                        .map(|id| id as u64)
+                        .collect();
                     id_values += named.len() * slice.width;
                     selection.ids.push((number, selection.id_sets.len()));
                     selection.id_sets.push(named);
                 }
             }
         }
-        let gradients: Vec<f32> =
-            (0..values + row_values + id_values).map(|_| f32::from(input.byte()) / 64.0 - 2.0).collect();
+        let gradients: Vec<f32> = (0..values + row_values + id_values)
+            .map(|_| f32::from(input.byte()) / 64.0 - 2.0)
+            .collect();
         let identity = identity(Role::Worker, 1, seq);
         store.reserve_again(&identity).expect("the session is open");
         let push = Push {
-            batch: BatchId { pass: 0, shard: 0, batch: seq - 1 },
+            batch: BatchId {
+                pass: 0,
+                shard: 0,
+                batch: seq - 1,
+            },
             batches: 1,
             pulled_version: 0,
             contribution: None,
@@ -148,7 +212,10 @@ fn save(plan: &Plan, shards: &[LocalShard], model_dir: &Path, step: u64) -> Path
     }
     (manifest.num_ps, manifest.seed) = (shards.len(), plan.seed);
     (manifest.variables, manifest.optimizers) = (plan.variables.clone(), plan.optimizers.clone());
-    commit(model_dir, &folder, &manifest).expect("it is whole").path().to_owned()
+    commit(model_dir, &folder, &manifest)
+        .expect("it is whole")
+        .path()
+        .to_owned()
 }
 
 /// Everything of a checkpoint, whoever has written which part of it.
@@ -160,7 +227,9 @@ fn bits(checkpoint: &Checkpoint) -> Vec<String> {
         let slots = manifest.optimizers[&spec.optimizer_group].slots();
         let names: Vec<&str> = slots.iter().map(|slot| slot.name).collect();
         if spec.dynamic().is_some() {
-            let mut rows = checkpoint.read_dynamic(&spec.name, &names, 0..u128::MAX).expect("it is there");
+            let mut rows = checkpoint
+                .read_dynamic(&spec.name, &names, 0..u128::MAX)
+                .expect("it is there");
             // Which server has waited for how long is no part of it.
             rows.idle.clear();
             all.push(format!("{:?}", rows));
@@ -168,8 +237,16 @@ fn bits(checkpoint: &Checkpoint) -> Vec<String> {
         }
         for slot in std::iter::once(None).chain(names.into_iter().map(Some)) {
             let mut values = vec![0.0; spec.shape.iter().product()];
-            checkpoint.read_rows(&spec.name, slot, 0..spec.shape[0], &mut values).expect("it is there");
-            all.push(format!("{:?}", values.iter().map(|value| value.to_bits()).collect::<Vec<_>>()));
+            checkpoint
+                .read_rows(&spec.name, slot, 0..spec.shape[0], &mut values)
+                .expect("it is there");
+            all.push(format!(
+                "{:?}",
+                values
+                    .iter()
+                    .map(|value| value.to_bits())
+                    .collect::<Vec<_>>()
+            ));
         }
     }
     all
@@ -181,13 +258,20 @@ pub fn run(data: &[u8]) {
     let scratch = scratch::folder();
     let model_dir = scratch.path().join("model");
     let variables = variables(&mut input);
-    let (from, to) = (1 + input.below(SERVERS_MAX), 1 + input.below(SERVERS_MAX));
+    let from = 1 + input.below(SERVERS_MAX);
+    let to = 1 + input.below(SERVERS_MAX);
     let first = plan(&variables, from, &mut input);
     let shards = servers(&first, from);
-    shards.iter().enumerate().for_each(|(ps, shard)| train(&first, shard, ps, &mut input));
+    shards
+        .iter()
+        .enumerate()
+        .for_each(|(ps, shard)| train(&first, shard, ps, &mut input));
     let path = save(&first, &shards, &model_dir, 1);
     let before = bits(&Checkpoint::open(&path).expect("it is committed"));
-    let second = Plan { checkpoint: Some(path), ..plan(&variables, to, &mut input) };
+    let second = Plan {
+        checkpoint: Some(path),
+        ..plan(&variables, to, &mut input)
+    };
     let again = save(&second, &servers(&second, to), &model_dir, 2);
     let after = bits(&Checkpoint::open(&again).expect("it is committed"));
     assert_eq!(before, after, "{from} servers, then {to}");

@@ -13,12 +13,23 @@ const OWNER: u128 = 7;
 
 /// What every log goes on from: a vector, a table, a dynamic table. What a log asks a server to hold is not the question.
 fn prepare(update: i32) -> v1::PrepareRequest {
-    let dynamic = DynamicTable { admit_after: 1, expire_after_steps: Some(9), expire_after_secs: None };
-    let variables =
-        [("dense", 3, Access::Whole), ("table", 8, Access::Rows), ("users", 4, Access::Dynamic(dynamic))];
+    let dynamic = DynamicTable {
+        admit_after: 1,
+        expire_after_steps: Some(9),
+        expire_after_secs: None,
+    };
+    let variables = [
+        ("dense", 3, Access::Whole),
+        ("table", 8, Access::Rows),
+        ("users", 4, Access::Dynamic(dynamic)),
+    ];
     let spec = |(name, rows, access): &(&str, usize, Access)| VariableSpec {
         name: (*name).to_owned(),
-        shape: if *access == Access::Whole { vec![*rows] } else { vec![*rows, 2] },
+        shape: if *access == Access::Whole {
+            vec![*rows]
+        } else {
+            vec![*rows, 2]
+        },
         access: *access,
         initializer: Initializer::Zeros,
         optimizer_group: "sgd".to_owned(),
@@ -28,10 +39,20 @@ fn prepare(update: i32) -> v1::PrepareRequest {
         let width = if spec.access == Access::Whole { 1 } else { 2 };
         convert::slice_to_wire(
             place,
-            &Slice { variable: place, part: 0, rows: 0..spec.shape[0], width, ps: 0 },
+            &Slice {
+                variable: place,
+                part: 0,
+                rows: 0..spec.shape[0],
+                width,
+                ps: 0,
+            },
         )
     };
-    let rules = [("sgd".to_owned(), trainyard_optimizer::OptimizerConfig::sgd(0.5))].into();
+    let rules = [(
+        "sgd".to_owned(),
+        trainyard_optimizer::OptimizerConfig::sgd(0.5),
+    )]
+    .into();
     v1::PrepareRequest {
         num_ps: 1,
         variables: specs.iter().map(convert::variable_to_wire).collect(),
@@ -54,10 +75,17 @@ pub fn run(data: &[u8]) {
     let length = input.below(256);
     // The head may say anything of sessions, data, tickets and clocks.
     let head = v1::LoggedHead::decode(input.bytes(length).as_slice()).unwrap_or_default();
-    let head = v1::LoggedHead { prepare: Some(prepare(update)), prepared_only: true, open: true, ..head };
+    let head = v1::LoggedHead {
+        prepare: Some(prepare(update)),
+        prepared_only: true,
+        open: true,
+        ..head
+    };
     let mut entries = vec![Entry::new(1, vec![head.encode_to_vec().into()])];
     while !input.is_empty() && entries.len() < 64 {
-        let (kind, number, length) = (input.below(7) as u16, input.wide(), input.below(256));
+        let kind = input.below(7) as u16;
+        let number = input.wide();
+        let length = input.below(256);
         let mut body = input.bytes(length);
         if (3..=5).contains(&kind) {
             // A message behind its length, and values.
@@ -66,8 +94,21 @@ pub fn run(data: &[u8]) {
         }
         entries.push(Entry::new(kind, vec![Bytes::from(body)]).numbered(number));
     }
-    let log = Log::open(Folder::open(&path).expect("a folder"), Durability::Wal, None).expect("a log");
-    log.begin(Origin { owner: OWNER, member: 0, memory: 1 }, entries, true);
+    let log = Log::open(
+        Folder::open(&path).expect("a folder"),
+        Durability::Wal,
+        None,
+    )
+    .expect("a log");
+    log.begin(
+        Origin {
+            owner: OWNER,
+            member: 0,
+            memory: 1,
+        },
+        entries,
+        true,
+    );
     block_on(log.settle(log.end())).expect("it is written");
     drop(log);
     if let Err(problem) = trainyard_ps::fuzzing::recover_store(folder.path(), &path, OWNER, 1) {

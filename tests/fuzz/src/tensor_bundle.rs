@@ -18,7 +18,10 @@ pub fn run(data: &[u8]) {
     match Bundle::open(&prefix) {
         Ok(bundle) => {
             for tensor in bundle.tensors() {
-                let length = tensor.shape.iter().try_fold(1_usize, |all, size| all.checked_mul(*size));
+                let length = tensor
+                    .shape
+                    .iter()
+                    .try_fold(1_usize, |all, size| all.checked_mul(*size));
                 if length.is_some_and(|length| length <= VALUES_MAX) {
                     drop(bundle.read(&tensor.name));
                 }

@@ -4,7 +4,9 @@ use trainyard_input::Format;
 
 /// Reads records as the first byte says.
 pub fn run(data: &[u8]) {
-    let Some((variant, bytes)) = data.split_first() else { return };
+    let Some((variant, bytes)) = data.split_first() else {
+        return;
+    };
     // As they are, or one record of the rest: its checksums are those of an honest writer.
     let framed;
     let bytes = if variant & 64 == 0 {
@@ -22,14 +24,21 @@ fn crc32c(bytes: &[u8]) -> u32 {
     for byte in bytes {
         crc ^= u32::from(*byte);
         for _ in 0..8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+            crc = if crc & 1 == 1 {
+                crc >> 1 ^ 0x82f6_3b78
+            } else {
+                crc >> 1
+            };
         }
     }
     !crc
 }
 
 fn masked(bytes: &[u8]) -> [u8; 4] {
-    crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+    crc32c(bytes)
+        .rotate_right(15)
+        .wrapping_add(0xa282_ead8)
+        .to_le_bytes()
 }
 
 fn frame(record: &[u8]) -> Vec<u8> {

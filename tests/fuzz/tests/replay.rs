@@ -20,14 +20,21 @@ fn root() -> &'static Path {
 
 /// Returns the entries of a folder, in the order of their names; none where there is no folder.
 fn entries(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     paths.sort();
     paths
 }
 
 fn name(path: &Path) -> String {
-    path.file_stem().expect("a name").to_string_lossy().into_owned()
+    path.file_stem()
+        .expect("a name")
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn targets() -> BTreeSet<String> {
@@ -42,19 +49,33 @@ fn no_seed_makes_its_target_panic() {
     let seen = panics.clone();
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        seen.lock().unwrap_or_else(PoisonError::into_inner).push(panic.to_string());
+        seen.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(panic.to_string());
     }));
     let mut findings = Vec::new();
     for (target, run) in TARGETS {
         for seed in entries(&root().join("corpus").join(target)) {
-            let _ = catch_unwind(AssertUnwindSafe(|| run(&std::fs::read(&seed).expect("a seed"))));
-            let panics = std::mem::take(&mut *panics.lock().unwrap_or_else(PoisonError::into_inner));
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                run(&std::fs::read(&seed).expect("a seed"))
+            }));
+            let panics =
+                std::mem::take(&mut *panics.lock().unwrap_or_else(PoisonError::into_inner));
             let file = seed.file_name().expect("a name").to_string_lossy();
-            findings.extend(panics.into_iter().map(|panic| format!("{target}: {file}: {panic}")));
+            findings.extend(
+                panics
+                    .into_iter()
+                    .map(|panic| format!("{target}: {file}: {panic}")),
+            );
         }
     }
     std::panic::set_hook(before);
-    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+    assert!(
+        findings.is_empty(),
+        "{} findings:\n{}",
+        findings.len(),
+        findings.join("\n")
+    );
 }
 
 #[test]
@@ -72,11 +93,21 @@ fn every_target_has_a_program_of_its_own() {
     let _turn = turn();
     let folder = root().join("libfuzzer");
     let programs = entries(&folder.join("targets"));
-    assert_eq!(programs.iter().map(|program| name(program)).collect::<BTreeSet<_>>(), targets());
+    assert_eq!(
+        programs
+            .iter()
+            .map(|program| name(program))
+            .collect::<BTreeSet<_>>(),
+        targets()
+    );
     let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");
     for program in programs {
-        let (name, text) = (name(&program), std::fs::read_to_string(&program).expect("a program"));
-        assert!(text.contains(&format!("trainyard_fuzz::{name}::run(data)")), "{name} runs another target");
+        let name = name(&program);
+        let text = std::fs::read_to_string(&program).expect("a program");
+        assert!(
+            text.contains(&format!("trainyard_fuzz::{name}::run(data)")),
+            "{name} runs another target"
+        );
         assert!(
             manifest.contains(&format!("name = \"{name}\"\npath = \"targets/{name}.rs\"")),
             "{name} is not built"

@@ -58,24 +58,38 @@ pub(super) fn calls(
         other => return Err(format!("strace has failed: {other:?}")),
     }
     let text = std::fs::read(&output).map_err(|error| error.to_string())?;
-    Ok(parse(&String::from_utf8_lossy(&text), &folder.display().to_string()))
+    Ok(parse(
+        &String::from_utf8_lossy(&text),
+        &folder.display().to_string(),
+    ))
 }
 
 /// Calls of each line, numbered for each thread, from the first line on that holds `folder`.
 pub(super) fn parse(text: &str, folder: &str) -> Vec<Call> {
     let mut seen = std::collections::BTreeMap::new();
-    let (mut begun, mut calls) = (false, Vec::new());
+    let mut begun = false;
+    let mut calls = Vec::new();
     for line in text.lines() {
         let (thread, rest) = line.split_once(' ').unwrap_or(("", line));
-        let Some((name, _)) = rest.trim_start().split_once('(') else { continue };
-        if !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_') {
+        let Some((name, _)) = rest.trim_start().split_once('(') else {
+            continue;
+        };
+        if !name
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+        {
             continue;
         }
-        let occurrence = seen.entry((thread.to_owned(), name.to_owned())).or_insert(0);
+        let occurrence = seen
+            .entry((thread.to_owned(), name.to_owned()))
+            .or_insert(0);
         *occurrence += 1;
         begun |= line.contains(folder);
         if begun {
-            calls.push(Call { name: name.to_owned(), occurrence: *occurrence });
+            calls.push(Call {
+                name: name.to_owned(),
+                occurrence: *occurrence,
+            });
         }
     }
     calls
@@ -90,7 +104,10 @@ mod tests {
         let text = "7 openat(AT_FDCWD, \"/lib/x\") = 3\n7 openat(AT_FDCWD, \"/a/model\") = 3\n\
                     8 fsync(3) = 0\n7 fsync(3 <unfinished ...>\n7 <... fsync resumed>) = 0\n7 fsync(4) = 0\n\
                     7 +++ exited with 0 +++\n";
-        let found: Vec<String> = parse(text, "/a/model").iter().map(Call::to_string).collect();
+        let found: Vec<String> = parse(text, "/a/model")
+            .iter()
+            .map(Call::to_string)
+            .collect();
         assert_eq!(found, ["openat 2", "fsync 1", "fsync 1", "fsync 2"]);
     }
 }

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use trainyard::{
-    Batch, Canned, Column, Error, FieldKind, Gradients, Job, Model, OptimizerConfig, Outcome, Prediction,
-    Reads, Schema, Scores, Values, VariableSpec,
+    Batch, Canned, Column, Error, FieldKind, Gradients, Job, Model, OptimizerConfig, Outcome,
+    Prediction, Reads, Schema, Scores, Values, VariableSpec,
 };
 use trainyard_input::{Bytes, Cells, Position};
 use trainyard_run_config::FeatureKind;
@@ -23,8 +23,8 @@ pub(super) const LABEL: &str = "label";
 pub(super) const NUMBERS: usize = 13;
 /// Categories of a record, `c1` and so on: how many values each has.
 pub(super) const CATEGORIES: [u64; 26] = [
-    1_000_000, 1_000_000, 1_000_000, 1460, 583, 305, 24, 12_517, 633, 3, 93_145, 5_683, 3_194, 27, 14_992,
-    10, 5_652, 2_173, 4, 18, 15, 286_181, 105, 142_572, 100, 50,
+    1_000_000, 1_000_000, 1_000_000, 1460, 583, 305, 24, 12_517, 633, 3, 93_145, 5_683, 3_194, 27,
+    14_992, 10, 5_652, 2_173, 4, 18, 15, 286_181, 105, 142_572, 100, 50,
 ];
 /// The first categories are ids that come and go, such as those of advertisements: no value is drawn for ever.
 pub(super) const DRIFTING: usize = 3;
@@ -61,7 +61,11 @@ impl Record {
             id
         });
         let label = f32::from(draw.fraction() < 1.0 / (1.0 + f64::exp(-logit)));
-        Self { label, numbers, categories }
+        Self {
+            label,
+            numbers,
+            categories,
+        }
     }
 }
 
@@ -85,7 +89,10 @@ pub struct Clicked {
 
 /// Returns the place in its kind that a column's name gives: 1 in `prefix1`.
 fn place(name: &str, prefix: char) -> Option<usize> {
-    name.strip_prefix(prefix)?.parse::<usize>().ok()?.checked_sub(1)
+    name.strip_prefix(prefix)?
+        .parse::<usize>()
+        .ok()?
+        .checked_sub(1)
 }
 
 impl Clicks {
@@ -96,35 +103,59 @@ impl Clicks {
     pub fn from_job(job: &Job) -> Result<Self, Error> {
         let mut of_records = job.clone();
         let first = of_records.features.drain(..1).next();
-        let Some(FeatureKind::Identity { column, buckets, .. }) = first.map(|feature| feature.kind) else {
-            return Err(Error::Invalid("the first feature has to be the row ids".to_owned()));
+        let Some(FeatureKind::Identity {
+            column, buckets, ..
+        }) = first.map(|feature| feature.kind)
+        else {
+            return Err(Error::Invalid(
+                "the first feature has to be the row ids".to_owned(),
+            ));
         };
         let model = Canned::from_job(&of_records)?;
         let counting = Counting::new(&column, buckets, 1, OptimizerConfig::sgd(1.0));
-        let variables = model.variables().iter().chain(counting.variables()).cloned().collect();
+        let variables = model
+            .variables()
+            .iter()
+            .chain(counting.variables())
+            .cloned()
+            .collect();
         let batch_size = job.input.train.batch_size as u64;
-        Ok(Self { model, counting, variables, rows: buckets, batch_size })
+        Ok(Self {
+            model,
+            counting,
+            variables,
+            rows: buckets,
+            batch_size,
+        })
     }
 
     /// Makes the records of a batch.
-    fn records(&self, numbers: impl Iterator<Item = u64>, position: Position) -> Result<Batch, Error> {
+    fn records(
+        &self,
+        numbers: impl Iterator<Item = u64>,
+        position: Position,
+    ) -> Result<Batch, Error> {
         let records: Vec<Record> = numbers.map(Record::of).collect();
         let mut text = String::new();
         let column = |name: &str, kind: &FieldKind| match kind {
-            FieldKind::Float { .. } if name == LABEL => {
-                Some(Column::floats(records.iter().map(|record| record.label).collect()))
-            }
+            FieldKind::Float { .. } if name == LABEL => Some(Column::floats(
+                records.iter().map(|record| record.label).collect(),
+            )),
             FieldKind::Float { .. } => {
                 let place = place(name, 'i').filter(|place| *place < NUMBERS)?;
-                Some(Column::floats(records.iter().map(|record| record.numbers[place]).collect()))
+                Some(Column::floats(
+                    records.iter().map(|record| record.numbers[place]).collect(),
+                ))
             }
             FieldKind::Bytes { .. } => {
                 let place = place(name, 'c').filter(|place| *place < CATEGORIES.len())?;
                 let mut texts = Bytes::default();
                 for record in &records {
                     text.clear();
-                    let _ =
-                        std::fmt::Write::write_fmt(&mut text, format_args!("{:x}", record.categories[place]));
+                    let _ = std::fmt::Write::write_fmt(
+                        &mut text,
+                        format_args!("{:x}", record.categories[place]),
+                    );
                     texts.push(text.as_bytes());
                 }
                 Some(Column::bytes(texts))
@@ -133,12 +164,21 @@ impl Clicks {
         };
         let fields = &self.model.schema().fields;
         let mut column = column;
-        let columns: Option<Vec<Column>> =
-            fields.iter().map(|field| column(&field.name, &field.kind)).collect();
+        let columns: Option<Vec<Column>> = fields
+            .iter()
+            .map(|field| column(&field.name, &field.kind))
+            .collect();
         let rule = || {
-            Error::Invalid(format!("a record has {LABEL}, i1 to i{NUMBERS} and c1 to c{}", CATEGORIES.len()))
+            Error::Invalid(format!(
+                "a record has {LABEL}, i1 to i{NUMBERS} and c1 to c{}",
+                CATEGORIES.len()
+            ))
         };
-        Ok(Batch { rows: records.len(), columns: columns.ok_or_else(rule)?, position })
+        Ok(Batch {
+            rows: records.len(),
+            columns: columns.ok_or_else(rule)?,
+            position,
+        })
     }
 }
 
@@ -166,20 +206,29 @@ impl Model for Clicks {
     }
 
     fn features(&self, batch: &Batch) -> Result<Clicked, Error> {
-        let Cells::Int(rows) = &batch.columns[0].cells else { return Err(Error::NoLabel) };
+        let Cells::Int(rows) = &batch.columns[0].cells else {
+            return Err(Error::NoLabel);
+        };
         // Rows beyond those of training are evaluated, and nothing counts them.
         let is_trained = rows.iter().all(|row| *row < i64::from(self.rows));
         let first = batch.position.batch * self.batch_size;
-        let number = |(place, row): (u64, &i64)| match is_trained {
-            true => first + place,
-            false => EVALUATION + row.unsigned_abs(),
+        let number = |(place, row): (u64, &i64)| {
+            if is_trained {
+                first + place
+            } else {
+                EVALUATION + row.unsigned_abs()
+            }
         };
         let records = self.records((0..).zip(rows).map(number), batch.position)?;
-        let ids = match is_trained {
-            true => self.counting.features(batch)?,
-            false => Ids::default(),
+        let ids = if is_trained {
+            self.counting.features(batch)?
+        } else {
+            Ids::default()
         };
-        Ok(Clicked { features: self.model.features(&records)?, ids })
+        Ok(Clicked {
+            features: self.model.features(&records)?,
+            ids,
+        })
     }
 
     fn reads(&self, clicked: &Clicked) -> Reads {
@@ -195,9 +244,12 @@ impl Model for Clicks {
         gradients: &mut Gradients,
         scratch: &mut Self::Scratch,
     ) -> Result<Outcome, Error> {
-        let outcome = self.model.train(&clicked.features, values, gradients, scratch)?;
+        let outcome = self
+            .model
+            .train(&clicked.features, values, gradients, scratch)?;
         gradients.resize_with(values.len(), Vec::new);
-        self.counting.count(&clicked.ids, &mut gradients[self.model.variables().len()..]);
+        self.counting
+            .count(&clicked.ids, &mut gradients[self.model.variables().len()..]);
         Ok(outcome)
     }
 
@@ -212,7 +264,8 @@ impl Model for Clicks {
         metrics: &mut Self::Metrics,
         scratch: &mut Self::Scratch,
     ) -> Result<(), Error> {
-        self.model.evaluate(&clicked.features, values, metrics, scratch)
+        self.model
+            .evaluate(&clicked.features, values, metrics, scratch)
     }
 
     fn scores(&self, metrics: &Self::Metrics) -> Scores {
@@ -236,11 +289,15 @@ impl Model for Clicks {
 /// Returns the job: its features are those of the records, its first one the row ids.
 pub(super) fn job(ledger: &Ledger, model_dir: &str, servers: usize, log_bytes_max: u64) -> String {
     let names = |prefix: char, places: std::ops::Range<usize>| {
-        let names: Vec<String> = places.map(|place| format!("\"{prefix}{}\"", place + 1)).collect();
+        let names: Vec<String> = places
+            .map(|place| format!("\"{prefix}{}\"", place + 1))
+            .collect();
         names.join(", ")
     };
-    let buckets: Vec<String> =
-        CATEGORIES[DRIFTING..].iter().map(|values| values.min(&100_000).to_string()).collect();
+    let buckets: Vec<String> = CATEGORIES[DRIFTING..]
+        .iter()
+        .map(|values| values.min(&100_000).to_string())
+        .collect();
     format!(
         r#"model_dir = "{model_dir}"
 [run]
@@ -303,9 +360,17 @@ mod tests {
 
     #[test]
     fn a_number_stands_for_one_record_and_another_number_for_another() {
-        let (one, again, other) = (Record::of(7), Record::of(7), Record::of(8));
-        assert_eq!((one.numbers, one.categories), (again.numbers, again.categories));
-        assert_ne!((one.numbers, one.categories), (other.numbers, other.categories));
+        let one = Record::of(7);
+        let again = Record::of(7);
+        let other = Record::of(8);
+        assert_eq!(
+            (one.numbers, one.categories),
+            (again.numbers, again.categories)
+        );
+        assert_ne!(
+            (one.numbers, one.categories),
+            (other.numbers, other.categories)
+        );
     }
 
     #[test]
@@ -313,7 +378,10 @@ mod tests {
         let drawn = |number| Record::of(number).categories[0];
         let late = RECORDS_OF_ID * LIVE_IDS;
         let oldest = (0..1000).map(|step| drawn(late + step)).min();
-        assert!(oldest >= Some(LIVE_IDS), "{oldest:?} was drawn {late} records after its time");
+        assert!(
+            oldest >= Some(LIVE_IDS),
+            "{oldest:?} was drawn {late} records after its time"
+        );
         assert!((0..1000).map(drawn).max() < Some(LIVE_IDS + 1000));
     }
 
@@ -326,7 +394,14 @@ mod tests {
                 assert!(*drawn < count, "category {}", DRIFTING + place + 1);
             }
         }
-        let positive = records.iter().map(|record| f64::from(record.label)).sum::<f64>() / 10_000.0;
-        assert!((0.2..0.5).contains(&positive), "{positive} of the labels are positive");
+        let positive = records
+            .iter()
+            .map(|record| f64::from(record.label))
+            .sum::<f64>()
+            / 10_000.0;
+        assert!(
+            (0.2..0.5).contains(&positive),
+            "{positive} of the labels are positive"
+        );
     }
 }

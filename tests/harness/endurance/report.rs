@@ -55,10 +55,17 @@ impl Unit {
 impl Series {
     /// The line through the points behind the warm-up, and whether it rises.
     pub fn trend(&self, warm_up_hours: f64) -> Option<(Trend, bool)> {
-        let points: Vec<(f64, f64)> =
-            self.points.iter().copied().filter(|(hours, _)| *hours >= warm_up_hours).collect();
+        let points: Vec<(f64, f64)> = self
+            .points
+            .iter()
+            .copied()
+            .filter(|(hours, _)| *hours >= warm_up_hours)
+            .collect();
         let trend = Trend::of(&points)?;
-        Some((trend, grows(&points, self.unit.tolerance(trend.first.abs()))))
+        Some((
+            trend,
+            grows(&points, self.unit.tolerance(trend.first.abs())),
+        ))
     }
 }
 
@@ -86,12 +93,18 @@ pub struct EnduranceReport {
 impl EnduranceReport {
     /// What grew.
     pub fn growing(&self) -> impl Iterator<Item = &Series> {
-        self.series.iter().filter(|series| series.trend(self.warm_up_hours).is_some_and(|(_, grows)| grows))
+        self.series.iter().filter(|series| {
+            series
+                .trend(self.warm_up_hours)
+                .is_some_and(|(_, grows)| grows)
+        })
     }
 
     /// Whether nothing grew, no log was longer than it may be, and each update was applied once.
     pub fn is_good(&self) -> bool {
-        self.growing().next().is_none() && self.log_bytes.0 <= self.log_bytes.1 && self.account.is_exact()
+        self.growing().next().is_none()
+            && self.log_bytes.0 <= self.log_bytes.1
+            && self.account.is_exact()
     }
 }
 
@@ -141,6 +154,14 @@ impl fmt::Display for EnduranceReport {
             Unit::Disk.show(bound as f64)
         )?;
         write!(formatter, "{}", self.account)?;
-        writeln!(formatter, "{}", if self.account.is_exact() { "exact" } else { "NOT EXACT" })
+        writeln!(
+            formatter,
+            "{}",
+            if self.account.is_exact() {
+                "exact"
+            } else {
+                "NOT EXACT"
+            }
+        )
     }
 }

@@ -26,10 +26,17 @@ impl Usage {
     /// Looks at a process; nothing where it has ended.
     pub(super) fn of(process: u32) -> Option<Self> {
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let resident = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
         let kibibytes: f64 = resident.trim().strip_suffix(" kB")?.parse().ok()?;
-        let files = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?.count();
-        Some(Self { resident: kibibytes * 1024.0, files: files as f64 })
+        let files = std::fs::read_dir(format!("/proc/{process}/fd"))
+            .ok()?
+            .count();
+        Some(Self {
+            resident: kibibytes * 1024.0,
+            files: files as f64,
+        })
     }
 }
 
@@ -47,7 +54,8 @@ pub(super) fn bytes_in(folder: &Path) -> u64 {
 /// Bytes of all checkpoints of a model folder.
 pub(super) fn checkpoint_bytes(model_dir: &Path) -> u64 {
     let entries = std::fs::read_dir(model_dir).into_iter().flatten().flatten();
-    let checkpoints = entries.filter(|entry| entry.file_name().to_string_lossy().contains("model.ckpt-"));
+    let checkpoints =
+        entries.filter(|entry| entry.file_name().to_string_lossy().contains("model.ckpt-"));
     checkpoints.map(|entry| bytes_in(&entry.path())).sum()
 }
 
@@ -75,7 +83,9 @@ fn grown(now: f64, before: f64) -> f64 {
 impl Meter {
     /// Asks every task that trains.
     pub(super) fn look(&mut self, tasks: &Supervisor) {
-        let trained = [Role::Chief, Role::Worker].into_iter().flat_map(|role| tasks.of_role(role));
+        let trained = [Role::Chief, Role::Worker]
+            .into_iter()
+            .flat_map(|role| tasks.of_role(role));
         for task in trained {
             if let Some((_, body)) = get(tasks.admin(task), "/metrics", PATIENCE) {
                 self.take(task, &body);
@@ -86,7 +96,9 @@ impl Meter {
     /// Takes note of what a task says.
     fn take(&mut self, task: Task, metrics: &str) {
         let value = |name: &str| {
-            let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+            let line = metrics
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
             line.trim().parse::<f64>().ok()
         };
         self.losses.extend(value("trainyard_loss"));
@@ -96,16 +108,25 @@ impl Meter {
         }
         let buckets: Buckets = metrics
             .lines()
-            .filter_map(|line| line.strip_prefix("trainyard_step_seconds_bucket{le=\"")?.split_once("\"} "))
+            .filter_map(|line| {
+                line.strip_prefix("trainyard_step_seconds_bucket{le=\"")?
+                    .split_once("\"} ")
+            })
             .filter_map(|(bound, count)| Some((bound.parse().ok()?, count.trim().parse().ok()?)))
             .collect();
         let before = self.steps.insert(task, buckets.clone()).unwrap_or_default();
         // The last bucket holds all steps: where it has fewer than before, the task has begun anew.
-        let is_new =
-            before.last().is_some_and(|(_, count)| buckets.last().is_none_or(|(_, now)| now < count));
-        self.since.resize(buckets.len().max(self.since.len()), (0.0, 0.0));
+        let is_new = before
+            .last()
+            .is_some_and(|(_, count)| buckets.last().is_none_or(|(_, now)| now < count));
+        self.since
+            .resize(buckets.len().max(self.since.len()), (0.0, 0.0));
         for (place, (bound, now)) in buckets.iter().enumerate() {
-            let before = if is_new { 0.0 } else { before.get(place).map_or(0.0, |(_, count)| *count) };
+            let before = if is_new {
+                0.0
+            } else {
+                before.get(place).map_or(0.0, |(_, count)| *count)
+            };
             let (all_bound, all) = &mut self.since[place];
             *all_bound = *bound;
             *all += now - before;
@@ -125,16 +146,25 @@ fn quantile(buckets: &Buckets) -> Option<f64> {
     let rank = QUANTILE * buckets.last().filter(|(_, all)| *all > 0.0)?.1;
     let place = buckets.iter().position(|(_, count)| *count >= rank)?;
     let (bound, count) = buckets[place];
-    let (lower, below) = place.checked_sub(1).map_or((0.0, 0.0), |place| buckets[place]);
+    let (lower, below) = place
+        .checked_sub(1)
+        .map_or((0.0, 0.0), |place| buckets[place]);
     // Nothing is known of how long the slowest took.
-    Some(if bound.is_infinite() { lower } else { lower + (bound - lower) * (rank - below) / (count - below) })
+    Some(if bound.is_infinite() {
+        lower
+    } else {
+        lower + (bound - lower) * (rank - below) / (count - below)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const WORKER: Task = Task { role: Role::Worker, index: 0 };
+    const WORKER: Task = Task {
+        role: Role::Worker,
+        index: 0,
+    };
 
     fn told(examples: u32, steps: [u32; 3]) -> String {
         let [fast, slow, all] = steps;
@@ -148,7 +178,12 @@ mod tests {
     #[test]
     fn examples_are_counted_on_over_the_lives_of_a_task() {
         let mut meter = Meter::default();
-        for (examples, steps) in [(100, [1, 1, 1]), (300, [3, 3, 3]), (50, [1, 1, 1]), (80, [2, 2, 2])] {
+        for (examples, steps) in [
+            (100, [1, 1, 1]),
+            (300, [3, 3, 3]),
+            (50, [1, 1, 1]),
+            (80, [2, 2, 2]),
+        ] {
             meter.take(WORKER, &told(examples, steps));
         }
         assert_eq!(meter.examples_trained, 380.0);
@@ -161,7 +196,10 @@ mod tests {
         meter.take(WORKER, &told(0, [980, 1000, 1000]));
         let (loss, slowest) = meter.minute();
         assert_eq!(loss, Some(0.5));
-        assert!(slowest.is_some_and(|seconds| (seconds - 0.02).abs() < 1e-9), "{slowest:?}");
+        assert!(
+            slowest.is_some_and(|seconds| (seconds - 0.02).abs() < 1e-9),
+            "{slowest:?}"
+        );
         meter.take(WORKER, &told(0, [1960, 2000, 2000]));
         assert_eq!(meter.minute().1, slowest);
         assert_eq!(meter.minute(), (None, None));

@@ -39,14 +39,21 @@ pub enum Counter {
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (counter, difference) = (self.counter, self.found - self.expected as f64);
+        let counter = self.counter;
+        let difference = self.found - self.expected as f64;
         match counter {
             Counter::Row(row) => write!(formatter, "row {row}"),
             Counter::Cell(cell) => write!(formatter, "cell {cell}"),
         }?;
         let word = if difference < 0.0 { "lost" } else { "too many" };
-        let (server, found, expected) = (self.server, self.found, self.expected);
-        write!(formatter, " on ps:{server}: {found}, expected {expected}: {} {word}", difference.abs())
+        let server = self.server;
+        let found = self.found;
+        let expected = self.expected;
+        write!(
+            formatter,
+            " on ps:{server}: {found}, expected {expected}: {} {word}",
+            difference.abs()
+        )
     }
 }
 
@@ -75,8 +82,10 @@ impl Account {
     pub fn of_model_dir(model_dir: &Path, ledger: &Ledger) -> Result<Self, String> {
         let told = |error: Error| format!("{}: {error}", model_dir.display());
         let mut damaged = Vec::new();
-        let found = latest_good(model_dir, &mut |warning| damaged.push(warning.render())).map_err(told)?;
-        let checkpoint = found.ok_or_else(|| format!("{} holds no checkpoint", model_dir.display()))?;
+        let found =
+            latest_good(model_dir, &mut |warning| damaged.push(warning.render())).map_err(told)?;
+        let checkpoint =
+            found.ok_or_else(|| format!("{} holds no checkpoint", model_dir.display()))?;
         let mut account = Self::of(&checkpoint, ledger).map_err(told)?;
         account.other.extend(damaged);
         Ok(account)
@@ -90,18 +99,33 @@ impl Account {
     pub fn of_limited(model_dir: &Path, ledger: &Ledger, max_steps: u64) -> Result<Self, String> {
         let told = |error: Error| format!("{}: {error}", model_dir.display());
         let found = latest_good(model_dir, &mut |_| ()).map_err(told)?;
-        let checkpoint = found.ok_or_else(|| format!("{} holds no checkpoint", model_dir.display()))?;
+        let checkpoint =
+            found.ok_or_else(|| format!("{} holds no checkpoint", model_dir.display()))?;
         let mut account = Self::of(&checkpoint, ledger).map_err(told)?;
         account.lost.clear();
         account.other.clear();
         // Each batch of a task that died which only the first server had not applied is a step more.
         if !(max_steps..max_steps + BEYOND_MAX).contains(&account.global_step) {
-            account.other.push(format!("step {}, expected {max_steps} or some more", account.global_step));
+            account.other.push(format!(
+                "step {}, expected {max_steps} or some more",
+                account.global_step
+            ));
         }
-        let (first, others) = checkpoint.manifest().shards.split_first().ok_or("no server's part")?;
-        for other in others.iter().filter(|other| other.positions != first.positions) {
-            let (one, two) = (&first.positions, &other.positions);
-            account.other.push(format!("ps:{} has applied {one:?}, ps:{} {two:?}", first.ps, other.ps));
+        let (first, others) = checkpoint
+            .manifest()
+            .shards
+            .split_first()
+            .ok_or("no server's part")?;
+        for other in others
+            .iter()
+            .filter(|other| other.positions != first.positions)
+        {
+            let one = &first.positions;
+            let two = &other.positions;
+            account.other.push(format!(
+                "ps:{} has applied {one:?}, ps:{} {two:?}",
+                first.ps, other.ps
+            ));
         }
         Ok(account)
     }
@@ -112,9 +136,16 @@ impl Account {
     /// It cannot be read, or is of another job.
     pub fn of(checkpoint: &Checkpoint, ledger: &Ledger) -> Result<Self, Error> {
         let manifest = checkpoint.manifest();
-        let mut account = Self { global_step: manifest.global_step, ..Self::default() };
+        let mut account = Self {
+            global_step: manifest.global_step,
+            ..Self::default()
+        };
         if manifest.global_step != ledger.steps() {
-            account.other.push(format!("step {}, expected {}", manifest.global_step, ledger.steps()));
+            account.other.push(format!(
+                "step {}, expected {}",
+                manifest.global_step,
+                ledger.steps()
+            ));
         }
         let mut cells = vec![0_u64; CELLS as usize];
         for row in 0..ledger.rows {
@@ -133,19 +164,36 @@ impl Account {
             servers.push(counts);
         }
         if let Some((first, others)) = servers.split_first() {
-            let rows = others.iter().flat_map(|counts| (0..).zip(first.iter().zip(counts)));
-            let apart: BTreeSet<u32> =
-                rows.filter(|(_, (one, other))| one != other).map(|(row, _)| row).collect();
+            let rows = others
+                .iter()
+                .flat_map(|counts| (0..).zip(first.iter().zip(counts)));
+            let apart: BTreeSet<u32> = rows
+                .filter(|(_, (one, other))| one != other)
+                .map(|(row, _)| row)
+                .collect();
             account.half_steps = apart.into_iter().collect();
         }
         for shard in &manifest.shards {
-            let held: Vec<&str> = shard.tensors.iter().map(|tensor| tensor.variable.as_str()).collect();
-            let tables = held.iter().filter(|name| name.starts_with("count/")).count();
+            let held: Vec<&str> = shard
+                .tensors
+                .iter()
+                .map(|tensor| tensor.variable.as_str())
+                .collect();
+            let tables = held
+                .iter()
+                .filter(|name| name.starts_with("count/"))
+                .count();
             if tables != 1 {
-                account.other.push(format!("ps:{} holds {tables} tables of counters, expected 1", shard.ps));
+                account.other.push(format!(
+                    "ps:{} holds {tables} tables of counters, expected 1",
+                    shard.ps
+                ));
             }
-            let applied: Vec<(u64, bool)> =
-                shard.positions.iter().map(|known| (known.batch, known.ahead.is_empty())).collect();
+            let applied: Vec<(u64, bool)> = shard
+                .positions
+                .iter()
+                .map(|known| (known.batch, known.ahead.is_empty()))
+                .collect();
             if applied != [(ledger.batches(), true)] {
                 let wanted = ledger.batches();
                 account.other.push(format!(
@@ -160,7 +208,12 @@ impl Account {
     fn compare(&mut self, server: usize, counter: Counter, expected: u64, found: f32) {
         self.counters += 1;
         let found = f64::from(found);
-        let mismatch = Mismatch { server, counter, expected, found };
+        let mismatch = Mismatch {
+            server,
+            counter,
+            expected,
+            found,
+        };
         if found < expected as f64 {
             self.lost.push(mismatch);
         } else if found != expected as f64 {
@@ -180,19 +233,31 @@ impl Account {
 
 impl fmt::Display for Account {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (step, counters) = (self.global_step, self.counters);
-        let [lost, duplicated, half] = [self.lost.len(), self.duplicated.len(), self.half_steps.len()];
+        let step = self.global_step;
+        let counters = self.counters;
+        let [lost, duplicated, half] = [
+            self.lost.len(),
+            self.duplicated.len(),
+            self.half_steps.len(),
+        ];
         writeln!(
             formatter,
             "step {step}: {counters} counters, lost {lost}, duplicated {duplicated}, half steps {half}"
         )?;
-        for mismatch in self.lost.iter().take(SHOWN_MAX).chain(self.duplicated.iter().take(SHOWN_MAX)) {
+        for mismatch in self
+            .lost
+            .iter()
+            .take(SHOWN_MAX)
+            .chain(self.duplicated.iter().take(SHOWN_MAX))
+        {
             writeln!(formatter, "  {mismatch}")?;
         }
         for row in self.half_steps.iter().take(SHOWN_MAX) {
             writeln!(formatter, "  row {row}: servers differ")?;
         }
-        self.other.iter().try_for_each(|line| writeln!(formatter, "  {line}"))
+        self.other
+            .iter()
+            .try_for_each(|line| writeln!(formatter, "  {line}"))
     }
 }
 
@@ -205,7 +270,13 @@ mod tests {
 
     use super::*;
 
-    const LEDGER: Ledger = Ledger { rows: 20, epochs: 3, batch_size: 4, lanes: 1, servers: 2 };
+    const LEDGER: Ledger = Ledger {
+        rows: 20,
+        epochs: 3,
+        batch_size: 4,
+        lanes: 1,
+        servers: 2,
+    };
 
     /// Writes the checkpoint of a job that has ended, with some counters changed: (server, row, by).
     fn account(changes: &[(usize, u32, f32)]) -> Account {
@@ -214,8 +285,9 @@ mod tests {
         let mut manifest = Manifest::new("1".to_owned(), 1, LEDGER.steps(), 0);
         for server in 0..LEDGER.servers {
             let epochs = LEDGER.epochs as f32;
-            let mut counts: Vec<f32> =
-                (0..LEDGER.rows).map(|row| epochs * Ledger::lines_of(row) as f32).collect();
+            let mut counts: Vec<f32> = (0..LEDGER.rows)
+                .map(|row| epochs * Ledger::lines_of(row) as f32)
+                .collect();
             let mut cells = counts.clone();
             cells.resize(CELLS as usize, 0.0);
             for (_, row, by) in changes.iter().filter(|(at, ..)| *at == server) {
@@ -223,7 +295,10 @@ mod tests {
                 cells[*row as usize] += by;
             }
             let views = [(count_name(server), counts), (cells_name(server), cells)];
-            let sources = views.each_ref().map(|(_, values)| InMemory { values, slots: Vec::new() });
+            let sources = views.each_ref().map(|(_, values)| InMemory {
+                values,
+                slots: Vec::new(),
+            });
             let slices: Vec<SliceView<'_>> = views
                 .iter()
                 .zip(&sources)
@@ -237,17 +312,30 @@ mod tests {
                     source,
                 })
                 .collect();
-            manifest.variables.extend(views.iter().map(|(name, values)| VariableSpec {
-                name: name.clone(),
-                shape: vec![values.len(), 1],
-                access: Access::Rows,
-                initializer: Initializer::Zeros,
-                optimizer_group: "ledger".to_owned(),
-            }));
-            let position = PositionRecord { shard: 0, pass: 2, batch: LEDGER.steps(), ahead: Vec::new() };
-            let state =
-                ShardState { ps: server, num_ps: 2, version: LEDGER.steps(), positions: vec![position] };
-            manifest.shards.push(write_shard(&temporary, &state, &slices, &[]).expect("a shard"));
+            manifest
+                .variables
+                .extend(views.iter().map(|(name, values)| VariableSpec {
+                    name: name.clone(),
+                    shape: vec![values.len(), 1],
+                    access: Access::Rows,
+                    initializer: Initializer::Zeros,
+                    optimizer_group: "ledger".to_owned(),
+                }));
+            let position = PositionRecord {
+                shard: 0,
+                pass: 2,
+                batch: LEDGER.steps(),
+                ahead: Vec::new(),
+            };
+            let state = ShardState {
+                ps: server,
+                num_ps: 2,
+                version: LEDGER.steps(),
+                positions: vec![position],
+            };
+            manifest
+                .shards
+                .push(write_shard(&temporary, &state, &slices, &[]).expect("a shard"));
         }
         manifest.num_ps = 2;
         commit(folder.path(), &temporary, &manifest).expect("a checkpoint");
@@ -264,24 +352,50 @@ mod tests {
     #[test]
     fn a_lost_update_is_named_by_row_and_server_and_is_a_half_step() {
         let account = account(&[(1, 7, -1.0)]);
-        let found = Mismatch { server: 1, counter: Counter::Row(7), expected: 3, found: 2.0 };
-        assert_eq!((account.lost.first(), account.duplicated.len()), (Some(&found), 0));
+        let found = Mismatch {
+            server: 1,
+            counter: Counter::Row(7),
+            expected: 3,
+            found: 2.0,
+        };
+        assert_eq!(
+            (account.lost.first(), account.duplicated.len()),
+            (Some(&found), 0)
+        );
         assert_eq!(account.half_steps, [7]);
         assert!(!account.is_exact());
-        assert!(account.to_string().contains("row 7 on ps:1: 2, expected 3: 1 lost"), "{account}");
+        assert!(
+            account
+                .to_string()
+                .contains("row 7 on ps:1: 2, expected 3: 1 lost"),
+            "{account}"
+        );
     }
 
     #[test]
     fn an_update_that_was_applied_twice_on_every_server_is_named_and_is_no_half_step() {
         let account = account(&[(0, 9, 1.0), (1, 9, 1.0)]);
-        assert_eq!((account.lost.len(), account.duplicated.len()), (0, 4), "two rows, two cells");
+        assert_eq!(
+            (account.lost.len(), account.duplicated.len()),
+            (0, 4),
+            "two rows, two cells"
+        );
         assert!(account.half_steps.is_empty() && !account.is_exact());
-        assert!(account.to_string().contains("row 9 on ps:0: 7, expected 6: 1 too many"), "{account}");
+        assert!(
+            account
+                .to_string()
+                .contains("row 9 on ps:0: 7, expected 6: 1 too many"),
+            "{account}"
+        );
     }
 
     #[test]
     fn a_lost_and_a_double_update_of_one_group_of_rows_do_not_make_up_for_each_other() {
         let account = account(&[(0, 3, 1.0), (0, 4, -1.0)]);
-        assert_eq!((account.half_steps.len(), account.is_exact()), (2, false), "{account}");
+        assert_eq!(
+            (account.half_steps.len(), account.is_exact()),
+            (2, false),
+            "{account}"
+        );
     }
 }

@@ -29,26 +29,37 @@ impl Ledger {
                 tasks.stop(role, limit)?;
             }
             let found = latest_good(&model_dir, &mut |_| ()).map_err(|error| error.to_string())?;
-            let checkpoint = found.ok_or_else(|| format!("{} holds no checkpoint", model_dir.display()))?;
+            let checkpoint =
+                found.ok_or_else(|| format!("{} holds no checkpoint", model_dir.display()))?;
             self.epochs = passes_to_go(&checkpoint, self.batches_of_epoch());
             tasks.set(&format!("input.train.epochs={}", self.epochs));
             tasks.start_all();
         }
         for chief in tasks.of_role(Role::Chief) {
             if !tasks.is_lost(chief) && !tasks.wait_for_end_of(chief, limit) {
-                return Err(format!("{chief} did not end within {limit:?}: {}", tasks.last_lines()));
+                return Err(format!(
+                    "{chief} did not end within {limit:?}: {}",
+                    tasks.last_lines()
+                ));
             }
         }
         match &*tasks.finish(limit) {
             [] => Account::of_model_dir(&model_dir, &self),
-            late => Err(format!("{late:?} did not end within {limit:?}: {}", tasks.last_lines())),
+            late => Err(format!(
+                "{late:?} did not end within {limit:?}: {}",
+                tasks.last_lines()
+            )),
         }
     }
 }
 
 /// Returns one pass of so many batches more than any that a server has begun, of the data that a chief hands out.
 pub fn passes_to_go(checkpoint: &Checkpoint, batches_of_epoch: u64) -> u64 {
-    let known = checkpoint.manifest().shards.iter().flat_map(|shard| &shard.positions);
+    let known = checkpoint
+        .manifest()
+        .shards
+        .iter()
+        .flat_map(|shard| &shard.positions);
     let known = known.filter(|known| known.shard == DATA_SHARD);
     let ends = known.map(|known| known.ahead.last().map_or(known.batch, |range| range.end));
     ends.max().unwrap_or(0).div_ceil(batches_of_epoch) + 1

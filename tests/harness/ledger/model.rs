@@ -57,13 +57,26 @@ impl Counting {
     /// # Errors
     /// The job is another.
     pub fn from_job(job: &Job) -> Result<Self, Error> {
-        let (Some(FeatureKind::Identity { column, buckets, .. }), [servers]) =
-            (job.features.first().map(|feature| &feature.kind), &job.model.hidden_units[..])
+        let (
+            Some(FeatureKind::Identity {
+                column, buckets, ..
+            }),
+            [servers],
+        ) = (
+            job.features.first().map(|feature| &feature.kind),
+            &job.model.hidden_units[..],
+        )
         else {
-            let rule = "a ledger has one feature of kind \"identity\" and as hidden_units the servers";
+            let rule =
+                "a ledger has one feature of kind \"identity\" and as hidden_units the servers";
             return Err(Error::Invalid(rule.to_owned()));
         };
-        Ok(Self::new(column, *buckets, *servers, custom_optimizer(job)?))
+        Ok(Self::new(
+            column,
+            *buckets,
+            *servers,
+            custom_optimizer(job)?,
+        ))
     }
 
     /// Builds the model that counts the ids of a column, which are below `rows`, so many times over.
@@ -81,7 +94,13 @@ impl Counting {
         let counts = (0..copies).map(|copy| variable(count_name(copy), rows, Access::Rows));
         let cells = (0..copies).map(|copy| variable(cells_name(copy), CELLS, Access::Whole));
         let variables = counts.chain(cells).collect();
-        Self { schema, field, rows, optimizer, variables }
+        Self {
+            schema,
+            field,
+            rows,
+            optimizer,
+            variables,
+        }
     }
 
     /// Writes the gradients of the counters, one for each of [`Model::variables`].
@@ -123,13 +142,21 @@ impl Model for Counting {
     }
 
     fn features(&self, batch: &Batch) -> Result<Ids, Error> {
-        let Cells::Int(ids) = &batch.columns[self.field].cells else { return Err(Error::NoLabel) };
+        let Cells::Int(ids) = &batch.columns[self.field].cells else {
+            return Err(Error::NoLabel);
+        };
         let mut times = BTreeMap::new();
         for id in ids {
-            let row = u32::try_from(*id).ok().filter(|row| *row < self.rows).ok_or_else(|| {
-                let message = format!("must be 0 to {}, given {id}", self.rows - 1);
-                Error::Value { column: "row".to_owned(), message }
-            })?;
+            let row = u32::try_from(*id)
+                .ok()
+                .filter(|row| *row < self.rows)
+                .ok_or_else(|| {
+                    let message = format!("must be 0 to {}, given {id}", self.rows - 1);
+                    Error::Value {
+                        column: "row".to_owned(),
+                        message,
+                    }
+                })?;
             *times.entry(row).or_insert(0) += 1;
         }
         Ok(Ids {
@@ -156,20 +183,30 @@ impl Model for Counting {
     ) -> Result<Outcome, Error> {
         gradients.resize(values.len(), Vec::new());
         self.count(ids, gradients);
-        Ok(Outcome { loss: 0.0, examples: ids.lines })
+        Ok(Outcome {
+            loss: 0.0,
+            examples: ids.lines,
+        })
     }
 
     fn metrics(&self) -> Spread {
         Spread::default()
     }
 
-    fn evaluate(&self, ids: &Ids, values: &Values, spread: &mut Spread, (): &mut ()) -> Result<(), Error> {
+    fn evaluate(
+        &self,
+        ids: &Ids,
+        values: &Values,
+        spread: &mut Spread,
+        (): &mut (),
+    ) -> Result<(), Error> {
         spread.lines += ids.lines;
         for (variable, values) in self.variables.iter().zip(values) {
             if variable.access == Access::Rows {
                 for value in values {
                     spread.lowest = Some(spread.lowest.map_or(*value, |lowest| lowest.min(*value)));
-                    spread.highest = Some(spread.highest.map_or(*value, |highest| highest.max(*value)));
+                    spread.highest =
+                        Some(spread.highest.map_or(*value, |highest| highest.max(*value)));
                 }
             }
         }
@@ -177,14 +214,27 @@ impl Model for Counting {
     }
 
     fn scores(&self, spread: &Spread) -> Scores {
-        let (lowest, highest) = (spread.lowest.unwrap_or(0.0), spread.highest.unwrap_or(0.0));
+        let lowest = spread.lowest.unwrap_or(0.0);
+        let highest = spread.highest.unwrap_or(0.0);
         let score = |name: &str, value: f32| (name.to_owned(), f64::from(value));
-        [score("loss", highest - lowest), score("lowest", lowest), score("highest", highest)].into()
+        [
+            score("loss", highest - lowest),
+            score("lowest", lowest),
+            score("highest", highest),
+        ]
+        .into()
     }
 
-    fn predict(&self, ids: &Ids, values: &Values, (): &mut ()) -> Vec<BTreeMap<String, Prediction>> {
+    fn predict(
+        &self,
+        ids: &Ids,
+        values: &Values,
+        (): &mut (),
+    ) -> Vec<BTreeMap<String, Prediction>> {
         let counts = values.first().into_iter().flatten().take(ids.rows.len());
-        counts.map(|count| [("count".to_owned(), Prediction::Floats(vec![*count]))].into()).collect()
+        counts
+            .map(|count| [("count".to_owned(), Prediction::Floats(vec![*count]))].into())
+            .collect()
     }
 
     fn describe(&self) -> serde_json::Value {

@@ -45,7 +45,11 @@ impl Kind {
     pub(super) fn victims(self, tasks: &Supervisor) -> Vec<Task> {
         match self {
             Self::Kill(role) => tasks.of_role(role),
-            Self::Pause => tasks.tasks().into_iter().filter(|task| task.role != Role::Evaluator).collect(),
+            Self::Pause => tasks
+                .tasks()
+                .into_iter()
+                .filter(|task| task.role != Role::Evaluator)
+                .collect(),
             Self::Terminate => tasks.tasks(),
         }
     }
@@ -90,8 +94,12 @@ impl Schedule {
             (Kind::Terminate, periods.terminate),
         ];
         let now = Instant::now();
-        let given = kinds.into_iter().filter_map(|(kind, period)| Some((kind, period?)));
-        let next = given.map(|(kind, period)| (kind, period, now + wait(period, &mut draw))).collect();
+        let given = kinds
+            .into_iter()
+            .filter_map(|(kind, period)| Some((kind, period?)));
+        let next = given
+            .map(|(kind, period)| (kind, period, now + wait(period, &mut draw)))
+            .collect();
         Self { next, draw }
     }
 
@@ -137,12 +145,28 @@ impl Injected {
     pub(super) fn now(kind: Kind, task: Task, pulse: &Pulse, draw: &mut Draw) -> Self {
         let at = Instant::now();
         let go_on = (kind == Kind::Pause).then(|| at + PAUSE_MAX.mul_f64(draw.fraction()));
-        let (gone, old_process) = (kind == Kind::Pause, None);
-        Self { kind, task, at, go_on, before: pulse.applied(), gone, old_process, update: None, back: None }
+        let gone = kind == Kind::Pause;
+        let old_process = None;
+        Self {
+            kind,
+            task,
+            at,
+            go_on,
+            before: pulse.applied(),
+            gone,
+            old_process,
+            update: None,
+            back: None,
+        }
     }
 
     /// Looks whether the cluster and the victim have recovered.
-    pub(super) fn look(&mut self, tasks: &mut Supervisor, pulse: &Pulse, is_ready: impl Fn(&str) -> bool) {
+    pub(super) fn look(
+        &mut self,
+        tasks: &mut Supervisor,
+        pulse: &Pulse,
+        is_ready: impl Fn(&str) -> bool,
+    ) {
         if let Some(until) = self.go_on {
             if Instant::now() < until {
                 return;
@@ -152,12 +176,16 @@ impl Injected {
             (self.go_on, self.at, self.before) = (None, Instant::now(), pulse.applied());
         }
         let process = tasks.id(self.task);
-        let old = *self.old_process.get_or_insert_with(|| process.unwrap_or_default());
+        let old = *self
+            .old_process
+            .get_or_insert_with(|| process.unwrap_or_default());
         self.gone |= process != Some(old);
         if self.update.is_none() {
             let now = pulse.applied();
             let moved = |server: usize| {
-                now.get(server).zip(self.before.get(server)).is_some_and(|(now, then)| now > then)
+                now.get(server)
+                    .zip(self.before.get(server))
+                    .is_some_and(|(now, then)| now > then)
             };
             let moved = match self.task.role {
                 // Updates that the old process had applied before it died may be noticed late.
@@ -170,7 +198,8 @@ impl Injected {
             }
             self.update = moved.then(|| self.at.elapsed());
         }
-        if self.back.is_none() && self.gone && process.is_some() && is_ready(tasks.admin(self.task)) {
+        if self.back.is_none() && self.gone && process.is_some() && is_ready(tasks.admin(self.task))
+        {
             self.back = Some(self.at.elapsed());
         }
     }

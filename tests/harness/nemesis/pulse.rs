@@ -21,10 +21,12 @@ pub(super) struct Pulse {
 impl Pulse {
     /// Watches the servers with these admin ports.
     pub(super) fn of(admins: Vec<String>) -> Self {
-        let applied: Arc<Vec<AtomicU64>> = Arc::new(admins.iter().map(|_| AtomicU64::new(0)).collect());
+        let applied: Arc<Vec<AtomicU64>> =
+            Arc::new(admins.iter().map(|_| AtomicU64::new(0)).collect());
         let stop = Arc::new(AtomicBool::new(false));
         let watch = |(server, admin): (usize, String)| {
-            let (applied, stop) = (Arc::clone(&applied), Arc::clone(&stop));
+            let applied = Arc::clone(&applied);
+            let stop = Arc::clone(&stop);
             std::thread::spawn(move || {
                 let mut last = 0;
                 while !stop.load(Ordering::Relaxed) {
@@ -40,12 +42,19 @@ impl Pulse {
             })
         };
         let threads = admins.into_iter().enumerate().map(watch).collect();
-        Self { applied, stop, threads }
+        Self {
+            applied,
+            stop,
+            threads,
+        }
     }
 
     /// Updates that each server was seen to apply, those that were redone too.
     pub(super) fn applied(&self) -> Vec<u64> {
-        self.applied.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+        self.applied
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .collect()
     }
 
     /// Updates of all servers.

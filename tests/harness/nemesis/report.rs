@@ -45,7 +45,10 @@ pub struct Report {
 
 impl Report {
     pub(super) fn new(seed: u64) -> Self {
-        Self { seed, ..Self::default() }
+        Self {
+            seed,
+            ..Self::default()
+        }
     }
 
     pub(super) fn add(&mut self, fault: &Injected) {
@@ -70,7 +73,8 @@ impl Report {
 fn quantiles(times: &[Duration]) -> String {
     let mut times: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
     times.sort_by(f64::total_cmp);
-    let rank = |part: f64| times.get(((times.len() as f64 * part).ceil() as usize).saturating_sub(1));
+    let rank =
+        |part: f64| times.get(((times.len() as f64 * part).ceil() as usize).saturating_sub(1));
     match (rank(0.5), rank(0.99), times.last()) {
         (Some(half), Some(most), Some(max)) => format!("{half:6.2} {most:6.2} {max:6.2}"),
         _ => "     -      -      -".to_owned(),
@@ -103,15 +107,35 @@ impl fmt::Display for Report {
                 quantiles(&recovery.back)
             )?;
         }
-        writeln!(formatter, "acknowledged updates {}, on every server", self.steps)?;
+        writeln!(
+            formatter,
+            "acknowledged updates {}, on every server",
+            self.steps
+        )?;
         write!(formatter, "{}", self.account)?;
         if !self.late.is_empty() {
-            writeln!(formatter, "did not end by themselves: {}", self.late.join(", "))?;
+            writeln!(
+                formatter,
+                "did not end by themselves: {}",
+                self.late.join(", ")
+            )?;
         }
         for kind in &self.absent {
             writeln!(formatter, "there was no fault of the kind: {kind}")?;
         }
-        writeln!(formatter, "goodput {:.1} % of the run without faults", self.goodput * 100.0)?;
-        writeln!(formatter, "{}", if self.account.is_exact() { "exact" } else { "NOT EXACT" })
+        writeln!(
+            formatter,
+            "goodput {:.1} % of the run without faults",
+            self.goodput * 100.0
+        )?;
+        writeln!(
+            formatter,
+            "{}",
+            if self.account.is_exact() {
+                "exact"
+            } else {
+                "NOT EXACT"
+            }
+        )
     }
 }

@@ -48,9 +48,15 @@ impl Connection {
     pub(super) fn link(&self) -> Link {
         let weather = self.weather.borrow();
         let own = |(process, _): &(&u32, &Link)| {
-            self.socket.as_deref().is_some_and(|socket| holds(**process, socket))
+            self.socket
+                .as_deref()
+                .is_some_and(|socket| holds(**process, socket))
         };
-        weather.of_process.iter().find(own).map_or(weather.all, |(_, link)| *link)
+        weather
+            .of_process
+            .iter()
+            .find(own)
+            .map_or(weather.all, |(_, link)| *link)
     }
 
     /// Takes what comes and never answers, until the peer gives up or all connections are reset.
@@ -76,7 +82,8 @@ impl Connection {
     pub(super) async fn join(self, mut client: TcpStream, mut server: TcpStream) {
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
         let ended = {
-            let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
+            let (from_client, to_client) = client.split();
+            let (from_server, to_server) = server.split();
             tokio::select! {
                 ended = async {
                     tokio::try_join!(
@@ -102,15 +109,25 @@ impl Connection {
         }
     }
 
-    async fn pump(&self, from: ReadHalf<'_>, to: WriteHalf<'_>, direction: Direction) -> Result<(), End> {
+    async fn pump(
+        &self,
+        from: ReadHalf<'_>,
+        to: WriteHalf<'_>,
+        direction: Direction,
+    ) -> Result<(), End> {
         let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
         tokio::try_join!(self.take(from, sender), self.give(to, receiver, direction))?;
         Ok(())
     }
 
     /// Reads, and says of each piece when it may arrive.
-    async fn take(&self, mut from: ReadHalf<'_>, to: mpsc::Sender<(Instant, Vec<u8>)>) -> Result<(), End> {
-        let (mut draw, mut last) = (Draw::new(self.number), Instant::now());
+    async fn take(
+        &self,
+        mut from: ReadHalf<'_>,
+        to: mpsc::Sender<(Instant, Vec<u8>)>,
+    ) -> Result<(), End> {
+        let mut draw = Draw::new(self.number);
+        let mut last = Instant::now();
         loop {
             let mut bytes = vec![0; CHUNK_BYTES];
             let count = from.read(&mut bytes).await?;
@@ -168,7 +185,10 @@ impl Connection {
                 None => {}
             }
             if let Some(rate) = self.link().bytes_per_second {
-                sleep(Duration::from_secs_f64(bytes.len() as f64 / rate.max(1) as f64)).await;
+                sleep(Duration::from_secs_f64(
+                    bytes.len() as f64 / rate.max(1) as f64,
+                ))
+                .await;
             }
         }
         Ok(to.shutdown().await?)
@@ -177,7 +197,9 @@ impl Connection {
     /// Counts bytes towards a blow; returns how many still pass, if it falls now.
     fn struck(&self, direction: Direction, bytes: usize) -> Option<(usize, Blow)> {
         let mut armed = self.armed.lock();
-        let waiting = armed.as_mut().filter(|waiting| waiting.direction == direction)?;
+        let waiting = armed
+            .as_mut()
+            .filter(|waiting| waiting.direction == direction)?;
         if waiting.bytes_left >= bytes as u64 {
             waiting.bytes_left -= bytes as u64;
             return None;

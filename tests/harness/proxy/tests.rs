@@ -54,8 +54,15 @@ fn a_good_link_passes_bytes_and_a_slow_one_delays_them() {
     });
     let begun = Instant::now();
     assert_eq!(ask(&mut stream, b"second").expect("an answer"), b"second");
-    assert!(begun.elapsed() >= Duration::from_millis(120), "{:?}", begun.elapsed());
-    proxy.set(Link { bytes_per_second: Some(100_000), ..Link::default() });
+    assert!(
+        begun.elapsed() >= Duration::from_millis(120),
+        "{:?}",
+        begun.elapsed()
+    );
+    proxy.set(Link {
+        bytes_per_second: Some(100_000),
+        ..Link::default()
+    });
     let begun = Instant::now();
     let many = vec![7; 60_000];
     let mut writing = stream.try_clone().expect("a handle");
@@ -64,7 +71,11 @@ fn a_good_link_passes_bytes_and_a_slow_one_delays_them() {
     let mut answer = vec![0; many.len()];
     stream.read_exact(&mut answer).expect("an answer");
     writer.join().expect("no panic").expect("sent");
-    assert!(answer == many && begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
+    assert!(
+        answer == many && begun.elapsed() >= Duration::from_millis(300),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[test]
@@ -74,11 +85,25 @@ fn a_cut_link_holds_what_is_sent_until_it_heals_and_only_for_the_process_it_is_f
     let this = std::process::id();
     // The first process of the system has nothing to do with it.
     proxy.set_for(1, Some(Link::CUT));
-    assert_eq!(ask(&mut stream, b"not for me").expect("an answer"), b"not for me");
-    proxy.set_for(this, Some(Link { holds_replies: true, ..Link::default() }));
-    stream.set_read_timeout(Some(Duration::from_millis(100))).expect("a socket");
+    assert_eq!(
+        ask(&mut stream, b"not for me").expect("an answer"),
+        b"not for me"
+    );
+    proxy.set_for(
+        this,
+        Some(Link {
+            holds_replies: true,
+            ..Link::default()
+        }),
+    );
+    stream
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .expect("a socket");
     let error = ask(&mut stream, b"held").expect_err("nothing comes back");
-    assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        "{error}"
+    );
     proxy.heal();
     stream.set_read_timeout(Some(LIMIT)).expect("a socket");
     let mut answer = [0; 4];
@@ -94,7 +119,10 @@ fn a_blow_falls_behind_its_byte_and_once() {
     stream.write_all(b"abcdef").expect("sent");
     let mut answer = Vec::new();
     let error = stream.read_to_end(&mut answer).expect_err("a reset");
-    assert_eq!((error.kind(), &answer[..]), (ErrorKind::ConnectionReset, &b"abc"[..]));
+    assert_eq!(
+        (error.kind(), &answer[..]),
+        (ErrorKind::ConnectionReset, &b"abc"[..])
+    );
     assert!(proxy.has_struck());
     let mut stream = connect(&proxy);
     proxy.strike_after(Direction::Replies, 2, Blow::HalfClose);
@@ -112,11 +140,19 @@ fn a_blackhole_takes_connections_and_answers_none_and_resets_reach_all() {
     let (proxy, _served) = echo();
     let mut good = connect(&proxy);
     assert_eq!(ask(&mut good, b"good").expect("an answer"), b"good");
-    proxy.set(Link { blackhole: true, ..Link::default() });
+    proxy.set(Link {
+        blackhole: true,
+        ..Link::default()
+    });
     let mut swallowed = connect(&proxy);
-    swallowed.set_read_timeout(Some(Duration::from_millis(100))).expect("a socket");
+    swallowed
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .expect("a socket");
     let error = ask(&mut swallowed, b"hello").expect_err("nobody answers");
-    assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        "{error}"
+    );
     proxy.reset();
     for mut stream in [good, swallowed] {
         stream.set_read_timeout(Some(LIMIT)).expect("a socket");

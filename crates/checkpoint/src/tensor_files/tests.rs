@@ -12,8 +12,17 @@ fn npy(path: &Path, descr: &str, shape: &str, values: &[u8]) {
     }
     text.push('\n');
     let length = (text.len() as u16).to_le_bytes();
-    std::fs::write(path, [b"\x93NUMPY\x01\x00".as_slice(), &length, text.as_bytes(), values].concat())
-        .expect("there is room");
+    std::fs::write(
+        path,
+        [
+            b"\x93NUMPY\x01\x00".as_slice(),
+            &length,
+            text.as_bytes(),
+            values,
+        ]
+        .concat(),
+    )
+    .expect("there is room");
 }
 
 fn rows(opened: &TensorFiles, variable: &str, rows: Range<usize>, width: usize) -> Vec<f32> {
@@ -25,16 +34,35 @@ fn rows(opened: &TensorFiles, variable: &str, rows: Range<usize>, width: usize) 
 #[test]
 fn arrays_of_a_folder_are_named_by_their_paths_and_read_as_floats() {
     let folder = tempfile::tempdir().expect("a folder");
-    let bytes: Vec<u8> = [1.5_f64, -2.0, 3.25, 4.0].iter().flat_map(|value| value.to_le_bytes()).collect();
-    npy(&folder.path().join("dnn/table/weights.npy"), "<f8", "(2, 2)", &bytes);
-    npy(&folder.path().join("bias.npy"), "<f2", "(1,)", &0x3c00_u16.to_le_bytes());
-    let opened = TensorFiles::open(folder.path()).expect("they are read").expect("they are there");
+    let bytes: Vec<u8> = [1.5_f64, -2.0, 3.25, 4.0]
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    npy(
+        &folder.path().join("dnn/table/weights.npy"),
+        "<f8",
+        "(2, 2)",
+        &bytes,
+    );
+    npy(
+        &folder.path().join("bias.npy"),
+        "<f2",
+        "(1,)",
+        &0x3c00_u16.to_le_bytes(),
+    );
+    let opened = TensorFiles::open(folder.path())
+        .expect("they are read")
+        .expect("they are there");
     let shapes: Vec<_> = opened.variables().collect();
-    assert_eq!(shapes, [("bias", [1].as_slice()), ("dnn/table/weights", &[2, 2])]);
+    assert_eq!(
+        shapes,
+        [("bias", [1].as_slice()), ("dnn/table/weights", &[2, 2])]
+    );
     assert_eq!(rows(&opened, "dnn/table/weights", 1..2, 2), [3.25, 4.0]);
     assert_eq!(rows(&opened, "bias", 0..1, 1), [1.0]);
-    let single =
-        TensorFiles::open(&folder.path().join("bias.npy")).expect("it is read").expect("it is there");
+    let single = TensorFiles::open(&folder.path().join("bias.npy"))
+        .expect("it is read")
+        .expect("it is there");
     assert_eq!(single.variables().next(), Some(("bias", [1].as_slice())));
 }
 
@@ -45,24 +73,47 @@ fn an_export_tells_its_step_its_ids_and_what_other_ids_read() {
     std::fs::create_dir_all(&export).expect("there is room");
     // An older one beside it, which nobody reads.
     std::fs::create_dir_all(folder.path().join("export/best/1700000001")).expect("there is room");
-    let values: Vec<u8> = (0..6).flat_map(|value| (value as f32).to_le_bytes()).collect();
-    let ids: Vec<u8> = [3_u64, 40, u64::MAX].iter().flat_map(|id| id.to_le_bytes()).collect();
+    let values: Vec<u8> = (0..6)
+        .flat_map(|value| (value as f32).to_le_bytes())
+        .collect();
+    let ids: Vec<u8> = [3_u64, 40, u64::MAX]
+        .iter()
+        .flat_map(|id| id.to_le_bytes())
+        .collect();
     let views = [
-        ("user", TensorView::new(safetensors::Dtype::F32, vec![3, 2], &values).expect("a view")),
-        ("user/ids", TensorView::new(safetensors::Dtype::U64, vec![3], &ids).expect("a view")),
+        (
+            "user",
+            TensorView::new(safetensors::Dtype::F32, vec![3, 2], &values).expect("a view"),
+        ),
+        (
+            "user/ids",
+            TensorView::new(safetensors::Dtype::U64, vec![3], &ids).expect("a view"),
+        ),
     ];
-    safetensors::serialize_to_file(views, None, &export.join("model.safetensors")).expect("there is room");
+    safetensors::serialize_to_file(views, None, &export.join("model.safetensors"))
+        .expect("there is room");
     let described = r#"{"global_step": 80, "metrics": {}, "variables": [{"name": "user", "shape": [3, 2], "ids": "user/ids",
         "others": {"initializer": {"kind": "zeros"}, "seed": 7, "shape": [1000, 2]}}]}"#;
     std::fs::write(export.join("model.json"), described).expect("there is room");
-    for path in [folder.path().join("export/best"), export.clone(), export.join("model.safetensors")] {
-        let opened = TensorFiles::open(&path).expect("it is read").expect("it is there");
+    for path in [
+        folder.path().join("export/best"),
+        export.clone(),
+        export.join("model.safetensors"),
+    ] {
+        let opened = TensorFiles::open(&path)
+            .expect("it is read")
+            .expect("it is there");
         assert_eq!(opened.global_step(), Some(80));
-        assert_eq!(opened.variables().collect::<Vec<_>>(), [("user", [3, 2].as_slice())]);
+        assert_eq!(
+            opened.variables().collect::<Vec<_>>(),
+            [("user", [3, 2].as_slice())]
+        );
         assert!(opened.is_dynamic("user"));
         let first = opened.first_rows("user").expect("it is told");
         assert_eq!((first.seed, first.shape), (7, vec![1000, 2]));
-        let lots = opened.lots("user", 4..u128::from(u64::MAX) + 1).expect("a table");
+        let lots = opened
+            .lots("user", 4..u128::from(u64::MAX) + 1)
+            .expect("a table");
         let read: Vec<DynamicRows> = lots.collect::<Result<_, _>>().expect("rows");
         assert_eq!(
             (read[0].ids.as_slice(), read[0].values.as_slice()),
@@ -74,27 +125,49 @@ fn an_export_tells_its_step_its_ids_and_what_other_ids_read() {
 #[test]
 fn damaged_files_are_refused_and_a_folder_without_any_is_none() {
     let folder = tempfile::tempdir().expect("a folder");
-    assert!(TensorFiles::open(folder.path()).expect("it is read").is_none());
-    assert!(TensorFiles::open(&folder.path().join("absent")).expect("it is read").is_none());
+    assert!(
+        TensorFiles::open(folder.path())
+            .expect("it is read")
+            .is_none()
+    );
+    assert!(
+        TensorFiles::open(&folder.path().join("absent"))
+            .expect("it is read")
+            .is_none()
+    );
     let refused = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).expect("there is room");
-        TensorFiles::open(&path).expect_err("it is refused").to_string()
+        TensorFiles::open(&path)
+            .expect_err("it is refused")
+            .to_string()
     };
     assert!(refused("a.safetensors", b"abc").contains("3 bytes and ends in its header"));
     assert!(refused("b.safetensors", &[0xff; 64]).contains("no safetensors file"));
     assert!(refused("c.safetensors", b"\x02\0\0\0\0\0\0\0[]").contains("no safetensors file"));
     assert!(refused("d.npy", b"\x93NUMPY\x01\x00\xff\x00{").contains("ends in its header"));
     npy(&folder.path().join("e.npy"), "<f4", "(4, 1000)", &[0; 16]);
-    let short = TensorFiles::open(&folder.path().join("e.npy")).expect_err("it is refused").to_string();
+    let short = TensorFiles::open(&folder.path().join("e.npy"))
+        .expect_err("it is refused")
+        .to_string();
     assert!(short.contains("ends behind its 144 bytes"), "{short}");
-    npy(&folder.path().join("f.npy"), "<f4", &format!("({}, {})", usize::MAX, usize::MAX), &[0; 16]);
-    let long = TensorFiles::open(&folder.path().join("f.npy")).expect_err("it is refused").to_string();
+    npy(
+        &folder.path().join("f.npy"),
+        "<f4",
+        &format!("({}, {})", usize::MAX, usize::MAX),
+        &[0; 16],
+    );
+    let long = TensorFiles::open(&folder.path().join("f.npy"))
+        .expect_err("it is refused")
+        .to_string();
     assert!(long.contains("ends behind its"), "{long}");
     let graph = folder.path().join("graph");
     std::fs::create_dir(&graph).expect("there is room");
     std::fs::write(graph.join("model.onnx"), b"graph").expect("there is room");
     assert!(
-        TensorFiles::open(&graph).expect_err("it is refused").to_string().contains("--format safetensors")
+        TensorFiles::open(&graph)
+            .expect_err("it is refused")
+            .to_string()
+            .contains("--format safetensors")
     );
 }

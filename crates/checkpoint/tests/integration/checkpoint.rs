@@ -17,7 +17,11 @@ fn variables() -> Vec<VariableSpec> {
         initializer: Initializer::Zeros,
         optimizer_group: "dnn".into(),
     };
-    vec![spec("dnn/table", &[37, 3]), spec("dnn/bias", &[11]), spec("scalar", &[])]
+    vec![
+        spec("dnn/table", &[37, 3]),
+        spec("dnn/bias", &[11]),
+        spec("scalar", &[]),
+    ]
 }
 
 fn optimizers() -> BTreeMap<String, OptimizerConfig> {
@@ -31,23 +35,38 @@ fn value(variable: usize, slot: bool, place: usize) -> f32 {
 }
 
 fn layout(num_ps: usize) -> Layout {
-    Layout::new(&variables(), Partitioner::Fixed { num_shards: num_ps }, Placement::Greedy, num_ps)
+    Layout::new(
+        &variables(),
+        Partitioner::Fixed { num_shards: num_ps },
+        Placement::Greedy,
+        num_ps,
+    )
 }
 
 fn write_files(folder: &Path, num_ps: usize) -> Vec<ShardRecord> {
-    let (layout, variables) = (layout(num_ps), variables());
+    let layout = layout(num_ps);
+    let variables = variables();
     let write = |ps: usize| {
         let slices: Vec<_> = layout.of_ps(ps).map(|(_, slice)| slice.clone()).collect();
         let buffers: Vec<[Vec<f32>; 2]> = slices
             .iter()
             .map(|slice| {
                 let places = slice.rows.start * slice.width..slice.rows.end * slice.width;
-                [false, true]
-                    .map(|slot| places.clone().map(|place| value(slice.variable, slot, place)).collect())
+                [false, true].map(|slot| {
+                    places
+                        .clone()
+                        .map(|place| value(slice.variable, slot, place))
+                        .collect()
+                })
             })
             .collect();
-        let sources: Vec<InMemory<'_>> =
-            buffers.iter().map(|[values, slot]| InMemory { values, slots: vec![slot] }).collect();
+        let sources: Vec<InMemory<'_>> = buffers
+            .iter()
+            .map(|[values, slot]| InMemory {
+                values,
+                slots: vec![slot],
+            })
+            .collect();
         let views: Vec<SliceView<'_>> = slices
             .iter()
             .zip(&sources)
@@ -61,8 +80,18 @@ fn write_files(folder: &Path, num_ps: usize) -> Vec<ShardRecord> {
                 source,
             })
             .collect();
-        let positions = vec![PositionRecord { shard: 3, pass: 1, batch: 40, ahead: vec![42..43, 45..47] }];
-        let state = ShardState { ps, num_ps, version: 9, positions };
+        let positions = vec![PositionRecord {
+            shard: 3,
+            pass: 1,
+            batch: 40,
+            ahead: vec![42..43, 45..47],
+        }];
+        let state = ShardState {
+            ps,
+            num_ps,
+            version: 9,
+            positions,
+        };
         write_shard(folder, &state, &views, &[]).expect("a shard is written")
     };
     (0..num_ps).map(write).collect()
@@ -86,9 +115,12 @@ fn save(model_dir: &Path, step: u64, num_ps: usize) -> Checkpoint {
 
 fn latest(model_dir: &Path) -> (Option<u64>, Vec<Diagnostic>) {
     let mut warnings = Vec::new();
-    let found =
-        latest_good(model_dir, &mut |warning| warnings.push(warning)).expect("the folder is readable");
-    (found.map(|checkpoint| checkpoint.manifest().global_step), warnings)
+    let found = latest_good(model_dir, &mut |warning| warnings.push(warning))
+        .expect("the folder is readable");
+    (
+        found.map(|checkpoint| checkpoint.manifest().global_step),
+        warnings,
+    )
 }
 
 fn folder() -> tempfile::TempDir {
@@ -136,11 +168,16 @@ proptest! {
 fn files_are_readable_by_the_safetensors_library() {
     let folder = folder();
     let checkpoint = save(folder.path(), 1, 1);
-    let bytes =
-        std::fs::read(checkpoint.path().join("shard-0-of-1.safetensors")).expect("the shard is there");
+    let bytes = std::fs::read(checkpoint.path().join("shard-0-of-1.safetensors"))
+        .expect("the shard is there");
     let tensors = safetensors::SafeTensors::deserialize(&bytes).expect("it is a safetensors file");
-    let table = tensors.tensor("dnn/table/part_0").expect("the table is in it");
-    assert_eq!((table.shape(), table.dtype()), ([37, 3].as_slice(), safetensors::Dtype::F32));
+    let table = tensors
+        .tensor("dnn/table/part_0")
+        .expect("the table is in it");
+    assert_eq!(
+        (table.shape(), table.dtype()),
+        ([37, 3].as_slice(), safetensors::Dtype::F32)
+    );
     assert_eq!(table.data()[..4], value(0, false, 0).to_le_bytes());
 }
 
@@ -158,7 +195,8 @@ fn a_save_cut_off_anywhere_leaves_the_one_before() {
     assert_eq!(latest(dir).0, Some(1), "in the manifest");
     // A crash between rename and state file: the manifest alone counts.
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
-    let committed = commit(elsewhere.path(), &temporary, &manifest(2, 1, shards)).expect("a checkpoint");
+    let committed =
+        commit(elsewhere.path(), &temporary, &manifest(2, 1, shards)).expect("a checkpoint");
     std::fs::rename(committed.path(), dir.join("model.ckpt-2")).expect("the rename");
     assert_eq!(latest(dir).0, Some(2), "after the rename");
     let left = begin(dir, 3, "left", 10).expect("a checkpoint begins");
@@ -195,19 +233,44 @@ fn the_best_checkpoint_stays_however_old_and_becomes_the_latest_when_those_after
     for step in 1..=6 {
         save(folder.path(), step, 1);
     }
-    let steps = || list(folder.path()).expect("a list").iter().map(|found| found.step).collect::<Vec<_>>();
+    let steps = || {
+        list(folder.path())
+            .expect("a list")
+            .iter()
+            .map(|found| found.step)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(
-        retain(folder.path(), Keep { best: Some(2), ..Keep::newest(2) }).expect("retention"),
+        retain(
+            folder.path(),
+            Keep {
+                best: Some(2),
+                ..Keep::newest(2)
+            }
+        )
+        .expect("retention"),
         [1, 3, 4]
     );
     assert_eq!(steps(), [2, 5, 6]);
-    assert_eq!(remove_after(folder.path(), 4).expect("it is not there"), None);
+    assert_eq!(
+        remove_after(folder.path(), 4).expect("it is not there"),
+        None
+    );
     assert_eq!(steps(), [2, 5, 6]);
-    assert_eq!(remove_after(folder.path(), 2).expect("they go"), Some(vec![5, 6]));
+    assert_eq!(
+        remove_after(folder.path(), 2).expect("they go"),
+        Some(vec![5, 6])
+    );
     assert_eq!((steps(), latest(folder.path()).0), (vec![2], Some(2)));
     let state = std::fs::read_to_string(folder.path().join("checkpoint")).expect("the state file");
-    assert_eq!(state.lines().next(), Some("model_checkpoint_path: \"model.ckpt-2\""));
-    assert_eq!(remove_after(folder.path(), 2).expect("nothing is after it"), Some(Vec::new()));
+    assert_eq!(
+        state.lines().next(),
+        Some("model_checkpoint_path: \"model.ckpt-2\"")
+    );
+    assert_eq!(
+        remove_after(folder.path(), 2).expect("nothing is after it"),
+        Some(Vec::new())
+    );
 }
 
 #[test]
@@ -216,13 +279,22 @@ fn checkpoints_that_wait_for_their_evaluation_stay_where_every_one_is_evaluated(
     for step in 1..=6 {
         save(folder.path(), step, 1);
     }
-    let keep = Keep { unevaluated: true, ..Keep::newest(1) };
-    assert_eq!(retain(folder.path(), keep).expect("none was evaluated"), [0_u64; 0]);
+    let keep = Keep {
+        unevaluated: true,
+        ..Keep::newest(1)
+    };
+    assert_eq!(
+        retain(folder.path(), keep).expect("none was evaluated"),
+        [0_u64; 0]
+    );
     std::fs::create_dir(folder.path().join("eval")).expect("there is room");
     let result = r#"{"cluster_epoch": 1, "global_step": 3, "metrics": {}}"#;
     std::fs::write(folder.path().join("eval/result.json"), result).expect("there is room");
     assert_eq!(retain(folder.path(), keep).expect("retention"), [1, 2, 3]);
-    assert_eq!(retain(folder.path(), Keep::newest(1)).expect("retention"), [4, 5]);
+    assert_eq!(
+        retain(folder.path(), Keep::newest(1)).expect("retention"),
+        [4, 5]
+    );
 }
 
 #[test]
@@ -232,19 +304,38 @@ fn old_checkpoints_go_but_never_a_pinned_one_nor_the_last_good() {
         save(folder.path(), step, 1);
     }
     let guard = pin(&folder.path().join("model.ckpt-2"), "reader").expect("a pin");
-    assert_eq!(retain(folder.path(), Keep::newest(2)).expect("retention"), [1, 3]);
-    let steps = || list(folder.path()).expect("a list").iter().map(|found| found.step).collect::<Vec<_>>();
+    assert_eq!(
+        retain(folder.path(), Keep::newest(2)).expect("retention"),
+        [1, 3]
+    );
+    let steps = || {
+        list(folder.path())
+            .expect("a list")
+            .iter()
+            .map(|found| found.step)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(steps(), [2, 4, 5]);
     drop(guard);
     let newest = folder.path().join("model.ckpt-5/shard-0-of-1.safetensors");
     let good = std::fs::read(&newest).expect("the shard is there");
     std::fs::write(&newest, &good[1..]).expect("the newest is damaged");
     assert!(retain(folder.path(), Keep::newest(1)).is_err());
-    assert_eq!(steps(), [2, 4, 5], "nothing goes while the newest is not whole");
+    assert_eq!(
+        steps(),
+        [2, 4, 5],
+        "nothing goes while the newest is not whole"
+    );
     std::fs::write(&newest, good).expect("the newest is mended");
-    assert_eq!(retain(folder.path(), Keep::newest(2)).expect("retention"), [2]);
+    assert_eq!(
+        retain(folder.path(), Keep::newest(2)).expect("retention"),
+        [2]
+    );
     let state = std::fs::read_to_string(folder.path().join("checkpoint")).expect("the state file");
-    assert_eq!(state.lines().next(), Some("model_checkpoint_path: \"model.ckpt-5\""));
+    assert_eq!(
+        state.lines().next(),
+        Some("model_checkpoint_path: \"model.ckpt-5\"")
+    );
     assert_eq!(state.lines().count(), 3, "{state}");
 }
 
@@ -254,7 +345,9 @@ fn every_difference_to_a_model_is_listed() {
     model[0].shape = vec![37, 4];
     model[1].name = "dnn/other".into();
     let sgd = BTreeMap::from([("dnn".to_owned(), OptimizerConfig::sgd(0.1))]);
-    let text = misfit(&manifest(12, 1, Vec::new()), &model, &sgd).expect("it does not fit").render();
+    let text = misfit(&manifest(12, 1, Vec::new()), &model, &sgd)
+        .expect("it does not fit")
+        .render();
     for part in [
         "checkpoint step 12 does not fit the model (4 differences)",
         "dnn/table   checkpoint f32[37, 3]   model f32[37, 4]   shape",
@@ -274,7 +367,10 @@ fn links_and_escapes_in_a_checkpoint_are_refused() {
     let outside = folder.path().join("outside");
     std::fs::rename(&shard, &outside).expect("the shard moves");
     std::os::unix::fs::symlink(&outside, &shard).expect("a link in its place");
-    assert!(matches!(Checkpoint::open(&path), Err(Error::Damaged { .. })));
+    assert!(matches!(
+        Checkpoint::open(&path),
+        Err(Error::Damaged { .. })
+    ));
     let manifest = path.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).expect("the manifest");
     // As an attacker would, with a format that has no checksum.
@@ -282,8 +378,13 @@ fn links_and_escapes_in_a_checkpoint_are_refused() {
     let (front, _) = text.rsplit_once(",\n  \"crc32c\"").expect("a checksum");
     let text = front.replace("\"format_version\": 3", "\"format_version\": 1") + "}";
     std::fs::write(&manifest, text).expect("an escape");
-    let error = Checkpoint::open(&path).expect_err("it is refused").to_string();
-    assert!(error.contains("file name `../outside` is not plain"), "{error}");
+    let error = Checkpoint::open(&path)
+        .expect_err("it is refused")
+        .to_string();
+    assert!(
+        error.contains("file name `../outside` is not plain"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -296,13 +397,30 @@ fn a_checkpoint_of_the_format_without_a_checksum_is_read() {
     let old = front.replace("\"format_version\": 3", "\"format_version\": 1") + "}";
     std::fs::write(&manifest, &old).expect("an older manifest");
     assert_eq!(latest(folder.path()).0, Some(1));
-    std::fs::write(&manifest, text.replace("\"format_version\": 3", "\"format_version\": 1")).expect("a lie");
-    let error = Checkpoint::open(&path).expect_err("it has a checksum").to_string();
-    assert!(error.contains("format version 1, this release reads 3"), "{error}");
-    std::fs::write(&manifest, old.replace("\"format_version\": 1", "\"format_version\": 4"))
-        .expect("a newer one");
-    let error = Checkpoint::open(&path).expect_err("it is newer").to_string();
-    assert!(error.contains("format version 4, this release reads 3"), "{error}");
+    std::fs::write(
+        &manifest,
+        text.replace("\"format_version\": 3", "\"format_version\": 1"),
+    )
+    .expect("a lie");
+    let error = Checkpoint::open(&path)
+        .expect_err("it has a checksum")
+        .to_string();
+    assert!(
+        error.contains("format version 1, this release reads 3"),
+        "{error}"
+    );
+    std::fs::write(
+        &manifest,
+        old.replace("\"format_version\": 1", "\"format_version\": 4"),
+    )
+    .expect("a newer one");
+    let error = Checkpoint::open(&path)
+        .expect_err("it is newer")
+        .to_string();
+    assert!(
+        error.contains("format version 4, this release reads 3"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -313,13 +431,26 @@ fn a_checkpoint_of_the_format_before_rows_were_listed_is_read_and_holds_all_of_t
     let text = std::fs::read_to_string(&manifest).expect("the manifest");
     let (front, _) = text.rsplit_once(",\n  \"crc32c\"").expect("a checksum");
     let old = front.replace("\"format_version\": 3", "\"format_version\": 2");
-    assert!(!old.contains("\"held\"") && !old.contains("\"others\""), "as it was written then");
+    assert!(
+        !old.contains("\"held\"") && !old.contains("\"others\""),
+        "as it was written then"
+    );
     let crc32c = crc32c::crc32c(old.as_bytes());
-    std::fs::write(&manifest, format!("{old},\n  \"crc32c\": \"{crc32c:08x}\"\n}}")).expect("written");
+    std::fs::write(
+        &manifest,
+        format!("{old},\n  \"crc32c\": \"{crc32c:08x}\"\n}}"),
+    )
+    .expect("written");
     let checkpoint = Checkpoint::open(&path).expect("it is read");
-    assert_eq!(checkpoint.held("dnn/table", 5..30).expect("rows"), vec![5..19, 19..30]);
+    assert_eq!(
+        checkpoint.held("dnn/table", 5..30).expect("rows"),
+        vec![5..19, 19..30]
+    );
     assert_eq!(checkpoint.first_rows("dnn/table"), None);
-    assert_eq!(checkpoint.read("dnn/table").expect("values")[37], value(0, false, 37));
+    assert_eq!(
+        checkpoint.read("dnn/table").expect("values")[37],
+        value(0, false, 37)
+    );
 }
 
 #[test]
@@ -336,10 +467,27 @@ fn a_chief_that_has_a_successor_replaces_none_of_its_checkpoints() {
         let shards = write_files(&temporary, 1);
         commit(dir, &temporary, &manifest(4, later, shards)).expect("it leads");
     }
-    let refused = commit(dir, &stood_still, &manifest(4, earlier, shards)).expect_err("it leads no more");
-    assert!(matches!(refused, Error::Deposed { epoch: 1, highest: 2, .. }), "{refused}");
+    let refused =
+        commit(dir, &stood_still, &manifest(4, earlier, shards)).expect_err("it leads no more");
+    assert!(
+        matches!(
+            refused,
+            Error::Deposed {
+                epoch: 1,
+                highest: 2,
+                ..
+            }
+        ),
+        "{refused}"
+    );
     let found = list(dir).expect("a list");
-    assert_eq!(found.iter().map(|found| (found.step, found.epoch)).collect::<Vec<_>>(), [(4, later)]);
+    assert_eq!(
+        found
+            .iter()
+            .map(|found| (found.step, found.epoch))
+            .collect::<Vec<_>>(),
+        [(4, later)]
+    );
 }
 
 #[test]
@@ -358,13 +506,26 @@ fn identity_and_epoch_outlive_a_restart() {
     let folder = folder();
     assert_eq!(cluster_id(folder.path(), 5).expect("an id"), 5);
     assert_eq!(cluster_id(folder.path(), 6).expect("the id"), 5);
-    assert_eq!([1, 2, 3].map(|_| claim_epoch(folder.path()).expect("an epoch")), [1, 2, 3]);
-    let (phase, reason) = (JobPhase::Done, "max_steps".to_owned());
-    let state =
-        JobState { phase, global_step: 4, reason, cluster_epoch: 3, epochs: Some(2), early_stopping: None };
+    assert_eq!(
+        [1, 2, 3].map(|_| claim_epoch(folder.path()).expect("an epoch")),
+        [1, 2, 3]
+    );
+    let phase = JobPhase::Done;
+    let reason = "max_steps".to_owned();
+    let state = JobState {
+        phase,
+        global_step: 4,
+        reason,
+        cluster_epoch: 3,
+        epochs: Some(2),
+        early_stopping: None,
+    };
     assert_eq!(JobState::read(folder.path()).expect("no marker"), None);
     state.write(folder.path()).expect("a marker");
-    assert_eq!(JobState::read(folder.path()).expect("the marker"), Some(state));
+    assert_eq!(
+        JobState::read(folder.path()).expect("the marker"),
+        Some(state)
+    );
 }
 
 /// The servers go by these files: what one of them says falsely must stop them.
@@ -377,23 +538,39 @@ fn a_damaged_note_is_an_error_that_says_file_value_expectation_and_cure() {
     assert_eq!(prepared_epoch(folder.path()).expect("as noted"), 7);
     type Read = fn(&Path) -> Option<Error>;
     let readers: [(&str, &str, Read); 3] = [
-        ("prepared_epoch", "an epoch", |folder| prepared_epoch(folder).err()),
-        ("cluster_epoch", "an epoch", |folder| claim_epoch(folder).err()),
-        ("cluster_id", "32 hexadecimal digits", |folder| known_cluster_id(folder).err()),
+        ("prepared_epoch", "an epoch", |folder| {
+            prepared_epoch(folder).err()
+        }),
+        ("cluster_epoch", "an epoch", |folder| {
+            claim_epoch(folder).err()
+        }),
+        ("cluster_id", "32 hexadecimal digits", |folder| {
+            known_cluster_id(folder).err()
+        }),
     ];
     for (name, expected, read) in readers {
         let path = folder.path().join(name);
         for value in ["", "sev\u{7}en", "-1"] {
             std::fs::write(&path, value).expect("written");
             let told = Diagnostic::from(read(folder.path()).expect("it is damaged")).render();
-            let shown = format!("{} holds `{}`, expected", path.display(), value.escape_default());
-            assert!(told.contains(&shown) && told.contains(expected) && told.contains("help:"), "{told}");
+            let shown = format!(
+                "{} holds `{}`, expected",
+                path.display(),
+                value.escape_default()
+            );
+            assert!(
+                told.contains(&shown) && told.contains(expected) && told.contains("help:"),
+                "{told}"
+            );
         }
         std::fs::remove_file(&path).expect("it was there");
         // A folder in its place cannot be read, whoever asks.
         std::fs::create_dir(&path).expect("its place is free");
         let told = Diagnostic::from(read(folder.path()).expect("it is no file")).render();
-        assert!(told.contains(&format!("cannot read {}", path.display())), "{told}");
+        assert!(
+            told.contains(&format!("cannot read {}", path.display())),
+            "{told}"
+        );
         std::fs::remove_dir(&path).expect("it was there");
         assert!(read(folder.path()).is_none(), "no file is no error: {name}");
     }
@@ -408,10 +585,19 @@ fn each_failure_has_the_code_of_its_kind_and_a_cure() {
     let no_space = begin(folder.path(), 1, "a", u64::MAX / 2).expect_err("no disk has as much");
     let no_folder = begin(&file.join("model"), 1, "a", 0).expect_err("a file holds no folder");
     let denied = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
-    let denied = Error::Io { action: "write", path: file.clone(), source: denied() };
+    let denied = Error::Io {
+        action: "write",
+        path: file.clone(),
+        source: denied(),
+    };
     std::fs::write(folder.path().join("prepared_epoch"), "x").expect("written");
     let damaged = prepared_epoch(folder.path()).expect_err("no epoch");
-    for (error, code) in [(no_space, "E3006"), (no_folder, "E3003"), (denied, "E1202"), (damaged, "E3001")] {
+    for (error, code) in [
+        (no_space, "E3006"),
+        (no_folder, "E3003"),
+        (denied, "E1202"),
+        (damaged, "E3001"),
+    ] {
         let told = Diagnostic::from(error);
         assert_eq!(told.code.name, code, "{}", told.render());
         assert!(told.help.is_some(), "{}", told.render());

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use trainyard_checkpoint::*;
 use trainyard_testing::Seed;
-use trainyard_variable::{Access, Candidate, DynamicRows, FirstRows, Idle, Initializer, VariableSpec};
+use trainyard_variable::{
+    Access, Candidate, DynamicRows, FirstRows, Idle, Initializer, VariableSpec,
+};
 
 /// Flips and cuts of the test.
 const SAMPLES: u64 = 10_000;
@@ -15,7 +17,12 @@ struct Draw(u64);
 impl Draw {
     /// Seeds side by side give other numbers: they are spread over all bits, of which not all may be 0.
     fn new(seed: Seed) -> Self {
-        Self(seed.get().wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+        Self(
+            seed.get()
+                .wrapping_add(1)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                | 1,
+        )
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -41,11 +48,22 @@ fn save(model_dir: &Path, step: u64) -> Checkpoint {
         };
         // The second server holds some of its rows only.
         let first = FirstRows::new(&spec, 5);
-        let held = HeldView { rows: vec![0..90, 95..101, 200..300], first: &first, first_slots: &[0.5] };
-        let (held, rows) = if ps == 0 { (None, 300) } else { (Some(held), 196) };
+        let held = HeldView {
+            rows: vec![0..90, 95..101, 200..300],
+            first: &first,
+            first_slots: &[0.5],
+        };
+        let (held, rows) = if ps == 0 {
+            (None, 300)
+        } else {
+            (Some(held), 196)
+        };
         let values = vec![0.5 + step as f32; 3 * rows];
         let slot = vec![0.0; 3 * rows];
-        let source = InMemory { values: &values, slots: vec![&slot] };
+        let source = InMemory {
+            values: &values,
+            slots: vec![&slot],
+        };
         let slices = [SliceView {
             variable: &name,
             part: 0,
@@ -60,14 +78,36 @@ fn save(model_dir: &Path, step: u64) -> Checkpoint {
             idle: vec![Idle { pushes: 1, secs: 2 }; 3],
             values: vec![0.25; 6],
             slots: vec![vec![0.0; 6]],
-            candidates: vec![Candidate { id: 8, idle: Idle { pushes: 3, secs: 4 }, sightings: 1 }],
+            candidates: vec![Candidate {
+                id: 8,
+                idle: Idle { pushes: 3, secs: 4 },
+                sightings: 1,
+            }],
         };
         let slot_names = vec!["accumulator"];
-        let table =
-            TableView { variable: "table", part: ps, width: 2, slot_names, first: None, source: &rows };
-        let positions = vec![PositionRecord { shard: 0, pass: 1, batch: 40, ahead: vec![42..43, 45..47] }];
-        let state = ShardState { ps, num_ps: 2, version: 9, positions };
-        manifest.shards.push(write_shard(&folder, &state, &slices, &[table]).expect("a shard is written"));
+        let table = TableView {
+            variable: "table",
+            part: ps,
+            width: 2,
+            slot_names,
+            first: None,
+            source: &rows,
+        };
+        let positions = vec![PositionRecord {
+            shard: 0,
+            pass: 1,
+            batch: 40,
+            ahead: vec![42..43, 45..47],
+        }];
+        let state = ShardState {
+            ps,
+            num_ps: 2,
+            version: 9,
+            positions,
+        };
+        manifest
+            .shards
+            .push(write_shard(&folder, &state, &slices, &[table]).expect("a shard is written"));
         manifest.variables.push(spec);
     }
     manifest.num_ps = 2;
@@ -81,8 +121,12 @@ fn refusal(path: &Path) -> Option<String> {
 }
 
 fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let entries = std::fs::read_dir(path).expect("the checkpoint").map(|entry| entry.expect("a file").path());
-    entries.map(|path| (path.clone(), std::fs::read(path).expect("a file"))).collect()
+    let entries = std::fs::read_dir(path)
+        .expect("the checkpoint")
+        .map(|entry| entry.expect("a file").path());
+    entries
+        .map(|path| (path.clone(), std::fs::read(path).expect("a file")))
+        .collect()
 }
 
 #[test]
@@ -93,15 +137,27 @@ fn a_flipped_bit_of_any_byte_of_a_manifest_and_every_cut_is_found() {
     let good = std::fs::read(&path).expect("the manifest");
     for place in 0..good.len() {
         // Another bit from byte to byte, all eight of the bytes that say how the file is to be read.
-        let bits = if place < 40 || place + 40 > good.len() { 0..8 } else { place % 8..place % 8 + 1 };
+        let bits = if place < 40 || place + 40 > good.len() {
+            0..8
+        } else {
+            place % 8..place % 8 + 1
+        };
         for bit in bits {
             let mut bad = good.clone();
             bad[place] ^= 1 << bit;
             std::fs::write(&path, bad).expect("damage");
-            assert!(refusal(checkpoint.path()).is_some(), "bit {bit} of byte {place} of {}", good.len());
+            assert!(
+                refusal(checkpoint.path()).is_some(),
+                "bit {bit} of byte {place} of {}",
+                good.len()
+            );
         }
         std::fs::write(&path, &good[..place]).expect("damage");
-        assert!(refusal(checkpoint.path()).is_some(), "cut to {place} of {} bytes", good.len());
+        assert!(
+            refusal(checkpoint.path()).is_some(),
+            "cut to {place} of {} bytes",
+            good.len()
+        );
     }
     std::fs::write(&path, &good).expect("mended");
     assert_eq!(refusal(checkpoint.path()), None);
@@ -115,10 +171,12 @@ fn ten_thousand_flips_and_cuts_of_all_files_are_found() {
     assert_eq!(files.len(), 3);
     let seed = Seed::of_environment(1);
     let mut draw = Draw::new(seed);
-    let (mut found, mut missed) = (0, Vec::new());
+    let mut found = 0;
+    let mut missed = Vec::new();
     for sample in 0..SAMPLES {
         let (path, good) = &files[draw.below(3) as usize];
-        let (place, bit) = (draw.below(good.len() as u64) as usize, draw.below(8));
+        let place = draw.below(good.len() as u64) as usize;
+        let bit = draw.below(8);
         let mut bad = good.clone();
         match sample % 5 {
             0 => bad.truncate(place),
@@ -127,12 +185,20 @@ fn ten_thousand_flips_and_cuts_of_all_files_are_found() {
         std::fs::write(path, bad).expect("damage");
         match refusal(checkpoint.path()) {
             Some(_) => found += 1,
-            None => missed.push(format!("sample {sample}: bit {bit} of byte {place} of {}", path.display())),
+            None => missed.push(format!(
+                "sample {sample}: bit {bit} of byte {place} of {}",
+                path.display()
+            )),
         }
         std::fs::write(path, good).expect("mended");
     }
     println!("{seed}: {found} of {SAMPLES} found");
-    assert!(missed.is_empty(), "{seed}, {} missed:\n{}", missed.len(), missed.join("\n"));
+    assert!(
+        missed.is_empty(),
+        "{seed}, {} missed:\n{}",
+        missed.len(),
+        missed.join("\n")
+    );
 }
 
 /// Everything that a restore reads of a checkpoint.
@@ -144,7 +210,10 @@ struct Restored {
 
 /// Restores a checkpoint as so many servers do, each its rows in steps of `step`; and what they have read is compared.
 fn restore(path: &Path, servers: usize, step: usize) -> Result<Restored, Error> {
-    let mut restored = Restored { rows: Vec::new(), tables: Vec::new() };
+    let mut restored = Restored {
+        rows: Vec::new(),
+        tables: Vec::new(),
+    };
     let mut parts = Vec::new();
     for server in 0..servers {
         let checkpoint = Checkpoint::open(path)?;
@@ -168,7 +237,10 @@ fn restore(path: &Path, servers: usize, step: usize) -> Result<Restored, Error> 
         )?);
         parts.extend(checkpoint.check_read()?);
     }
-    assert!(servers > 1 || parts.is_empty(), "one server has read all: {parts:?}");
+    assert!(
+        servers > 1 || parts.is_empty(),
+        "one server has read all: {parts:?}"
+    );
     Checkpoint::open(path)?.check_parts(parts)?;
     Ok(restored)
 }
@@ -194,7 +266,9 @@ fn a_flipped_bit_is_found_by_those_who_restore_whatever_parts_they_read_or_chang
         bad[place] ^= 1 << draw.below(8);
         std::fs::write(path, bad).expect("damage");
         match restore(checkpoint.path(), servers, step) {
-            Ok(restored) => assert_eq!(restored, good, "{seed}: byte {place} of {}", path.display()),
+            Ok(restored) => {
+                assert_eq!(restored, good, "{seed}: byte {place} of {}", path.display())
+            }
             Err(error) => {
                 assert!(error.is_of_files(), "{error}");
                 found += 1;
@@ -203,7 +277,11 @@ fn a_flipped_bit_is_found_by_those_who_restore_whatever_parts_they_read_or_chang
         std::fs::write(path, bytes).expect("mended");
     }
     // The rest are bits of headers, which nobody reads to restore.
-    assert!(found > SAMPLES / 20, "{seed}: {found} of {} found", SAMPLES / 10);
+    assert!(
+        found > SAMPLES / 20,
+        "{seed}: {found} of {} found",
+        SAMPLES / 10
+    );
 }
 
 #[test]
@@ -219,10 +297,29 @@ fn a_damaged_newest_is_set_aside_whatever_file_of_it_is_damaged_and_is_never_rem
         let removed = retain(folder.path(), Keep::newest(2));
         assert!(newest.is_dir(), "damaged ones are not removed: {removed:?}");
         let mut told = Vec::new();
-        let found = latest_good(folder.path(), &mut |warning| told.push(warning.render())).expect("a list");
-        assert_eq!(found.map(|found| found.manifest().global_step), Some(1), "{}", path.display());
-        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-        assert!(told.len() == 1 && told[0].contains(&name) && told[0].contains("crc32c"), "{told:?}");
-        assert!(folder.path().join("damaged.model.ckpt-2").join(name).is_file());
+        let found =
+            latest_good(folder.path(), &mut |warning| told.push(warning.render())).expect("a list");
+        assert_eq!(
+            found.map(|found| found.manifest().global_step),
+            Some(1),
+            "{}",
+            path.display()
+        );
+        let name = path
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        assert!(
+            told.len() == 1 && told[0].contains(&name) && told[0].contains("crc32c"),
+            "{told:?}"
+        );
+        assert!(
+            folder
+                .path()
+                .join("damaged.model.ckpt-2")
+                .join(name)
+                .is_file()
+        );
     }
 }

@@ -30,7 +30,12 @@ fn spec() -> VariableSpec {
 }
 
 fn layout(num_ps: usize) -> Layout {
-    Layout::new(&[spec()], Partitioner::Fixed { num_shards: num_ps }, Placement::Greedy, num_ps)
+    Layout::new(
+        &[spec()],
+        Partitioner::Fixed { num_shards: num_ps },
+        Placement::Greedy,
+        num_ps,
+    )
 }
 
 /// Values, or slots, of a row that was changed.
@@ -69,12 +74,17 @@ fn save(model_dir: &Path, rows: &BTreeSet<usize>, num_ps: usize) -> Checkpoint {
         let mut shard = Vec::new();
         for (_, slice) in layout(num_ps).of_ps(ps) {
             let held = rows.range(slice.rows.clone()).copied();
-            let of = |slot: bool| -> Vec<f32> { held.clone().flat_map(|row| changed(row, slot)).collect() };
+            let of = |slot: bool| -> Vec<f32> {
+                held.clone().flat_map(|row| changed(row, slot)).collect()
+            };
             shard.push((slice.clone(), runs(held.clone()), of(false), of(true)));
         }
         let sources: Vec<InMemory<'_>> = shard
             .iter()
-            .map(|(_, _, values, slot)| InMemory { values, slots: vec![slot.as_slice()] })
+            .map(|(_, _, values, slot)| InMemory {
+                values,
+                slots: vec![slot.as_slice()],
+            })
             .collect();
         let views: Vec<SliceView<'_>> = shard
             .iter()
@@ -85,15 +95,27 @@ fn save(model_dir: &Path, rows: &BTreeSet<usize>, num_ps: usize) -> Checkpoint {
                 rows: slice.rows.clone(),
                 width: WIDTH,
                 slot_names: vec!["accumulator"],
-                held: Some(HeldView { rows: runs.clone(), first: &first, first_slots: &[SLOT] }),
+                held: Some(HeldView {
+                    rows: runs.clone(),
+                    first: &first,
+                    first_slots: &[SLOT],
+                }),
                 source,
             })
             .collect();
-        let state = ShardState { ps, num_ps, version: 9, positions: Vec::new() };
+        let state = ShardState {
+            ps,
+            num_ps,
+            version: 9,
+            positions: Vec::new(),
+        };
         write_shard(&folder, &state, &views, &[]).expect("a shard is written")
     };
     let shards: Vec<ShardRecord> = (0..num_ps).map(write).collect();
-    let now = VariableSpec { initializer: Initializer::Constant { value: 9.0 }, ..spec() };
+    let now = VariableSpec {
+        initializer: Initializer::Constant { value: 9.0 },
+        ..spec()
+    };
     let manifest = Manifest {
         num_ps,
         variables: vec![now],
@@ -148,12 +170,19 @@ fn a_checkpoint_grows_with_the_rows_that_were_changed() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let checkpoint = save(folder.path(), &rows, 1);
         let tensors = &checkpoint.manifest().shards[0].tensors;
-        tensors.iter().map(|tensor| tensor.rows_held() * tensor.width * tensor.dtype.bytes()).sum::<usize>()
+        tensors
+            .iter()
+            .map(|tensor| tensor.rows_held() * tensor.width * tensor.dtype.bytes())
+            .sum::<usize>()
     };
     assert_eq!(bytes(BTreeSet::new()), 0);
     // Two bounds of a run, 3 values, 3 slots.
     assert_eq!(bytes([7].into()), 2 * 8 + 6 * 4);
-    assert_eq!(bytes((0..ROWS).collect()), ROWS * 6 * 4, "where all are held none is listed");
+    assert_eq!(
+        bytes((0..ROWS).collect()),
+        ROWS * 6 * 4,
+        "where all are held none is listed"
+    );
 }
 
 #[test]
@@ -179,25 +208,40 @@ fn lists_of_rows_that_do_not_fit_are_refused_by_name() {
             held.rows = 2;
         }
     });
-    assert!(too_few.contains("3 rows") && too_few.contains("has 2"), "{too_few}");
+    assert!(
+        too_few.contains("3 rows") && too_few.contains("has 2"),
+        "{too_few}"
+    );
     let outside = spoil(&|tensor| {
         if floats(tensor) {
             tensor.row_end = 50;
         }
     });
-    assert!(outside.contains("must ascend, given 50..51") || outside.contains("in no file"), "{outside}");
+    assert!(
+        outside.contains("must ascend, given 50..51") || outside.contains("in no file"),
+        "{outside}"
+    );
     let nameless = spoil(&|tensor| {
         if let Some(held) = &mut tensor.held {
             held.listed_in = "elsewhere".to_owned();
         }
     });
-    assert!(nameless.contains("elsewhere: it must list the rows of dnn/table"), "{nameless}");
+    assert!(
+        nameless.contains("elsewhere: it must list the rows of dnn/table"),
+        "{nameless}"
+    );
     let silent = spoil(&|tensor| tensor.others = None);
-    assert!(silent.contains("does not say what the rows are"), "{silent}");
+    assert!(
+        silent.contains("does not say what the rows are"),
+        "{silent}"
+    );
     let later = spoil(&|tensor| {
         if let Some(Others::First { generator, .. }) = &mut tensor.others {
             *generator = 2;
         }
     });
-    assert!(later.contains("generator 2 of first values") || later.contains("of generator 2"), "{later}");
+    assert!(
+        later.contains("generator 2 of first values") || later.contains("of generator 2"),
+        "{later}"
+    );
 }

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use trainyard_checkpoint::*;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{
-    Access, Candidate, DynamicRows, DynamicTable, Idle, Initializer, Layout, Partitioner, Placement,
-    VariableSpec,
+    Access, Candidate, DynamicRows, DynamicTable, Idle, Initializer, Layout, Partitioner,
+    Placement, VariableSpec,
 };
 
 fn table(rows_max: usize, width: usize) -> VariableSpec {
@@ -27,15 +27,32 @@ fn optimizers() -> BTreeMap<String, OptimizerConfig> {
 
 /// Rows whose every number is told by their id.
 fn rows(ids: &[u64]) -> DynamicRows {
-    let values = |add: f32| ids.iter().flat_map(|id| [(id % 97) as f32 + add; 3]).collect();
+    let values = |add: f32| {
+        ids.iter()
+            .flat_map(|id| [(id % 97) as f32 + add; 3])
+            .collect()
+    };
     DynamicRows {
         ids: ids.to_vec(),
-        idle: ids.iter().map(|id| Idle { pushes: id % 11, secs: id % 7 }).collect(),
+        idle: ids
+            .iter()
+            .map(|id| Idle {
+                pushes: id % 11,
+                secs: id % 7,
+            })
+            .collect(),
         values: values(0.25),
         slots: vec![values(0.5)],
         candidates: ids
             .iter()
-            .map(|id| Candidate { id: id ^ 1, idle: Idle { pushes: 1, secs: id % 5 }, sightings: id % 3 })
+            .map(|id| Candidate {
+                id: id ^ 1,
+                idle: Idle {
+                    pushes: 1,
+                    secs: id % 5,
+                },
+                sightings: id % 3,
+            })
             .collect(),
     }
 }
@@ -43,13 +60,27 @@ fn rows(ids: &[u64]) -> DynamicRows {
 fn save(folder: &Path, ids: &[u64], num_ps: usize) -> Checkpoint {
     let spec = table(100, 3);
     let specs = std::slice::from_ref(&spec);
-    let layout = Layout::new(specs, Partitioner::Fixed { num_shards: 1 }, Placement::Greedy, num_ps);
+    let layout = Layout::new(
+        specs,
+        Partitioner::Fixed { num_shards: 1 },
+        Placement::Greedy,
+        num_ps,
+    );
     let temporary = begin(folder, 7, "test", 1000).expect("a checkpoint begins");
     let write = |slice: &trainyard_variable::Slice| {
         let range = slice.ids(spec.rows());
-        let own: Vec<u64> = ids.iter().copied().filter(|id| range.contains(&u128::from(*id))).collect();
-        let (rows, state) =
-            (rows(&own), ShardState { ps: slice.ps, num_ps, version: 1, positions: Vec::new() });
+        let own: Vec<u64> = ids
+            .iter()
+            .copied()
+            .filter(|id| range.contains(&u128::from(*id)))
+            .collect();
+        let rows = rows(&own);
+        let state = ShardState {
+            ps: slice.ps,
+            num_ps,
+            version: 1,
+            positions: Vec::new(),
+        };
         let view = TableView {
             variable: &spec.name,
             part: slice.part,
@@ -96,12 +127,21 @@ proptest! {
 fn tables_are_readable_by_the_safetensors_library() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let checkpoint = save(folder.path(), &[2, 40, u64::MAX - 1], 1);
-    let bytes = std::fs::read(checkpoint.path().join("shard-0-of-1.safetensors")).expect("the shard");
+    let bytes =
+        std::fs::read(checkpoint.path().join("shard-0-of-1.safetensors")).expect("the shard");
     let tensors = safetensors::SafeTensors::deserialize(&bytes).expect("it is a safetensors file");
-    let ids = tensors.tensor("dnn/user/ids/part_0").expect("the ids are in it");
-    assert_eq!((ids.dtype(), ids.shape()), (safetensors::Dtype::U64, [3, 1].as_slice()));
+    let ids = tensors
+        .tensor("dnn/user/ids/part_0")
+        .expect("the ids are in it");
+    assert_eq!(
+        (ids.dtype(), ids.shape()),
+        (safetensors::Dtype::U64, [3, 1].as_slice())
+    );
     assert_eq!(ids.data()[8..16], 40_u64.to_le_bytes());
-    assert_eq!(tensors.tensor("dnn/user/part_0").expect("values").shape(), [3, 3]);
+    assert_eq!(
+        tensors.tensor("dnn/user/part_0").expect("values").shape(),
+        [3, 3]
+    );
 }
 
 /// Rows that are handed on so many at a time, of which there may be more than there are.
@@ -113,23 +153,48 @@ struct InParts {
 
 impl TableSource for InParts {
     fn counts(&self) -> (usize, usize) {
-        (self.rows.ids.len() + self.missing, self.rows.candidates.len())
+        (
+            self.rows.ids.len() + self.missing,
+            self.rows.candidates.len(),
+        )
     }
 
     fn read(&self, each: &mut OnLot<'_>) -> Result<(), trainyard_checkpoint::Error> {
         for ids in self.rows.ids.chunks(self.at_once) {
-            let part = DynamicRows { candidates: Vec::new(), ..rows(ids) };
+            let part = DynamicRows {
+                candidates: Vec::new(),
+                ..rows(ids)
+            };
             each(&part)?;
         }
         let candidates = self.rows.candidates.clone();
-        each(&DynamicRows { candidates, slots: vec![Vec::new()], ..DynamicRows::default() })
+        each(&DynamicRows {
+            candidates,
+            slots: vec![Vec::new()],
+            ..DynamicRows::default()
+        })
     }
 }
 
-fn save_in_parts(folder: &Path, source: &InParts) -> Result<ShardRecord, trainyard_checkpoint::Error> {
-    let state = ShardState { ps: 0, num_ps: 1, version: 1, positions: Vec::new() };
+fn save_in_parts(
+    folder: &Path,
+    source: &InParts,
+) -> Result<ShardRecord, trainyard_checkpoint::Error> {
+    let state = ShardState {
+        ps: 0,
+        num_ps: 1,
+        version: 1,
+        positions: Vec::new(),
+    };
     let slot_names = vec!["accumulator"];
-    let view = TableView { variable: "dnn/user", part: 0, width: 3, slot_names, first: None, source };
+    let view = TableView {
+        variable: "dnn/user",
+        part: 0,
+        width: 3,
+        slot_names,
+        first: None,
+        source,
+    };
     write_shard(folder, &state, &[], &[view])
 }
 
@@ -137,7 +202,11 @@ fn save_in_parts(folder: &Path, source: &InParts) -> Result<ShardRecord, trainya
 fn a_large_table_is_written_in_parts_and_read_in_lots() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let ids: Vec<u64> = (0..1_000_000).map(|number| number * 1000).collect();
-    let source = InParts { rows: rows(&ids), at_once: 70_001, missing: 0 };
+    let source = InParts {
+        rows: rows(&ids),
+        at_once: 70_001,
+        missing: 0,
+    };
     let temporary = begin(folder.path(), 7, "test", 1000).expect("a checkpoint begins");
     let shard = save_in_parts(&temporary, &source).expect("it is written");
     read_back(&temporary, &shard).expect("it is as it was written");
@@ -148,11 +217,16 @@ fn a_large_table_is_written_in_parts_and_read_in_lots() {
         shards: vec![shard],
         ..Manifest::new("c1".into(), 1, 7, 1000)
     };
-    let checkpoint = commit(folder.path(), &temporary, &manifest).expect("a checkpoint is committed");
-    let all = checkpoint.read_dynamic("dnn/user", &["accumulator"], 0..1 << 64).expect("rows are read");
+    let checkpoint =
+        commit(folder.path(), &temporary, &manifest).expect("a checkpoint is committed");
+    let all = checkpoint
+        .read_dynamic("dnn/user", &["accumulator"], 0..1 << 64)
+        .expect("rows are read");
     assert!(all == source.rows, "some rows are not as they were");
     let range = 100_000_000..900_000_000;
-    let lots = checkpoint.lots("dnn/user", &["accumulator"], range).expect("there is such a table");
+    let lots = checkpoint
+        .lots("dnn/user", &["accumulator"], range)
+        .expect("there is such a table");
     let lots: Vec<DynamicRows> = lots.map(|lot| lot.expect("it is read")).collect();
     assert!(lots.len() > 2, "{} lots", lots.len());
     let read: Vec<u64> = lots.into_iter().flat_map(|lot| lot.ids).collect();
@@ -162,9 +236,18 @@ fn a_large_table_is_written_in_parts_and_read_in_lots() {
 #[test]
 fn a_table_of_which_less_comes_than_it_said_is_not_written() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let source = InParts { rows: rows(&[2, 4]), at_once: 1, missing: 1 };
-    let told = save_in_parts(folder.path(), &source).expect_err("a row is missing").to_string();
-    assert!(told.contains("dnn/user/ids/part_0: 16 bytes were written, expected 24"), "{told}");
+    let source = InParts {
+        rows: rows(&[2, 4]),
+        at_once: 1,
+        missing: 1,
+    };
+    let told = save_in_parts(folder.path(), &source)
+        .expect_err("a row is missing")
+        .to_string();
+    assert!(
+        told.contains("dnn/user/ids/part_0: 16 bytes were written, expected 24"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -172,7 +255,10 @@ fn what_a_checkpoint_lacks_is_named() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let checkpoint = save(folder.path(), &[2], 2);
     let lacking = |variable, slots: &[&str]| {
-        checkpoint.read_dynamic(variable, slots, 0..1 << 64).expect_err("it is not there").to_string()
+        checkpoint
+            .read_dynamic(variable, slots, 0..1 << 64)
+            .expect_err("it is not there")
+            .to_string()
     };
     assert!(lacking("dnn/item", &[]).ends_with("holds no dynamic table `dnn/item`"));
     assert!(lacking("dnn/user", &["m"]).ends_with("holds no dynamic table `dnn/user/m`"));
@@ -182,11 +268,22 @@ fn what_a_checkpoint_lacks_is_named() {
 fn a_table_may_change_its_room_but_not_its_width() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let checkpoint = save(folder.path(), &[2], 1);
-    let misfits =
-        |spec| misfit(checkpoint.manifest(), &[spec], &optimizers()).map(|problem| problem.render());
+    let misfits = |spec| {
+        misfit(checkpoint.manifest(), &[spec], &optimizers()).map(|problem| problem.render())
+    };
     assert_eq!(misfits(table(5, 3)), None);
     let other = misfits(table(100, 4)).expect("another width");
-    assert!(other.contains("checkpoint f32[dynamic, 3]   model f32[dynamic, 4]   shape"), "{other}");
-    let plain = VariableSpec { access: Access::Rows, ..table(100, 3) };
-    assert!(misfits(plain).expect("another kind").contains("checkpoint f32[dynamic, 3]   model f32[100, 3]"));
+    assert!(
+        other.contains("checkpoint f32[dynamic, 3]   model f32[dynamic, 4]   shape"),
+        "{other}"
+    );
+    let plain = VariableSpec {
+        access: Access::Rows,
+        ..table(100, 3)
+    };
+    assert!(
+        misfits(plain)
+            .expect("another kind")
+            .contains("checkpoint f32[dynamic, 3]   model f32[100, 3]")
+    );
 }

@@ -41,7 +41,13 @@ fn deal(lanes: u32, batches_per_shard: u32) -> Deal {
 }
 
 fn holder(index: usize, session: u64) -> Holder {
-    (Task { role: Role::Worker, index }, session)
+    (
+        Task {
+            role: Role::Worker,
+            index,
+        },
+        session,
+    )
 }
 
 /// What a task reads: first batch, and the batches it has yet to apply, in its order.
@@ -49,9 +55,19 @@ type Reading = (u64, Vec<u64>);
 
 /// A parameter server: what it has applied.
 fn position(applied: &BTreeSet<u64>) -> Vec<ShardPosition> {
-    let batch = (0..).find(|batch| !applied.contains(batch)).expect("it is finite");
-    let ahead = applied.range(batch..).map(|batch| *batch..batch + 1).collect();
-    vec![ShardPosition { shard: 0, pass: 0, batch, ahead }]
+    let batch = (0..)
+        .find(|batch| !applied.contains(batch))
+        .expect("it is finite");
+    let ahead = applied
+        .range(batch..)
+        .map(|batch| *batch..batch + 1)
+        .collect();
+    vec![ShardPosition {
+        shard: 0,
+        pass: 0,
+        batch,
+        ahead,
+    }]
 }
 
 proptest! {
@@ -152,7 +168,8 @@ proptest! {
                         for nth in batches {
                             prop_assert!(shard.batch(nth) >= from);
                             let steps_per_pass = per_pass.div_ceil(u64::from(lanes));
-                            let (pass, within) = (shard.batch(nth) / per_pass, shard.batch(nth) % per_pass);
+                            let pass = shard.batch(nth) / per_pass;
+                            let within = shard.batch(nth) % per_pass;
                             let expected = pass * steps_per_pass + within / u64::from(lanes);
                             prop_assert_eq!(shard.step(nth), expected);
                             prop_assert!(seen.insert(shard.batch(nth), lane).is_none(), "once each");
@@ -181,7 +198,8 @@ fn the_data_is_applied_when_every_server_has_had_every_batch_of_every_pass() {
     // 4 batches a pass, two passes.
     let mut indexer = indexer(folder.path(), 10);
     let shards = DataShards::new(deal(1, 2), Some(2));
-    let (all, most) = (position(&(0..8).collect()), position(&(0..7).collect()));
+    let all = position(&(0..8).collect());
+    let most = position(&(0..7).collect());
     assert!(
         shards.is_applied(indexer.index(), std::slice::from_ref(&most)),
         "as far as is known: the end of a pass is not"
@@ -191,7 +209,10 @@ fn the_data_is_applied_when_every_server_has_had_every_batch_of_every_pass() {
         indexer.advance(runs + 1).expect("the file is read");
     }
     assert!(shards.is_applied(indexer.index(), &[all.clone(), all.clone()]));
-    assert!(!shards.is_applied(indexer.index(), &[all, most]), "one server misses the last batch");
+    assert!(
+        !shards.is_applied(indexer.index(), &[all, most]),
+        "one server misses the last batch"
+    );
 }
 
 #[test]
@@ -200,8 +221,9 @@ fn the_data_of_tasks_that_came_back_is_read_again() {
     let mut indexer = indexer(folder.path(), 2 * BATCH as usize);
     indexer.advance(u64::MAX).expect("the file is there");
     let mut shards = DataShards::new(deal(1, 2), Some(1));
-    let granted =
-        |shards: &mut DataShards, holder| matches!(shards.next(indexer.index(), holder), Next::Shard { .. });
+    let granted = |shards: &mut DataShards, holder| {
+        matches!(shards.next(indexer.index(), holder), Next::Shard { .. })
+    };
     // Two read the only data shard, and a third finds no place; both die, and come back at once.
     assert!(granted(&mut shards, holder(0, 1)) && granted(&mut shards, holder(1, 2)));
     assert!(!granted(&mut shards, holder(2, 3)));
@@ -225,24 +247,41 @@ fn reserves_overlap_neither_each_other_nor_what_is_handed_out_soon_and_go_on_in_
     indexer.advance(u64::MAX).expect("the file is read");
     // 200 batches a pass, 2 a data shard.
     let mut shards = DataShards::new(deal(1, 2), Some(2));
-    let (one, two) = (holder(0, 1), holder(1, 1));
-    assert_eq!(firsts(&shards.reserve(indexer.index(), one, 4)), [0; 0], "nobody has had anything");
+    let one = holder(0, 1);
+    let two = holder(1, 1);
+    assert_eq!(
+        firsts(&shards.reserve(indexer.index(), one, 4)),
+        [0; 0],
+        "nobody has had anything"
+    );
     for who in [one, two, one] {
-        assert!(matches!(shards.next(indexer.index(), who), Next::Shard { .. }));
+        assert!(matches!(
+            shards.next(indexer.index(), who),
+            Next::Shard { .. }
+        ));
     }
-    let (first, second) =
-        (shards.reserve(indexer.index(), one, 20), shards.reserve(indexer.index(), two, 20));
+    let first = shards.reserve(indexer.index(), one, 20);
+    let second = shards.reserve(indexer.index(), two, 20);
     let handed_out: BTreeSet<u64> = [0, 2, 4].into();
-    let (first, second): (BTreeSet<u64>, BTreeSet<u64>) =
-        (firsts(&first).into_iter().collect(), firsts(&second).into_iter().collect());
+    let (first, second): (BTreeSet<u64>, BTreeSet<u64>) = (
+        firsts(&first).into_iter().collect(),
+        firsts(&second).into_iter().collect(),
+    );
     assert_eq!((first.len(), second.len()), (20, 20));
-    assert!(first.is_disjoint(&second) && first.is_disjoint(&handed_out) && second.is_disjoint(&handed_out));
+    assert!(
+        first.is_disjoint(&second)
+            && first.is_disjoint(&handed_out)
+            && second.is_disjoint(&handed_out)
+    );
     assert!(
         first.first() > Some(&6),
         "the next ones are handed out before the reserve is renewed: {first:?}"
     );
     let all = firsts(&shards.reserve(indexer.index(), one, 512));
-    assert!(all.contains(&200) && all.iter().all(|first| *first < 400), "to the end of the last pass");
+    assert!(
+        all.contains(&200) && all.iter().all(|first| *first < 400),
+        "to the end of the last pass"
+    );
 }
 
 #[test]
@@ -257,12 +296,20 @@ fn what_was_applied_out_of_a_reserve_is_not_handed_out() {
     let reserve = firsts(&shards.reserve(indexer.index(), who, 3));
     assert_eq!(reserve.len(), 3);
     reserve.iter().for_each(|first| shards.done(*first));
-    while let Next::Shard { shard, direction: Direction::Forward, .. } = shards.next(indexer.index(), who) {
+    while let Next::Shard {
+        shard,
+        direction: Direction::Forward,
+        ..
+    } = shards.next(indexer.index(), who)
+    {
         seen.push(shard.first_batch);
         shards.done(shard.first_batch);
     }
     assert_eq!(seen.len(), 10 - 1 - 3, "{seen:?}");
-    assert!(reserve.iter().all(|first| !seen.contains(first)), "{reserve:?}, {seen:?}");
+    assert!(
+        reserve.iter().all(|first| !seen.contains(first)),
+        "{reserve:?}, {seen:?}"
+    );
 }
 
 #[test]
@@ -271,7 +318,9 @@ fn the_reserve_of_a_lane_is_what_comes_next() {
     let mut indexer = indexer(folder.path(), 120);
     indexer.advance(u64::MAX).expect("the file is read");
     let shards = DataShards::new(deal(2, 2), Some(2));
-    let Next::Shard { shard, .. } = shards.of_lane(indexer.index(), 1, 0) else { panic!("a data shard") };
+    let Next::Shard { shard, .. } = shards.of_lane(indexer.index(), 1, 0) else {
+        panic!("a data shard")
+    };
     let reserve = shards.reserve_of_lane(indexer.index(), 1, &shard, 100);
     // 20 steps a pass, 2 a data shard.
     assert_eq!(reserve.len(), 2 * 10 - 1);
@@ -281,14 +330,19 @@ fn the_reserve_of_a_lane_is_what_comes_next() {
 }
 
 #[test]
-fn behind_the_last_step_only_batches_are_handed_out_that_some_servers_have_applied_and_others_have_not() {
+fn behind_the_last_step_only_batches_are_handed_out_that_some_servers_have_applied_and_others_have_not()
+ {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut indexer = indexer(folder.path(), 60);
     indexer.advance(u64::MAX).expect("indexed");
     let index = indexer.index();
     let mut shards = DataShards::new(deal(1, 4), Some(2));
-    let (one, other) = (holder(0, 1), holder(1, 1));
-    assert!(matches!(shards.next(index, one), Next::Shard { .. }), "before it, data is handed out as ever");
+    let one = holder(0, 1);
+    let other = holder(1, 1);
+    assert!(
+        matches!(shards.next(index, one), Next::Shard { .. }),
+        "before it, data is handed out as ever"
+    );
     let first: BTreeSet<u64> = [0, 1, 2, 5, 22].into();
     let second: BTreeSet<u64> = [0, 1, 2, 3, 5].into();
     assert!(!shards.complete(&[position(&first), position(&second)]));
@@ -312,5 +366,8 @@ fn behind_the_last_step_only_batches_are_handed_out_that_some_servers_have_appli
     assert!(shards.complete(&[position(&all), position(&all)]));
     assert_eq!(shards.next(index, one), END);
     shards.restart(&[position(&all), position(&all)]);
-    assert!(matches!(shards.next(index, one), Next::Shard { .. }), "another epoch begins as ever");
+    assert!(
+        matches!(shards.next(index, one), Next::Shard { .. }),
+        "another epoch begins as ever"
+    );
 }

@@ -44,12 +44,15 @@ async fn work(lead: &mut Lead, run: &mut Run) -> Result<(), Diagnostic> {
     let first = run.epoch == 0;
     loop {
         let servers = claim_all(lead, run).await?;
-        let (shards, epoch) = (lead.shards.clone(), run.epoch);
+        let shards = lead.shards.clone();
+        let epoch = run.epoch;
         let lost = tokio::select! {
             outcome = open(lead, run, first, &servers) => return outcome,
             lost = forgetful(&shards, epoch) => lost,
         };
-        warn!("{lost} was restarted before training was open: every parameter server is claimed again");
+        warn!(
+            "{lost} was restarted before training was open: every parameter server is claimed again"
+        );
     }
 }
 
@@ -77,6 +80,9 @@ async fn claim_all(lead: &Lead, run: &mut Run) -> Result<Vec<ShardStatus>, Diagn
     if is_remote(&lead.job.model_dir) {
         lead.mark(run, JobPhase::Running, "starting");
     }
+    if run.opened.is_none() {
+        lead.compare_with_earlier_job();
+    }
     lead.record_job(run);
     if let Err(error) = sweep_before(&lead.job.model_dir, run.epoch) {
         warn!(%error, "what earlier chiefs did not finish stays in the bucket");
@@ -87,7 +93,11 @@ async fn claim_all(lead: &Lead, run: &mut Run) -> Result<Vec<ShardStatus>, Diagn
     if let Some(pairs) = &lead.pairs {
         pairs.lead(run.epoch);
     }
-    let names: Vec<String> = lead.shards.iter().map(|shard| shard.name().to_owned()).collect();
+    let names: Vec<String> = lead
+        .shards
+        .iter()
+        .map(|shard| shard.name().to_owned())
+        .collect();
     lead.coordinator.begin_epoch(run.epoch, names.clone());
     (lead.standing)("waiting", false, names);
     claim(lead, run).await
@@ -109,14 +119,23 @@ async fn open(
                 && server.store.layout_fingerprint == lead.plan.fingerprint
                 && server.store.memory == memory
         });
-    let changed = |server: &ShardStatus| server.settings != 0 && server.settings != lead.plan.settings;
+    let changed =
+        |server: &ShardStatus| server.settings != 0 && server.settings != lead.plan.settings;
     if running && servers.iter().any(changed) {
-        info!(epoch = run.epoch, "the job file has changed since: training goes on from a checkpoint of now");
+        info!(
+            epoch = run.epoch,
+            "the job file has changed since: training goes on from a checkpoint of now"
+        );
         run.global_step = servers.first().map_or(0, |server| server.store.global_step);
-        run.server_bytes = servers.iter().map(|server| server.store.value_bytes).collect();
+        run.server_bytes = servers
+            .iter()
+            .map(|server| server.store.value_bytes)
+            .collect();
         let input = std::mem::replace(&mut run.input, known_input(&lead.job.model_dir)?);
         // Synchronous steps that are complete on some servers only are better computed again.
-        let level = servers.windows(2).all(|pair| pair[0].store.version == pair[1].store.version);
+        let level = servers
+            .windows(2)
+            .all(|pair| pair[0].store.version == pair[1].store.version);
         let saved = match lead.plan.update {
             Update::Sync if !level => Ok(()),
             // Nobody trains meanwhile: all servers stand still.
@@ -128,21 +147,30 @@ async fn open(
     } else if running {
         // The job has gone on without its chief: it is taken over as it is.
         run.global_step = servers.first().map_or(0, |server| server.store.global_step);
-        info!(epoch = run.epoch, step = run.global_step, "taking over a job that is running");
+        info!(
+            epoch = run.epoch,
+            step = run.global_step,
+            "taking over a job that is running"
+        );
     } else {
         prepare(lead, run).await?;
     }
-    let start =
-        Start { checkpoint: lead.plan.checkpoint.clone(), forget_positions: lead.plan.forget_positions };
+    let start = Start {
+        checkpoint: lead.plan.checkpoint.clone(),
+        forget_positions: lead.plan.forget_positions,
+    };
     lead.coordinator.with(|roster, _| roster.set_start(start));
     if let Some(data) = lead.coordinator.data() {
         // One that was there a moment ago may be gone, and its place taken.
         let identity = lead.identity(run);
-        let told = lead
-            .shards
-            .iter()
-            .map(|shard| retry(&identity, shard.name(), lead.connect_deadline, move || shard.positions()));
-        let told = try_join_all(told).await.map_err(|error| into_diagnostic(&error))?;
+        let told = lead.shards.iter().map(|shard| {
+            retry(&identity, shard.name(), lead.connect_deadline, move || {
+                shard.positions()
+            })
+        });
+        let told = try_join_all(told)
+            .await
+            .map_err(|error| into_diagnostic(&error))?;
         let positions: Vec<_> = told.into_iter().map(|status| status.positions).collect();
         data.restart(&positions);
     }
@@ -152,11 +180,14 @@ async fn open(
         pairs.wait_until_paired().await;
     }
     let identity = lead.identity(run);
-    let opening = lead
-        .shards
-        .iter()
-        .map(|shard| retry(&identity, shard.name(), lead.connect_deadline, move || shard.open(identity)));
-    try_join_all(opening).await.map_err(|error| into_diagnostic(&error))?;
+    let opening = lead.shards.iter().map(|shard| {
+        retry(&identity, shard.name(), lead.connect_deadline, move || {
+            shard.open(identity)
+        })
+    });
+    try_join_all(opening)
+        .await
+        .map_err(|error| into_diagnostic(&error))?;
     lead.mark(run, JobPhase::Running, "training");
     lead.coordinator.with(|roster, _| {
         roster.set_global_step(run.global_step);
@@ -166,10 +197,23 @@ async fn open(
     run.opened.get_or_insert_with(Instant::now);
     run.first_step.get_or_insert(run.global_step);
     run.saved_at = Instant::now();
-    if lead.job.train.max_steps.is_some_and(|most| run.global_step >= most) {
-        info!(step = run.global_step, "skipping training: the checkpoint has train.max_steps already");
+    if lead
+        .job
+        .train
+        .max_steps
+        .is_some_and(|most| run.global_step >= most)
+    {
+        info!(
+            step = run.global_step,
+            "skipping training: the checkpoint has train.max_steps already"
+        );
     }
-    info!(epoch = run.epoch, step = run.global_step, servers = lead.shards.len(), "training is open");
+    info!(
+        epoch = run.epoch,
+        step = run.global_step,
+        servers = lead.shards.len(),
+        "training is open"
+    );
     Ok(())
 }
 
@@ -178,7 +222,9 @@ fn known_input(model_dir: &Path) -> Result<String, Diagnostic> {
     for found in list(model_dir)?.into_iter().rev() {
         match Checkpoint::open(&found.path) {
             Ok(checkpoint) => return Ok(checkpoint.manifest().input.clone()),
-            Err(error) => warn!(checkpoint = %found.path.display(), %error, "it does not tell its input"),
+            Err(error) => {
+                warn!(checkpoint = %found.path.display(), %error, "it does not tell its input")
+            }
         }
     }
     Ok("not known".to_owned())
@@ -186,8 +232,26 @@ fn known_input(model_dir: &Path) -> Result<String, Diagnostic> {
 
 /// Returns the fingerprint of what servers are prepared with: FNV-1a of its text, which is the same for the same release.
 fn settings(plan: &Plan, input: &str) -> u64 {
-    let Plan { variables, optimizers, seed, global_step_max, update, guard, hybrid, fingerprint, .. } = plan;
-    let rules = (optimizers, seed, global_step_max, update, guard, hybrid, fingerprint);
+    let Plan {
+        variables,
+        optimizers,
+        seed,
+        global_step_max,
+        update,
+        guard,
+        hybrid,
+        fingerprint,
+        ..
+    } = plan;
+    let rules = (
+        optimizers,
+        seed,
+        global_step_max,
+        update,
+        guard,
+        hybrid,
+        fingerprint,
+    );
     let mut hash = FnvHasher::default();
     hash.write(format!("{variables:?} {rules:?} {input}").as_bytes());
     hash.finish().max(1)
@@ -199,8 +263,10 @@ fn warm_start(lead: &Lead, start: &WarmStartConfig) -> Result<WarmStart, Diagnos
     let path = absolute(&path);
     let origin = Origin::open(&path)?;
     let variables = &lead.plan.variables;
-    let (found, absent) = WarmStart::find(&path, &origin, &start.variables, &start.rename, variables)?;
-    let (from, count) = (path.display(), found.names.len());
+    let (found, absent) =
+        WarmStart::find(&path, &origin, &start.variables, &start.rename, variables)?;
+    let from = path.display();
+    let count = found.names.len();
     info!(%from, variables = count, of = variables.len(), "first values come from another checkpoint");
     for name in absent {
         info!(variable = %name, "not in that checkpoint: it starts from its initial values");
@@ -208,31 +274,58 @@ fn warm_start(lead: &Lead, start: &WarmStartConfig) -> Result<WarmStart, Diagnos
     Ok(found)
 }
 
-/// Claims every server for the epoch, each until it answers.
+/// Claims every server for the epoch, each until it answers. A server that came back with another model folder, while the job
+/// runs, is waited for: the job need not end because a folder is not mounted on one host.
 async fn claim(lead: &Lead, run: &Run) -> Result<Vec<ShardStatus>, Diagnostic> {
     let identity = lead.identity(run);
     let folder = absolute(&lead.job.model_dir);
-    let (fingerprint, deadline) = (lead.servers.fingerprint(), lead.connect_deadline);
+    let fingerprint = lead.servers.fingerprint();
+    let deadline = lead.connect_deadline;
     let folder = &folder;
+    let runs = run.opened.is_some();
     let calls = lead.shards.iter().map(|shard| async move {
-        let claimed =
-            retry(&identity, shard.name(), deadline, move || shard.claim(identity, fingerprint, folder))
-                .await;
+        let claimed = retry(&identity, shard.name(), deadline, move || async move {
+            let claimed = shard.claim(identity, fingerprint, folder).await;
+            claimed.map_err(|error| match error {
+                Error::Refused { peer, mut refusal }
+                    if runs && refusal.reason == Reason::OtherCluster =>
+                {
+                    refusal.reason = Reason::NotReady;
+                    Error::Refused { peer, refusal }
+                }
+                other => other,
+            })
+        })
+        .await;
         if claimed.is_ok() {
             let name = shard.name().to_owned();
             lead.coordinator.with(|roster, _| roster.arrived(&name));
         }
         claimed
     });
-    try_join_all(calls).await.map_err(|error: Error| into_diagnostic(&error))
+    try_join_all(calls)
+        .await
+        .map_err(|error: Error| into_diagnostic(&error))
 }
 
 /// Returns the version that each server has once it is restored.
 fn versions_of(manifest: &Manifest, lead: &Lead) -> Vec<u64> {
-    let most = manifest.shards.iter().map(|shard| shard.version).max().unwrap_or(0);
+    let most = manifest
+        .shards
+        .iter()
+        .map(|shard| shard.version)
+        .max()
+        .unwrap_or(0);
     let same = manifest.num_ps == lead.shards.len() && lead.plan.update != Update::Sync;
-    let own = |place| manifest.shards.iter().find(|shard| same && shard.ps == place);
-    (0..lead.shards.len()).map(|place| own(place).map_or(most, |shard| shard.version)).collect()
+    let own = |place| {
+        manifest
+            .shards
+            .iter()
+            .find(|shard| same && shard.ps == place)
+    };
+    (0..lead.shards.len())
+        .map(|place| own(place).map_or(most, |shard| shard.version))
+        .collect()
 }
 
 /// Creates the variables, or restores them from the newest checkpoint that is as it was written.
@@ -241,13 +334,18 @@ async fn prepare(lead: &mut Lead, run: &mut Run) -> Result<(), Diagnostic> {
         let of = lead.job.model_dir.clone();
         let looked = blocking(move || latest(&of, &mut |warning| warn!("{}", warning.log_line())));
         let checkpoint = looked.await.map_err(|panic| {
-            Diagnostic::error(Code::E9001, format!("the checkpoints could not be looked at: {panic}"))
+            Diagnostic::error(
+                Code::E9001,
+                format!("the checkpoints could not be looked at: {panic}"),
+            )
         })??;
         begin_from(lead, run, checkpoint.as_ref())?;
         let identity = lead.identity(run);
         let plan = &lead.plan;
-        let calls =
-            lead.shards.iter().map(|shard| prepare_server(&identity, shard, lead.connect_deadline, plan));
+        let calls = lead
+            .shards
+            .iter()
+            .map(|shard| prepare_server(&identity, shard, lead.connect_deadline, plan));
         let prepared = try_join_all(calls).await;
         let Some(checkpoint) = checkpoint else {
             prepared.map_err(|error| into_diagnostic(&error))?;
@@ -267,7 +365,11 @@ async fn prepare(lead: &mut Lead, run: &mut Run) -> Result<(), Diagnostic> {
 }
 
 /// Writes down what training starts from: a checkpoint, or first values.
-fn begin_from(lead: &mut Lead, run: &mut Run, checkpoint: Option<&Checkpoint>) -> Result<(), Diagnostic> {
+fn begin_from(
+    lead: &mut Lead,
+    run: &mut Run,
+    checkpoint: Option<&Checkpoint>,
+) -> Result<(), Diagnostic> {
     let manifest = checkpoint.map(Checkpoint::manifest);
     if let Some(problem) =
         manifest.and_then(|manifest| misfit(manifest, &lead.plan.variables, &lead.plan.optimizers))
@@ -276,12 +378,15 @@ fn begin_from(lead: &mut Lead, run: &mut Run, checkpoint: Option<&Checkpoint>) -
     }
     run.global_step = manifest.map_or(0, |manifest| manifest.global_step);
     run.saved_step = manifest.map(|manifest| manifest.global_step);
-    run.saved_versions = manifest.map(|manifest| versions_of(manifest, lead)).unwrap_or_default();
+    run.saved_versions = manifest
+        .map(|manifest| versions_of(manifest, lead))
+        .unwrap_or_default();
     lead.plan.forget_positions = manifest.is_some_and(|manifest| {
         // One that was taken over from TensorFlow says nothing of its input.
         let other = !manifest.input.is_empty() && manifest.input != run.input;
         if other {
-            let (was, is) = (&manifest.input, &run.input);
+            let was = &manifest.input;
+            let is = &run.input;
             warn!(%was, %is, "the input is divided in another way than before: it is read from its start");
         }
         other
@@ -308,8 +413,7 @@ async fn is_as_written(
     checkpoint: Checkpoint,
     prepared: Result<Vec<Vec<PartRead>>, Error>,
 ) -> Result<bool, Diagnostic> {
-    let refused_for_storage =
-        |error: &Error| matches!(error, Error::Refused { refusal, .. } if refusal.reason == Reason::Storage);
+    let refused_for_storage = |error: &Error| matches!(error, Error::Refused { refusal, .. } if refusal.reason == Reason::Storage);
     if let Err(error) = &prepared
         && !refused_for_storage(error)
     {
@@ -327,12 +431,17 @@ async fn is_as_written(
             (Err(damage), _) => {
                 let path = checkpoint.path();
                 let model_dir = path.parent().unwrap_or(path);
-                set_aside(model_dir, path, damage, &mut |warning| warn!("{}", warning.log_line()))?;
+                set_aside(model_dir, path, damage, &mut |warning| {
+                    warn!("{}", warning.log_line())
+                })?;
                 Ok(false)
             }
         }
     };
     blocking(compare).await.map_err(|panic| {
-        Diagnostic::error(Code::E9001, format!("the checkpoint could not be looked at: {panic}"))
+        Diagnostic::error(
+            Code::E9001,
+            format!("the checkpoint could not be looked at: {panic}"),
+        )
     })?
 }

@@ -43,7 +43,11 @@ impl Evaluated {
     /// Returns what looks, where the job may end early.
     pub(super) fn of(job: &Job) -> Option<Self> {
         let config = job.train.early_stopping.clone()?;
-        let interval = if is_remote(&job.model_dir) { LOOK_INTERVAL_REMOTE } else { LOOK_INTERVAL };
+        let interval = if is_remote(&job.model_dir) {
+            LOOK_INTERVAL_REMOTE
+        } else {
+            LOOK_INTERVAL
+        };
         Some(Self {
             config,
             folder: job.model_dir.join("eval"),
@@ -74,7 +78,10 @@ impl Evaluated {
             self.take_in().await;
         };
         if tokio::time::timeout(LOOK_TIMEOUT, looks).await.is_err() {
-            self.warn_once(&format!("the evaluations were not read within {} s", LOOK_TIMEOUT.as_secs()));
+            self.warn_once(&format!(
+                "the evaluations were not read within {} s",
+                LOOK_TIMEOUT.as_secs()
+            ));
         }
     }
 
@@ -98,13 +105,20 @@ impl Evaluated {
                         "the evaluations cannot be read, by which the job may end early: {error}"
                     ));
                 }
-                Err(panic) => self.warn_once(&format!("the look at the evaluations has failed: {panic}")),
+                Err(panic) => {
+                    self.warn_once(&format!("the look at the evaluations has failed: {panic}"))
+                }
             }
         }
     }
 
     fn warn_of_another_metric(&mut self, results: &[Value]) {
-        let Some(metrics) = results.last().and_then(|result| result["metrics"].as_object()) else { return };
+        let Some(metrics) = results
+            .last()
+            .and_then(|result| result["metrics"].as_object())
+        else {
+            return;
+        };
         if !metrics.contains_key(&self.config.metric) {
             let known: Vec<&str> = metrics.keys().map(String::as_str).collect();
             self.warn_once(&format!(
@@ -131,12 +145,19 @@ impl Lead {
         match blocking(move || remove_after(&model_dir, best.step)).await {
             Ok(Ok(Some(removed))) => {
                 if !removed.is_empty() {
-                    info!(best = best.step, ?removed, "checkpoints after the best one were removed");
+                    info!(
+                        best = best.step,
+                        ?removed,
+                        "checkpoints after the best one were removed"
+                    );
                 }
                 Some(best.step)
             }
             Ok(Ok(None)) => {
-                warn!(best = best.step, "the best checkpoint is not there: the job ends at its latest one");
+                warn!(
+                    best = best.step,
+                    "the best checkpoint is not there: the job ends at its latest one"
+                );
                 None
             }
             Ok(Err(error)) => {

@@ -31,14 +31,19 @@ fn decide(marker: &Marker, step: u64, same_input: bool, job: &Job) -> Option<Rea
     if marker.phase != JobPhase::Done || step < marker.global_step {
         return None;
     }
-    let rule = job.train.early_stopping.as_ref().and_then(|rule| serde_json::to_value(rule).ok());
+    let rule = job
+        .train
+        .early_stopping
+        .as_ref()
+        .and_then(|rule| serde_json::to_value(rule).ok());
     if rule.is_some() && rule == marker.early_stopping {
         return Some(Reason::EarlyStopping);
     }
     if let Some(most) = job.train.max_steps.filter(|most| step >= *most) {
         return Some(Reason::Steps(most));
     }
-    let (wanted, applied) = (job.input.train.epochs?, marker.epochs?);
+    let wanted = job.input.train.epochs?;
+    let applied = marker.epochs?;
     (same_input && wanted <= applied).then_some(Reason::Epochs(wanted))
 }
 
@@ -48,14 +53,28 @@ fn decide(marker: &Marker, step: u64, same_input: bool, job: &Job) -> Option<Rea
 /// # Errors
 /// The checkpoint is another model's.
 pub(super) fn look(lead: &Lead, run: &Run) -> Result<Option<u64>, Diagnostic> {
-    let is_alone = !lead.shards.iter().any(|shard| matches!(shard, Shard::Remote(_)));
+    let is_alone = !lead
+        .shards
+        .iter()
+        .any(|shard| matches!(shard, Shard::Remote(_)));
     let folder = &lead.job.model_dir;
-    let Ok(Some(marker)) = Marker::read(folder) else { return Ok(None) };
-    let Some(latest) = list(folder)?.into_iter().next_back() else { return Ok(None) };
+    let Ok(Some(marker)) = Marker::read(folder) else {
+        return Ok(None);
+    };
+    let Some(latest) = list(folder)?.into_iter().next_back() else {
+        return Ok(None);
+    };
     // One that cannot be read is looked at, and set aside, where training begins.
-    let Ok(checkpoint) = Checkpoint::open(&latest.path) else { return Ok(None) };
+    let Ok(checkpoint) = Checkpoint::open(&latest.path) else {
+        return Ok(None);
+    };
     let manifest = checkpoint.manifest();
-    let Some(reason) = decide(&marker, manifest.global_step, manifest.input == run.input, &lead.job) else {
+    let Some(reason) = decide(
+        &marker,
+        manifest.global_step,
+        manifest.input == run.input,
+        &lead.job,
+    ) else {
         return Ok(None);
     };
     if is_alone && reason != Reason::EarlyStopping {
@@ -67,7 +86,10 @@ pub(super) fn look(lead: &Lead, run: &Run) -> Result<Option<u64>, Diagnostic> {
     let step = manifest.global_step;
     match reason {
         Reason::Steps(most) => {
-            info!(step, "nothing to do: the job is done, and train.max_steps = {most} has been reached");
+            info!(
+                step,
+                "nothing to do: the job is done, and train.max_steps = {most} has been reached"
+            );
         }
         Reason::EarlyStopping => {
             info!(step, "nothing to do: the job is done: {}", marker.reason);
@@ -105,7 +127,14 @@ mod tests {
     use super::*;
 
     fn marker(phase: JobPhase, global_step: u64, epochs: Option<u64>) -> Marker {
-        Marker { phase, global_step, reason: String::new(), cluster_epoch: 1, epochs, early_stopping: None }
+        Marker {
+            phase,
+            global_step,
+            reason: String::new(),
+            cluster_epoch: 1,
+            epochs,
+            early_stopping: None,
+        }
     }
 
     fn job(max_steps: Option<u64>, epochs: Option<u64>) -> Job {
@@ -120,11 +149,26 @@ mod tests {
     #[test]
     fn a_job_is_over_at_its_last_step() {
         let done = marker(JobPhase::Done, 20, None);
-        assert_eq!(decide(&done, 20, false, &job(Some(20), None)), Some(Reason::Steps(20)));
-        assert_eq!(decide(&done, 20, true, &job(Some(21), None)), None, "there is more to do");
-        assert_eq!(decide(&done, 19, true, &job(Some(19), None)), None, "the last checkpoint is not there");
+        assert_eq!(
+            decide(&done, 20, false, &job(Some(20), None)),
+            Some(Reason::Steps(20))
+        );
+        assert_eq!(
+            decide(&done, 20, true, &job(Some(21), None)),
+            None,
+            "there is more to do"
+        );
+        assert_eq!(
+            decide(&done, 19, true, &job(Some(19), None)),
+            None,
+            "the last checkpoint is not there"
+        );
         let running = marker(JobPhase::Running, 20, None);
-        assert_eq!(decide(&running, 20, true, &job(Some(20), None)), None, "servers may know more");
+        assert_eq!(
+            decide(&running, 20, true, &job(Some(20), None)),
+            None,
+            "servers may know more"
+        );
     }
 
     #[test]
@@ -133,26 +177,63 @@ mod tests {
             let text = "model_dir = \"m\"\n[input]\nlabel = { column = \"y\" }\ntrain = { files = [\"t.csv\"] }\n\
                         eval = { files = [\"t.csv\"] }\n[[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n\
                         [model]\nkind = \"dnn_classifier\"\nhidden_units = [2]\n";
-            let text =
-                format!("{text}[train.early_stopping]\nmax_evaluations_without_improvement = {most}\n");
+            let text = format!(
+                "{text}[train.early_stopping]\nmax_evaluations_without_improvement = {most}\n"
+            );
             Job::parse(std::path::Path::new("job.toml"), &text, &[]).expect("a job")
         };
         let written = serde_json::to_value(&rule(3).train.early_stopping).expect("a rule");
-        let done = Marker { early_stopping: Some(written), ..marker(JobPhase::Done, 20, None) };
-        assert_eq!(decide(&done, 20, true, &rule(3)), Some(Reason::EarlyStopping));
-        assert_eq!(decide(&done, 20, true, &rule(4)), None, "more patience goes on");
-        assert_eq!(decide(&done, 20, true, &job(Some(90), None)), None, "without a rule it goes on");
+        let done = Marker {
+            early_stopping: Some(written),
+            ..marker(JobPhase::Done, 20, None)
+        };
+        assert_eq!(
+            decide(&done, 20, true, &rule(3)),
+            Some(Reason::EarlyStopping)
+        );
+        assert_eq!(
+            decide(&done, 20, true, &rule(4)),
+            None,
+            "more patience goes on"
+        );
+        assert_eq!(
+            decide(&done, 20, true, &job(Some(90), None)),
+            None,
+            "without a rule it goes on"
+        );
     }
 
     #[test]
     fn a_job_is_over_when_its_data_has_been_applied() {
         let done = marker(JobPhase::Done, 20, Some(2));
-        assert_eq!(decide(&done, 20, true, &job(None, Some(2))), Some(Reason::Epochs(2)));
-        assert_eq!(decide(&done, 20, true, &job(Some(90), Some(1))), Some(Reason::Epochs(1)));
-        assert_eq!(decide(&done, 20, true, &job(None, Some(3))), None, "there is more to do");
-        assert_eq!(decide(&done, 20, true, &job(Some(90), None)), None, "there is no end of data");
-        assert_eq!(decide(&done, 20, false, &job(None, Some(2))), None, "it is other data");
+        assert_eq!(
+            decide(&done, 20, true, &job(None, Some(2))),
+            Some(Reason::Epochs(2))
+        );
+        assert_eq!(
+            decide(&done, 20, true, &job(Some(90), Some(1))),
+            Some(Reason::Epochs(1))
+        );
+        assert_eq!(
+            decide(&done, 20, true, &job(None, Some(3))),
+            None,
+            "there is more to do"
+        );
+        assert_eq!(
+            decide(&done, 20, true, &job(Some(90), None)),
+            None,
+            "there is no end of data"
+        );
+        assert_eq!(
+            decide(&done, 20, false, &job(None, Some(2))),
+            None,
+            "it is other data"
+        );
         let early = marker(JobPhase::Done, 20, None);
-        assert_eq!(decide(&early, 20, true, &job(None, Some(2))), None, "it ended before its data did");
+        assert_eq!(
+            decide(&early, 20, true, &job(None, Some(2))),
+            None,
+            "it ended before its data did"
+        );
     }
 }

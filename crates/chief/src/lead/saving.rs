@@ -65,7 +65,8 @@ impl Lead {
             loop {
                 tokio::time::sleep(TICK).await;
                 close_sessions(self, identity, &run.telemetry, &mut run.unclosed).await;
-                self.coordinator.with(|roster, now| roster.assign_lanes(now, None));
+                self.coordinator
+                    .with(|roster, now| roster.assign_lanes(now, None));
             }
         };
         let written = tokio::select! {
@@ -81,12 +82,17 @@ impl Lead {
 
     /// Tells every server which of its versions a committed checkpoint holds. One that is about to stop waits for it.
     async fn tell_saved(&self, run: &Run) {
-        let told = self.shards.iter().zip(&run.saved_versions).map(|(shard, version)| async move {
-            let told = tokio::time::timeout(STATUS_TIMEOUT, shard.saved(run.epoch, *version)).await;
-            if let Ok(Err(error)) = told {
-                debug!(%error, "a server was not told of its checkpoint");
-            }
-        });
+        let told = self
+            .shards
+            .iter()
+            .zip(&run.saved_versions)
+            .map(|(shard, version)| async move {
+                let told =
+                    tokio::time::timeout(STATUS_TIMEOUT, shard.saved(run.epoch, *version)).await;
+                if let Ok(Err(error)) = told {
+                    debug!(%error, "a server was not told of its checkpoint");
+                }
+            });
         join_all(told).await;
     }
 
@@ -95,8 +101,13 @@ impl Lead {
     ///
     /// # Errors
     /// Another chief leads, a server has lost what it held, or it could not be written within the deadline.
-    pub(super) async fn save_last(&self, run: &mut Run, stop: &CancellationToken) -> Result<(), Diagnostic> {
-        let (begun, mut told_at) = (Instant::now(), None::<Instant>);
+    pub(super) async fn save_last(
+        &self,
+        run: &mut Run,
+        stop: &CancellationToken,
+    ) -> Result<(), Diagnostic> {
+        let begun = Instant::now();
+        let mut told_at = None::<Instant>;
         loop {
             let problem = match self.save(run).await {
                 Ok(()) => return Ok(()),
@@ -107,7 +118,9 @@ impl Lead {
                 return Err(problem);
             }
             if let Some(name) = self.forgetful_server().await {
-                return Err(problem.note(format!("{name} was restarted, and has lost what it held")));
+                return Err(
+                    problem.note(format!("{name} was restarted, and has lost what it held"))
+                );
             }
             if told_at.is_none_or(|at| at.elapsed() >= SAVE_AGAIN) {
                 told_at = Some(Instant::now());
@@ -127,9 +140,11 @@ impl Lead {
     /// Returns the name of a server that answers and holds nothing.
     async fn forgetful_server(&self) -> Option<String> {
         let told = join_all((0..self.shards.len()).map(|ps| status(self, ps))).await;
-        let place = told
-            .iter()
-            .position(|status| status.as_ref().is_ok_and(|status| status.store.state == State::Empty))?;
+        let place = told.iter().position(|status| {
+            status
+                .as_ref()
+                .is_ok_and(|status| status.store.state == State::Empty)
+        })?;
         Some(self.shards[place].name().to_owned())
     }
 }

@@ -51,7 +51,12 @@ impl Lead {
             let manifest = checkpoint.manifest();
             let unix_secs = manifest.created_unix_secs as f64;
             let bytes = manifest.shards.iter().map(|shard| shard.bytes).sum();
-            self.observation.saved(Saved { step: found.step, unix_secs, bytes, seconds: None });
+            self.observation.saved(Saved {
+                step: found.step,
+                unix_secs,
+                bytes,
+                seconds: None,
+            });
             run.telemetry.checkpoint_unix_seconds.set(unix_secs);
             run.telemetry.checkpoint_step.set(found.step as f64);
         }
@@ -60,16 +65,21 @@ impl Lead {
     /// Tells of the step of all, where the chief does not train, or not any more, so that nobody else does.
     pub(super) fn tell_step(&self, run: &Run) {
         if let Some(events) = self.events.as_ref().filter(|_| run.global_step > 0) {
-            events.step(run.global_step, self.coordinator.with(|roster, _| roster.loss()));
+            events.step(
+                run.global_step,
+                self.coordinator.with(|roster, _| roster.loss()),
+            );
         }
     }
 
     /// Adds points to the curves while the job trains, until the handle is aborted. It asks the first server itself: the
     /// watch waits for servers that are silent, and for checkpoints.
     pub(super) fn looks(&self, run: &Run) -> JoinHandle<()> {
-        let (coordinator, observation) = (self.coordinator.clone(), self.observation.clone());
+        let coordinator = self.coordinator.clone();
+        let observation = self.observation.clone();
         let model_dir = self.job.model_dir.clone();
-        let (server, gauge) = (self.shards.first().cloned(), run.telemetry.global_steps_per_second.clone());
+        let server = self.shards.first().cloned();
+        let gauge = run.telemetry.global_steps_per_second.clone();
         tokio::spawn(async move {
             let mut before = None::<(Instant, u64)>;
             let mut kept_at = Instant::now();
@@ -90,7 +100,8 @@ impl Lead {
                 let step = told.map_or(known, |told| told.store.global_step).max(known);
                 let at = Instant::now();
                 let rate = before.map_or(0.0, |(since, from)| {
-                    step.saturating_sub(from) as f64 / at.duration_since(since).as_secs_f64().max(1e-9)
+                    step.saturating_sub(from) as f64
+                        / at.duration_since(since).as_secs_f64().max(1e-9)
                 });
                 before = Some((at, step));
                 gauge.set(rate);
@@ -123,24 +134,48 @@ impl Lead {
         });
     }
 
+    /// Whether no parameter server answers: then it is more likely this chief that is cut off than all of them.
+    pub(super) fn is_cut_off(&self) -> bool {
+        let servers = self.observation.servers();
+        !servers.is_empty() && servers.iter().all(|server| server.state == "silent")
+    }
+
     /// Tells those who ask how this chief stands whom an open job waits for. `told` is what they were told last.
     pub(super) fn tell_of_missing(&self, told: &mut Vec<String>) {
         let active = self.coordinator.with(|roster, _| roster.active());
         let missing = missing(&self.observation.servers(), active);
         if missing != *told {
-            let state = if missing.is_empty() { "training" } else { "waiting" };
+            let state = if missing.is_empty() {
+                "training"
+            } else {
+                "waiting"
+            };
             (self.standing)(state, true, missing.clone());
             *told = missing;
         }
     }
 
     pub(super) fn observe_save(&self, written: &Result<Written, Diagnostic>) {
-        let Ok(Written { step, path, bytes, unix_secs, time, .. }) = written else {
+        let Ok(Written {
+            step,
+            path,
+            bytes,
+            unix_secs,
+            time,
+            ..
+        }) = written
+        else {
             self.observation.not_saved();
             return;
         };
-        let (unix_secs, seconds) = (*unix_secs as f64, Some(time.as_secs_f64()));
-        self.observation.saved(Saved { step: *step, unix_secs, bytes: *bytes, seconds });
+        let unix_secs = *unix_secs as f64;
+        let seconds = Some(time.as_secs_f64());
+        self.observation.saved(Saved {
+            step: *step,
+            unix_secs,
+            bytes: *bytes,
+            seconds,
+        });
         if let Some(events) = &self.events {
             events.checkpoint(*step, path.clone());
         }
@@ -149,7 +184,8 @@ impl Lead {
 
 /// Returns the work of keeping the curves of now.
 fn keep(observation: &Observation, model_dir: &Path) -> impl FnOnce() + Send + 'static {
-    let (curves, model_dir) = (observation.curves(), model_dir.to_owned());
+    let curves = observation.curves();
+    let model_dir = model_dir.to_owned();
     move || {
         if let Err(error) = history::keep(&model_dir, &curves) {
             warn!(%error, "the curves of the run are not kept");

@@ -75,8 +75,11 @@ pub(super) async fn watch(
 ) -> Seen {
     let mut known: Vec<Option<Known>> = vec![None; lead.shards.len()];
     let mut silence: Vec<Option<(Instant, Waiting)>> = vec![None; lead.shards.len()];
-    let (mut servers_at, mut save_again) = (Instant::now(), None::<Instant>);
-    let (mut told, mut missing) = (Vec::new(), Vec::new());
+    let mut servers_at = Instant::now();
+    let mut save_again = None::<Instant>;
+    let mut save_failed = false;
+    let mut told = Vec::new();
+    let mut missing = Vec::new();
     loop {
         if stop.is_cancelled() {
             return Seen::Stopped;
@@ -92,20 +95,26 @@ pub(super) async fn watch(
             }
             error!("{}", failure.log_line());
         }
-        let all = servers_at.elapsed() >= SERVERS || known.contains(&None) || lead.is_at_last_step(run);
+        let all =
+            servers_at.elapsed() >= SERVERS || known.contains(&None) || lead.is_at_last_step(run);
         if all {
             servers_at = Instant::now();
         }
-        let (mut draining, mut wanted) = (false, false);
+        let mut draining = false;
+        let mut wanted = None;
         for ps in 0..if all { lead.shards.len() } else { 1 } {
             match status(lead, ps).await {
                 Ok(status) => {
-                    let over = silence[ps].take().and_then(|(since, waiting)| waiting.over(since.elapsed()));
+                    let over = silence[ps]
+                        .take()
+                        .and_then(|(since, waiting)| waiting.over(since.elapsed()));
                     if let Some(over) = over {
                         info!("{over}");
                     }
                     draining |= status.store.state == State::Draining;
-                    wanted |= status.wants_checkpoint;
+                    if status.wants_checkpoint {
+                        wanted = Some(ps);
+                    }
                     let before = known[ps];
                     if let Some(seen) = look_at_server(lead, run, ps, &status, &mut known[ps]) {
                         return seen;
@@ -127,17 +136,28 @@ pub(super) async fn watch(
         if !lead.coordinator.with(|roster, _| roster.trains(lead.task)) {
             lead.tell_step(run);
         }
-        lead.looked.send_modify(|looked| looked.seen = run.global_step);
-        let due = draining || wanted || lead.save_is_due(run);
+        lead.looked
+            .send_modify(|looked| looked.seen = run.global_step);
+        // A server that has been asked for its part does not want a checkpoint a second time.
+        let due = draining || save_failed || wanted.is_some() || lead.save_is_due(run);
         if due && save_again.is_none_or(|at| Instant::now() >= at) {
             save_again = None;
-            if let Err(problem) = lead.save(run).await {
+            if let Some(ps) = wanted {
+                info!(
+                    "{} asks for a checkpoint: its log is near parameter_servers.log_bytes_max, or near the end of its disk",
+                    lead.shards[ps].name()
+                );
+            }
+            let saved = lead.save(run).await;
+            save_failed = saved.is_err();
+            if let Err(problem) = saved {
                 error!("{}", problem.log_line());
                 save_again = Some(Instant::now() + SAVE_AGAIN);
             }
         }
         // What could not be written, or is not to be tried yet, holds nobody up.
-        lead.looked.send_modify(|looked| looked.saved = run.global_step);
+        lead.looked
+            .send_modify(|looked| looked.saved = run.global_step);
         if let Some(seen) = lead.look_at_tasks(run, &mut told).await {
             return seen;
         }
@@ -154,7 +174,10 @@ pub(super) async fn watch(
     }
 }
 
-async fn look_at_trainer(trainer: &mut Trainer, outcome: &mut Option<Outcome>) -> Option<Diagnostic> {
+async fn look_at_trainer(
+    trainer: &mut Trainer,
+    outcome: &mut Option<Outcome>,
+) -> Option<Diagnostic> {
     if !trainer.as_ref().is_some_and(JoinHandle::is_finished) {
         return None;
     }
@@ -164,15 +187,23 @@ async fn look_at_trainer(trainer: &mut Trainer, outcome: &mut Option<Outcome>) -
             None
         }
         Ok(Err(problem)) => Some(problem),
-        Err(panic) => Some(Diagnostic::error(Code::E9001, format!("the training loop has failed: {panic}"))),
+        Err(panic) => Some(Diagnostic::error(
+            Code::E9001,
+            format!("the training loop has failed: {panic}"),
+        )),
     }
 }
 
 pub(super) async fn status(lead: &Lead, ps: usize) -> Result<ShardStatus, Error> {
     let shard = &lead.shards[ps];
-    tokio::time::timeout(STATUS_TIMEOUT, shard.status()).await.unwrap_or_else(|_| {
-        Err(Error::Unreachable { peer: shard.name().to_owned(), message: "no answer within 2 s".to_owned() })
-    })
+    tokio::time::timeout(STATUS_TIMEOUT, shard.status())
+        .await
+        .unwrap_or_else(|_| {
+            Err(Error::Unreachable {
+                peer: shard.name().to_owned(),
+                message: "no answer within 2 s".to_owned(),
+            })
+        })
 }
 
 fn look_at_server(
@@ -188,11 +219,14 @@ fn look_at_server(
             "{name} has been claimed for epoch {}, this chief is of epoch {}",
             status.store.epoch, run.epoch
         );
-        let problem =
-            Diagnostic::error(Code::E2009, message).help("another chief has taken over: this one ends");
+        let problem = Diagnostic::error(Code::E2009, message)
+            .help("another chief has taken over: this one ends");
         return Some(Seen::Failed(problem));
     }
-    let now = Known { incarnation: status.incarnation, memory: status.store.memory };
+    let now = Known {
+        incarnation: status.incarnation,
+        memory: status.store.memory,
+    };
     let before = known.replace(now).unwrap_or(now);
     if before.memory != now.memory || status.store.state == State::Empty {
         return Some(Seen::Lost(format!("{name} was restarted")));
@@ -201,13 +235,13 @@ fn look_at_server(
         info!(
             ps = name,
             version = status.store.version,
-            "is served by another process now, which has everything: training goes on"
+            "{name} is served by another process now, which has everything: training goes on"
         );
     } else if before.incarnation != now.incarnation {
         info!(
             ps = name,
             version = status.store.version,
-            "was restarted, and remembers everything: training goes on"
+            "{name} was restarted, and remembers everything: training goes on"
         );
     }
     quarantine(lead, run, name, &status.store.rejections);
@@ -218,7 +252,10 @@ fn look_at_server(
         run.global_step = status.store.global_step;
         run.telemetry.global_step.set(run.global_step as f64);
         // A step that was seen before says nothing new of who is slow.
-        let slowest = status.store.slowest_slot.filter(|_| status.store.version != run.version);
+        let slowest = status
+            .store
+            .slowest_slot
+            .filter(|_| status.store.version != run.version);
         run.version = status.store.version;
         lead.coordinator.with(|roster, now| {
             roster.set_global_step(status.store.global_step);
@@ -231,7 +268,13 @@ fn look_at_server(
 /// Lets tasks take part no more whose pushes are refused too often. Their data is given to others, where it is handed out.
 fn quarantine(lead: &Lead, run: &Run, server: &str, rejections: &[Rejections]) {
     let most = lead.job.parameter_servers.guard.quarantine_after;
-    for Rejections { task, session, recent, latest } in rejections.iter().filter(|_| most > 0) {
+    for Rejections {
+        task,
+        session,
+        recent,
+        latest,
+    } in rejections.iter().filter(|_| most > 0)
+    {
         if *recent < most {
             continue;
         }
@@ -260,7 +303,10 @@ fn look_at_silence(
     lead.observe_silence(ps, error);
     let subject = lead.shards[ps].name().to_owned();
     let (since, waiting) = silence.get_or_insert_with(|| {
-        (Instant::now(), Waiting::new(lead.task.to_string(), subject, lead.connect_deadline))
+        (
+            Instant::now(),
+            Waiting::new(lead.task.to_string(), subject, lead.connect_deadline),
+        )
     });
     match waiting.tick(since.elapsed(), &error.to_string()) {
         Action::Wait => None,
@@ -286,20 +332,43 @@ pub(super) async fn close_sessions(
             data.release((*task, *session));
         }
         telemetry.leases_lost.increment(1);
-        warn!(%task, "has fallen silent: its session is over, the others go on");
+        if lead.is_cut_off() {
+            warn!(
+                %task,
+                "{task} is silent, and so are all parameter servers: the network of this chief is cut, perhaps. The session of {task} \
+                 is over here"
+            );
+        } else {
+            warn!(%task, "{task} has fallen silent: its session is over, the others go on");
+        }
     }
     ended.extend(lead.ended.take());
-    let (active, done) = lead.coordinator.with(|roster, _| (roster.active(), roster.done()));
+    let (active, done) = lead
+        .coordinator
+        .with(|roster, _| (roster.active(), roster.done()));
     telemetry.active_tasks.set(active as f64);
-    telemetry.expected_tasks.set(lead.tasks.saturating_sub(done) as f64);
+    telemetry
+        .expected_tasks
+        .set(lead.tasks.saturating_sub(done) as f64);
     let fresh = ended.into_iter().flat_map(|(task, session)| {
-        (0..lead.shards.len()).map(move |ps| Unclosed { ps, task, session, tried: None })
+        (0..lead.shards.len()).map(move |ps| Unclosed {
+            ps,
+            task,
+            session,
+            tried: None,
+        })
     });
     unclosed.extend(fresh);
     let due = |tried: &Option<Instant>| tried.is_none_or(|tried| tried.elapsed() >= SERVERS);
     let mut place = 0;
     // One stays among them until it has been closed, so that none is forgotten where this is broken off.
-    while let Some(&Unclosed { ps, task, session, tried }) = unclosed.get(place) {
+    while let Some(&Unclosed {
+        ps,
+        task,
+        session,
+        tried,
+    }) = unclosed.get(place)
+    {
         if !due(&tried) {
             place += 1;
             continue;
@@ -311,7 +380,7 @@ pub(super) async fn close_sessions(
             }
             closed => {
                 if let Err(error) = closed {
-                    warn!(%task, session, %error, "the session could not be closed there");
+                    warn!(%task, session, %error, "ps:{ps} could not close the session of {task}");
                 }
                 unclosed.remove(place);
             }
@@ -342,13 +411,17 @@ impl Lead {
         let by_steps = settings.save_checkpoints_steps.is_some_and(|steps| {
             run.global_step >= run.saved_step.map_or(0, |saved| saved / steps * steps) + steps
         });
-        let by_time =
-            settings.save_checkpoints_secs.is_some_and(|secs| run.saved_at.elapsed().as_secs() >= secs);
+        let by_time = settings
+            .save_checkpoints_secs
+            .is_some_and(|secs| run.saved_at.elapsed().as_secs() >= secs);
         (by_steps || by_time) && run.saved_step != Some(run.global_step)
     }
 
     pub(super) fn is_at_last_step(&self, run: &Run) -> bool {
-        self.job.train.max_steps.is_some_and(|most| run.global_step >= most)
+        self.job
+            .train
+            .max_steps
+            .is_some_and(|most| run.global_step >= most)
     }
 
     /// Looks at who is here, and whether the last step, or all input, has been applied.
@@ -376,9 +449,9 @@ impl Lead {
             notice(format!("{task} cannot go on: {message}; the others go on"));
         }
         if let Some(why) = stranded {
-            let help =
-                "lower learning_rate, look for extreme values in the data, or change parameter_servers.guard";
-            let problem = Diagnostic::error(Code::E5001, format!("nobody is left who trains: {why}"));
+            let help = "lower learning_rate, look for extreme values in the data, or change parameter_servers.guard";
+            let problem =
+                Diagnostic::error(Code::E5001, format!("nobody is left who trains: {why}"));
             return Some(Seen::Failed(problem.help(help)));
         }
         match attendance {
@@ -395,7 +468,9 @@ impl Lead {
                 if self.all_applied().await? {
                     return Some(Seen::Ended);
                 }
-                warn!("those who had read to the end have left, and not all of it has been applied");
+                warn!(
+                    "those who had read to the end have left, and not all of it has been applied"
+                );
                 // A server may have lost what it had told as applied, with its machine: it is handed out once more.
                 if let Some((data, positions)) = self.positions().await {
                     data.restart(&positions);
@@ -406,8 +481,16 @@ impl Lead {
             Attendance::Missed(absent) => {
                 // Everybody who is here has finished. Those who are not may come back, for a while.
                 let was_here = |task| self.coordinator.with(|roster, _| roster.was_here(task));
-                let patience = |task| if was_here(task) { RETURN } else { self.connect_deadline };
-                let given_up = absent.iter().all(|(task, missed)| *missed >= patience(*task));
+                let patience = |task| {
+                    if was_here(task) {
+                        RETURN
+                    } else {
+                        self.connect_deadline
+                    }
+                };
+                let given_up = absent
+                    .iter()
+                    .all(|(task, missed)| *missed >= patience(*task));
                 for (task, _) in absent.iter().filter(|(_, missed)| *missed >= MISSED) {
                     let state = if given_up {
                         "is not waited for any longer: its share of the input is not read"
@@ -425,7 +508,11 @@ impl Lead {
                 if missed >= MISSED && run.data_at.is_none_or(|at| at.elapsed() >= SERVERS) {
                     run.data_at = Some(Instant::now());
                     // Those who have applied it may have gone before this chief came.
-                    if self.positions().await.is_some_and(|(data, positions)| data.is_over(&positions)) {
+                    if self
+                        .positions()
+                        .await
+                        .is_some_and(|(data, positions)| data.is_over(&positions))
+                    {
                         info!("nobody trains, and all data has been applied");
                         self.refresh(run).await;
                         run.epochs = self.job.input.train.epochs;
@@ -444,7 +531,9 @@ impl Lead {
                 let seconds = self.connect_deadline.as_secs();
                 let message = format!("nobody has trained for {seconds} s, and there is data left");
                 let help = "start a worker and this job again: it goes on from its checkpoint";
-                Some(Seen::Failed(Diagnostic::error(Code::E2003, message).help(help)))
+                Some(Seen::Failed(
+                    Diagnostic::error(Code::E2003, message).help(help),
+                ))
             }
         }
     }
@@ -456,7 +545,9 @@ impl Lead {
             return true;
         }
         // A server that does not answer may have applied less than the others.
-        let Some((data, positions)) = self.positions().await else { return false };
+        let Some((data, positions)) = self.positions().await else {
+            return false;
+        };
         if data.complete(&positions) {
             return true;
         }
@@ -464,7 +555,11 @@ impl Lead {
             run.deserted_at_last_step = None;
             return false;
         }
-        let deserted = run.deserted_at_last_step.get_or_insert_with(Instant::now).elapsed() >= RETURN;
+        let deserted = run
+            .deserted_at_last_step
+            .get_or_insert_with(Instant::now)
+            .elapsed()
+            >= RETURN;
         if deserted {
             warn!(
                 "the last batches of a task that is gone are applied on some parameter servers only, and nobody has come to \
@@ -489,7 +584,13 @@ impl Lead {
     async fn positions(&self) -> Option<(&Data, Vec<Vec<ShardPosition>>)> {
         let data = self.coordinator.data()?;
         let told = try_join_all(self.shards.iter().map(Shard::positions));
-        let told = tokio::time::timeout(STATUS_TIMEOUT, told).await.ok()?.ok()?;
-        Some((data, told.into_iter().map(|status| status.positions).collect()))
+        let told = tokio::time::timeout(STATUS_TIMEOUT, told)
+            .await
+            .ok()?
+            .ok()?;
+        Some((
+            data,
+            told.into_iter().map(|status| status.positions).collect(),
+        ))
     }
 }

@@ -9,7 +9,11 @@ const LEVEL: ReplicaState = ReplicaState::Backup { level: true };
 const BEHIND: ReplicaState = ReplicaState::Backup { level: false };
 
 fn serves(waits: bool, level: bool, broken: bool) -> ReplicaState {
-    ReplicaState::Primary { waits, level, broken }
+    ReplicaState::Primary {
+        waits,
+        level,
+        broken,
+    }
 }
 
 fn map(paired: bool) -> ShardMap {
@@ -29,7 +33,15 @@ fn after(
 ) -> Decision {
     let term = (map.cluster_epoch, map.version);
     let told = |state: Option<ReplicaState>| state.map(|state| ReplicaReport { state, term });
-    decide(map, 0, PairReport { primary: told(primary), other: told(other) }, broken_for)
+    decide(
+        map,
+        0,
+        PairReport {
+            primary: told(primary),
+            other: told(other),
+        },
+        broken_for,
+    )
 }
 
 fn publish(primary: usize, paired: bool) -> Decision {
@@ -39,23 +51,47 @@ fn publish(primary: usize, paired: bool) -> Decision {
 #[test]
 fn a_pair_is_made_step_by_step() {
     let alone = map(false);
-    assert_eq!(decided(&alone, Some(IDLE), Some(IDLE)), Decision::Serve { waits: false });
+    assert_eq!(
+        decided(&alone, Some(IDLE), Some(IDLE)),
+        Decision::Serve { waits: false }
+    );
     let served = Some(serves(false, false, true));
     assert_eq!(decided(&alone, served, Some(IDLE)), Decision::Follow);
     assert_eq!(decided(&alone, served, Some(BEHIND)), Decision::Rest);
-    assert_eq!(decided(&alone, Some(serves(false, true, false)), Some(LEVEL)), Decision::Pair);
+    assert_eq!(
+        decided(&alone, Some(serves(false, true, false)), Some(LEVEL)),
+        Decision::Pair
+    );
     // It waits already: the chief has gone in between, or the answer was lost.
-    assert_eq!(decided(&alone, Some(serves(true, true, false)), Some(LEVEL)), Decision::Pair);
-    assert_eq!(decided(&map(true), Some(serves(true, true, false)), Some(LEVEL)), Decision::Rest);
+    assert_eq!(
+        decided(&alone, Some(serves(true, true, false)), Some(LEVEL)),
+        Decision::Pair
+    );
+    assert_eq!(
+        decided(&map(true), Some(serves(true, true, false)), Some(LEVEL)),
+        Decision::Rest
+    );
 }
 
 #[test]
 fn only_the_backup_of_a_pair_takes_over() {
     assert_eq!(decided(&map(true), None, Some(LEVEL)), publish(1, false));
-    assert_eq!(decided(&map(true), Some(IDLE), Some(LEVEL)), publish(1, false), "it was started again");
+    assert_eq!(
+        decided(&map(true), Some(IDLE), Some(LEVEL)),
+        publish(1, false),
+        "it was started again"
+    );
     for other in [Some(BEHIND), Some(IDLE), None] {
-        assert_eq!(decided(&map(true), None, other), Decision::Rest, "{other:?}: its log is waited for");
-        assert_eq!(decided(&map(true), Some(IDLE), other), publish(0, false), "{other:?}: it has its log");
+        assert_eq!(
+            decided(&map(true), None, other),
+            Decision::Rest,
+            "{other:?}: its log is waited for"
+        );
+        assert_eq!(
+            decided(&map(true), Some(IDLE), other),
+            publish(0, false),
+            "{other:?}: it has its log"
+        );
     }
     assert_eq!(
         decided(&map(false), None, Some(LEVEL)),
@@ -68,49 +104,124 @@ fn only_the_backup_of_a_pair_takes_over() {
 fn a_primary_goes_on_alone_only_after_the_map_says_so() {
     let waiting = Some(serves(true, true, true));
     assert_eq!(decided(&map(true), waiting, None), publish(0, false));
-    assert_eq!(decided(&map(true), waiting, Some(IDLE)), publish(0, false), "the backup was started again");
-    assert_eq!(after(&map(true), waiting, Some(LEVEL), NOW), Decision::Rest, "the link may come back");
-    assert_eq!(after(&map(true), waiting, Some(LEVEL), LONG), publish(0, false));
+    assert_eq!(
+        decided(&map(true), waiting, Some(IDLE)),
+        publish(0, false),
+        "the backup was started again"
+    );
+    assert_eq!(
+        after(&map(true), waiting, Some(LEVEL), NOW),
+        Decision::Rest,
+        "the link may come back"
+    );
+    assert_eq!(
+        after(&map(true), waiting, Some(LEVEL), LONG),
+        publish(0, false)
+    );
     // Then it is told, in the new term.
-    let published = map(true).with(0, ShardEntry { primary: 0, paired: false });
+    let published = map(true).with(
+        0,
+        ShardEntry {
+            primary: 0,
+            paired: false,
+        },
+    );
     let term = (2, published.version - 1);
-    let primary = Some(ReplicaReport { state: serves(true, false, true), term });
-    let report = PairReport { primary, other: None };
-    assert_eq!(decide(&published, 0, report, NOW), Decision::Serve { waits: false });
+    let primary = Some(ReplicaReport {
+        state: serves(true, false, true),
+        term,
+    });
+    let report = PairReport {
+        primary,
+        other: None,
+    };
+    assert_eq!(
+        decide(&published, 0, report, NOW),
+        Decision::Serve { waits: false }
+    );
 }
 
 #[test]
 fn a_primary_that_waits_for_nobody_is_told_so_again() {
     // It was told to wait, and the backup went before the map was written.
-    assert_eq!(decided(&map(false), Some(serves(true, false, true)), None), Decision::Serve { waits: false });
+    assert_eq!(
+        decided(&map(false), Some(serves(true, false, true)), None),
+        Decision::Serve { waits: false }
+    );
 }
 
 #[test]
 fn a_primary_that_was_replaced_follows() {
-    let replaced = map(true).with(0, ShardEntry { primary: 1, paired: false });
+    let replaced = map(true).with(
+        0,
+        ShardEntry {
+            primary: 1,
+            paired: false,
+        },
+    );
     assert_eq!(
         decided(&replaced, Some(LEVEL), Some(serves(true, true, false))),
         Decision::Serve { waits: false }
     );
     let own = Some(serves(false, false, true));
-    assert_eq!(decided(&replaced, own, Some(serves(true, false, true))), Decision::Follow);
+    assert_eq!(
+        decided(&replaced, own, Some(serves(true, false, true))),
+        Decision::Follow
+    );
     assert_eq!(decided(&replaced, own, Some(IDLE)), Decision::Follow);
 }
 
 #[test]
 fn a_replica_that_was_to_take_over_and_is_not_level_gives_way_to_the_one_that_serves() {
-    let replaced = map(true).with(0, ShardEntry { primary: 1, paired: false });
-    assert_eq!(decided(&replaced, Some(BEHIND), Some(serves(true, false, true))), publish(0, false));
+    let replaced = map(true).with(
+        0,
+        ShardEntry {
+            primary: 1,
+            paired: false,
+        },
+    );
+    assert_eq!(
+        decided(&replaced, Some(BEHIND), Some(serves(true, false, true))),
+        publish(0, false)
+    );
     assert_eq!(decided(&replaced, Some(BEHIND), None), Decision::Rest);
 }
 
 #[test]
 fn a_later_chief_tells_everybody_again() {
-    let map = ShardMap { cluster_epoch: 3, ..map(true) };
-    let told = |state| Some(ReplicaReport { state, term: (2, 9) });
+    let map = ShardMap {
+        cluster_epoch: 3,
+        ..map(true)
+    };
+    let told = |state| {
+        Some(ReplicaReport {
+            state,
+            term: (2, 9),
+        })
+    };
     let primary = told(serves(true, true, false));
-    let report = PairReport { primary, other: told(LEVEL) };
-    assert_eq!(decide(&map, 0, report, NOW), Decision::Serve { waits: true });
-    let primary = Some(ReplicaReport { state: serves(true, true, false), term: (3, map.version) });
-    assert_eq!(decide(&map, 0, PairReport { primary, other: told(LEVEL) }, NOW), Decision::Follow);
+    let report = PairReport {
+        primary,
+        other: told(LEVEL),
+    };
+    assert_eq!(
+        decide(&map, 0, report, NOW),
+        Decision::Serve { waits: true }
+    );
+    let primary = Some(ReplicaReport {
+        state: serves(true, true, false),
+        term: (3, map.version),
+    });
+    assert_eq!(
+        decide(
+            &map,
+            0,
+            PairReport {
+                primary,
+                other: told(LEVEL)
+            },
+            NOW
+        ),
+        Decision::Follow
+    );
 }

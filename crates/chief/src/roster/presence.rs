@@ -5,10 +5,16 @@ use super::*;
 impl Roster {
     /// Ends the leases of tasks that have been silent for too long. Returns their sessions.
     pub fn expire(&mut self, now: Duration) -> Vec<(Task, u64)> {
-        let RosterConfig { lease, return_within, .. } = self.config;
+        let RosterConfig {
+            lease,
+            return_within,
+            ..
+        } = self.config;
         let mut gone = Vec::new();
         for (task, member) in &mut self.members {
-            let lost = member.lost.is_some_and(|lost| now.saturating_sub(lost) > return_within);
+            let lost = member
+                .lost
+                .is_some_and(|lost| now.saturating_sub(lost) > return_within);
             let silent = now.saturating_sub(member.seen) > lease;
             if member.left.is_none() && !member.expired && (lost || silent) {
                 member.expired = true;
@@ -20,7 +26,11 @@ impl Roster {
 
     /// Ends a session for good: its task takes part no more, as long as this chief leads. Returns whether it had.
     pub fn quarantine(&mut self, task: Task, session: u64, why: String) -> bool {
-        let Some(member) = self.members.get_mut(&task).filter(|member| member.session == session) else {
+        let Some(member) = self
+            .members
+            .get_mut(&task)
+            .filter(|member| member.session == session)
+        else {
             return false;
         };
         if member.expired {
@@ -33,7 +43,10 @@ impl Roster {
 
     /// Returns why tasks take part no more, if nobody is left who trains, or has come to the end of its input.
     pub fn stranded(&self) -> Option<String> {
-        let useful = self.members.values().any(|member| member.trains() || member.is_done());
+        let useful = self
+            .members
+            .values()
+            .any(|member| member.trains() || member.is_done());
         let why: Vec<&str> = self.quarantined.values().map(String::as_str).collect();
         (!useful && !why.is_empty()).then(|| why.join("; "))
     }
@@ -45,12 +58,18 @@ impl Roster {
 
     /// Returns the number of tasks that train.
     pub fn active(&self) -> usize {
-        self.members.values().filter(|member| member.trains()).count()
+        self.members
+            .values()
+            .filter(|member| member.trains())
+            .count()
     }
 
     /// Returns the number of tasks that have come to the end of their input, or of the steps.
     pub fn done(&self) -> usize {
-        self.members.values().filter(|member| member.is_done()).count()
+        self.members
+            .values()
+            .filter(|member| member.is_done())
+            .count()
     }
 
     /// Returns how the job stands with those who take part.
@@ -83,14 +102,27 @@ impl Roster {
     /// Returns the expected tasks whose input is not known to be used up and that are not here, with how long they have
     /// been missed.
     fn missing(&mut self, now: Duration) -> Vec<(Task, Duration)> {
-        let here_or_done =
-            |task: &Task| self.members.get(task).is_some_and(|member| member.trains() || member.is_done());
-        let missing: Vec<Task> =
-            self.config.expected.iter().copied().filter(|task| !here_or_done(task)).collect();
+        let here_or_done = |task: &Task| {
+            self.members
+                .get(task)
+                .is_some_and(|member| member.trains() || member.is_done())
+        };
+        let missing: Vec<Task> = self
+            .config
+            .expected
+            .iter()
+            .copied()
+            .filter(|task| !here_or_done(task))
+            .collect();
         self.absent_since.retain(|task, _| missing.contains(task));
         missing
             .into_iter()
-            .map(|task| (task, now.saturating_sub(*self.absent_since.entry(task).or_insert(now))))
+            .map(|task| {
+                (
+                    task,
+                    now.saturating_sub(*self.absent_since.entry(task).or_insert(now)),
+                )
+            })
             .collect()
     }
 
@@ -101,14 +133,18 @@ impl Roster {
 
     /// Returns why a task cannot go on, if one has said so.
     pub fn failure(&self) -> Option<(Task, String)> {
-        self.members.iter().find_map(|(task, member)| match &member.left {
-            Some(LeaveReason::Failed(message)) => Some((*task, message.clone())),
-            _ => None,
-        })
+        self.members
+            .iter()
+            .find_map(|(task, member)| match &member.left {
+                Some(LeaveReason::Failed(message)) => Some((*task, message.clone())),
+                _ => None,
+            })
     }
 
     /// Returns whether another task than `own` was told to stop, and has left.
     pub fn others_stop(&self, own: Task) -> bool {
-        self.members.iter().any(|(task, member)| *task != own && member.left == Some(LeaveReason::Shutdown))
+        self.members
+            .iter()
+            .any(|(task, member)| *task != own && member.left == Some(LeaveReason::Shutdown))
     }
 }

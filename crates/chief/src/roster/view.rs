@@ -39,7 +39,10 @@ impl Roster {
     pub(crate) fn view(&self, now: Duration) -> Vec<View> {
         let expected = self.config.expected.iter().copied();
         let tasks: BTreeSet<Task> = expected.chain(self.members.keys().copied()).collect();
-        tasks.into_iter().map(|task| self.view_of(task, now)).collect()
+        tasks
+            .into_iter()
+            .map(|task| self.view_of(task, now))
+            .collect()
     }
 
     /// Returns what is waited for, before training.

@@ -13,7 +13,14 @@ use crate::{LocalShard, Plan};
 
 fn identity(role: Role, session: u64) -> Identity {
     let task = Task { role, index: 0 };
-    Identity { cluster_id: 7, epoch: 1, task, incarnation: 1, session, seq: 0 }
+    Identity {
+        cluster_id: 7,
+        epoch: 1,
+        task,
+        incarnation: 1,
+        session,
+        seq: 0,
+    }
 }
 
 /// Three servers; one table of two columns lies on the first two, the third holds nothing at all.
@@ -57,8 +64,17 @@ async fn serve(folder: &std::path::Path, update: Update) -> (Vec<Shard>, Plan) {
 }
 
 async fn join(shards: &[Shard], plan: &Plan, worker: Identity) -> (Parameters, Opened) {
-    let (layout, deadline) = (Arc::new(plan.layout.clone()), Duration::from_secs(5));
-    let opened = Parameters::open(shards.to_vec(), layout, worker, plan.fingerprint, 0, deadline).await;
+    let layout = Arc::new(plan.layout.clone());
+    let deadline = Duration::from_secs(5);
+    let opened = Parameters::open(
+        shards.to_vec(),
+        layout,
+        worker,
+        plan.fingerprint,
+        0,
+        deadline,
+    )
+    .await;
     opened.expect("a session")
 }
 
@@ -69,14 +85,27 @@ async fn open(folder: &std::path::Path) -> Parameters {
 
 /// Pulls all rows as of a version.
 async fn pull_at(parameters: &mut Parameters, version: u64) -> PulledStep {
-    let step = parameters.plan(&vec![Read::Rows((0..4).collect::<Vec<u32>>().into())]).at(version);
-    let returned = parameters.call(None, Some((step, Held::default()))).await.expect("an answer");
+    let step = parameters
+        .plan(&vec![Read::Rows((0..4).collect::<Vec<u32>>().into())])
+        .at(version);
+    let returned = parameters
+        .call(None, Some((step, Held::default())))
+        .await
+        .expect("an answer");
     returned.pulled.expect("a pull")
 }
 
 fn part(pulled: PulledStep, version: u64, slot: u32) -> Push {
-    let batch = BatchId { pass: 0, shard: 0, batch: 2 * version + u64::from(slot) };
-    let gradients = vec![(0..8).map(|place| -((slot + 1) as f32) - place as f32).collect()];
+    let batch = BatchId {
+        pass: 0,
+        shard: 0,
+        batch: 2 * version + u64::from(slot),
+    };
+    let gradients = vec![
+        (0..8)
+            .map(|place| -((slot + 1) as f32) - place as f32)
+            .collect(),
+    ];
     Push {
         step: pulled.step,
         batch,
@@ -92,23 +121,35 @@ fn part(pulled: PulledStep, version: u64, slot: u32) -> Push {
 async fn a_part_that_only_some_servers_were_given_is_computed_again_from_the_same_values() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (shards, plan) = serve(folder.path(), Update::Sync).await;
-    let other = Identity { task: Task { role: Role::Worker, index: 1 }, ..identity(Role::Worker, 1) };
+    let other = Identity {
+        task: Task {
+            role: Role::Worker,
+            index: 1,
+        },
+        ..identity(Role::Worker, 1)
+    };
     let (mut first, _) = join(&shards, &plan, identity(Role::Worker, 1)).await;
     let (mut second, _) = join(&shards, &plan, other).await;
     for version in 0..3 {
         let pulled = pull_at(&mut first, version).await;
         assert_eq!((pulled.ticket, pulled.reached), (Ticket::Granted, version));
         let values = pulled.held.values.clone();
-        first.call(Some(part(pulled, version, 0)), None).await.expect("pushed");
+        first
+            .call(Some(part(pulled, version, 0)), None)
+            .await
+            .expect("pushed");
         // The other one dies when all servers but the first have its part.
         let pulled = pull_at(&mut second, version).await;
         let push = part(pulled, version, 1);
-        let (seq, gradients) = (push.step.seq, Arc::new(push.gradients));
+        let seq = push.step.seq;
+        let gradients = Arc::new(push.gradients);
         for (ps, shard) in shards.iter().enumerate().skip(1) {
             let plan = Arc::clone(&push.step.plans[ps]);
             let gradients = Arc::new(ShardGradients::new(Arc::clone(&gradients), plan));
-            let (pulled_version, contribution) = (push.step.versions[ps], push.contribution);
-            let (batch, selection) = (push.batch, None);
+            let pulled_version = push.step.versions[ps];
+            let contribution = push.contribution;
+            let batch = push.batch;
+            let selection = None;
             let push = ShardPush {
                 seq,
                 batch,
@@ -119,20 +160,35 @@ async fn a_part_that_only_some_servers_were_given_is_computed_again_from_the_sam
                 gradients,
                 rejected: None,
             };
-            let call = ShardCall { push: Some(push), pull: None };
+            let call = ShardCall {
+                push: Some(push),
+                pull: None,
+            };
             shard.step(second.identity, &call).await.expect("pushed");
         }
         let waits = pull_at(&mut first, version + 1).await;
         assert_eq!((waits.ticket, waits.reached), (Ticket::Wait, version));
         first.take_back(&waits.step);
-        let back = Identity { session: version + 2, ..other };
+        let back = Identity {
+            session: version + 2,
+            ..other
+        };
         let (joined, opened) = join(&shards, &plan, back).await;
         second = joined;
-        assert_eq!((opened.version, opened.batches_applied), (version, 2 * version));
+        assert_eq!(
+            (opened.version, opened.batches_applied),
+            (version, 2 * version)
+        );
         let again = pull_at(&mut second, version).await;
         assert_eq!((again.ticket, again.reached), (Ticket::Granted, version));
-        assert_eq!(again.held.values, values, "what the step was begun with, everywhere");
-        let pushed = second.call(Some(part(again, version, 1)), None).await.expect("pushed");
+        assert_eq!(
+            again.held.values, values,
+            "what the step was begun with, everywhere"
+        );
+        let pushed = second
+            .call(Some(part(again, version, 1)), None)
+            .await
+            .expect("pushed");
         assert_eq!(pushed.pushed.expect("a push").0.version, version + 1);
     }
     let sum = |place: usize| 3.0 * (1.5 + place as f32);
@@ -144,13 +200,26 @@ async fn a_part_that_only_some_servers_were_given_is_computed_again_from_the_sam
 async fn what_is_read_behind_a_wait_for_a_slower_task_holds_its_step_on_every_server() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (shards, plan) = serve(folder.path(), Update::StaleSynchronous { staleness_max: 0 }).await;
-    let other = Identity { task: Task { role: Role::Worker, index: 1 }, ..identity(Role::Worker, 1) };
-    let mut fast = join(&shards, &plan, identity(Role::Worker, 1)).await.0.bounded();
+    let other = Identity {
+        task: Task {
+            role: Role::Worker,
+            index: 1,
+        },
+        ..identity(Role::Worker, 1)
+    };
+    let mut fast = join(&shards, &plan, identity(Role::Worker, 1))
+        .await
+        .0
+        .bounded();
     let mut slow = join(&shards, &plan, other).await.0.bounded();
     let rows = || vec![Read::Rows((0..4).collect::<Vec<u32>>().into())];
     let push = |pulled: PulledStep, batch: u64| Push {
         step: pulled.step,
-        batch: BatchId { pass: 0, shard: 0, batch },
+        batch: BatchId {
+            pass: 0,
+            shard: 0,
+            batch,
+        },
         batches: 1,
         contribution: None,
         stores: None,
@@ -165,16 +234,30 @@ async fn what_is_read_behind_a_wait_for_a_slower_task_holds_its_step_on_every_se
     let second = begun(&mut slow);
     let first = first.await.expect("an answer").pulled.expect("a pull");
     let second = second.await.expect("an answer").pulled.expect("a pull");
-    assert_eq!((first.ticket, second.ticket), (Ticket::Granted, Ticket::Granted));
+    assert_eq!(
+        (first.ticket, second.ticket),
+        (Ticket::Granted, Ticket::Granted)
+    );
     // The fast one has finished its step and wants another; the slow one has not.
     let next = fast.plan(&rows());
     let waiting = tokio::spawn(fast.call(Some(push(first, 0)), Some((next, Held::default()))));
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!waiting.is_finished(), "it is a step ahead");
-    slow.call(Some(push(second, 1)), None).await.expect("pushed");
-    let pulled = waiting.await.expect("no panic").expect("an answer").pulled.expect("a pull");
+    slow.call(Some(push(second, 1)), None)
+        .await
+        .expect("pushed");
+    let pulled = waiting
+        .await
+        .expect("no panic")
+        .expect("an answer")
+        .pulled
+        .expect("a pull");
     assert_eq!(pulled.ticket, Ticket::Granted);
-    assert_eq!(pulled.step.versions, [2, 2, 2], "both steps are in what each server was read for");
+    assert_eq!(
+        pulled.step.versions,
+        [2, 2, 2],
+        "both steps are in what each server was read for"
+    );
     assert_eq!(pulled.held.values[0], [2.0; 8]);
 }
 
@@ -186,14 +269,19 @@ async fn count_steps(
     mut draw: ChaCha8Rng,
 ) {
     let rows = || vec![Read::Rows((0..4).collect::<Vec<u32>>().into())];
-    let (mut push, mut held) = (None, Held::default());
+    let mut push = None;
+    let mut held = Held::default();
     for own in 0..steps {
         let step = parameters.plan(&rows());
-        let returned = parameters.call(push.take(), Some((step, held))).await.expect("an answer");
+        let returned = parameters
+            .call(push.take(), Some((step, held)))
+            .await
+            .expect("an answer");
         let pulled = returned.pulled.expect("a pull");
         assert_eq!(pulled.ticket, Ticket::Granted);
         for (row, counts) in pulled.held.values[0].chunks(2).enumerate() {
-            let (mine, others) = (counts[column] as u64, counts[1 - column] as u64);
+            let mine = counts[column] as u64;
+            let others = counts[1 - column] as u64;
             assert_eq!(mine, own, "a task reads its own steps in row {row}");
             assert!(
                 others + bound >= own,
@@ -207,8 +295,16 @@ async fn count_steps(
         for _ in 0..draw.random_range(0..8_u32) {
             tokio::task::yield_now().await;
         }
-        let gradients = vec![(0..8).map(|place| if place % 2 == column { -1.0 } else { 0.0 }).collect()];
-        let batch = BatchId { pass: 0, shard: 0, batch: 2 * own + column as u64 };
+        let gradients = vec![
+            (0..8)
+                .map(|place| if place % 2 == column { -1.0 } else { 0.0 })
+                .collect(),
+        ];
+        let batch = BatchId {
+            pass: 0,
+            shard: 0,
+            batch: 2 * own + column as u64,
+        };
         push = Some(Push {
             step: pulled.step,
             batch,
@@ -224,24 +320,44 @@ async fn count_steps(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn at_each_pull_every_server_holds_all_steps_but_those_that_the_staleness_bound_allows_to_miss() {
+async fn at_each_pull_every_server_holds_all_steps_but_those_that_the_staleness_bound_allows_to_miss()
+ {
     for bound in 0..3 {
         let seed: u64 = 20 + bound;
         println!("bound {bound}, seed {seed}");
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let (shards, plan) = serve(folder.path(), Update::StaleSynchronous { staleness_max: bound }).await;
-        let (mut tasks, begun) = (Vec::new(), Arc::new(Barrier::new(2)));
+        let (shards, plan) = serve(
+            folder.path(),
+            Update::StaleSynchronous {
+                staleness_max: bound,
+            },
+        )
+        .await;
+        let mut tasks = Vec::new();
+        let begun = Arc::new(Barrier::new(2));
         for index in 0..2 {
-            let worker = Identity { task: Task { role: Role::Worker, index }, ..identity(Role::Worker, 1) };
+            let worker = Identity {
+                task: Task {
+                    role: Role::Worker,
+                    index,
+                },
+                ..identity(Role::Worker, 1)
+            };
             let parameters = join(&shards, &plan, worker).await.0.bounded();
             let draw = ChaCha8Rng::seed_from_u64(seed + index as u64);
-            tasks.push(count_steps(parameters, (index, 5000, bound), Arc::clone(&begun), draw));
+            tasks.push(count_steps(
+                parameters,
+                (index, 5000, bound),
+                Arc::clone(&begun),
+                draw,
+            ));
         }
-        futures_util::future::join_all(tasks.into_iter().map(tokio::spawn)).await.into_iter().for_each(
-            |ended| {
+        futures_util::future::join_all(tasks.into_iter().map(tokio::spawn))
+            .await
+            .into_iter()
+            .for_each(|ended| {
                 ended.expect("the bound holds");
-            },
-        );
+            });
     }
 }
 
@@ -249,13 +365,22 @@ async fn at_each_pull_every_server_holds_all_steps_but_those_that_the_staleness_
 async fn servers_that_have_nothing_to_read_or_update_take_part_in_every_step() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut parameters = open(folder.path()).await;
-    let (mut push, mut held) = (None, Held::default());
+    let mut push = None;
+    let mut held = Held::default();
     // No row at all, rows of the first server only, of both, and no gradient.
-    let cases: [(&[u32], bool); 5] =
-        [(&[], true), (&[0], true), (&[1, 3], true), (&[0, 2], false), (&[0, 1, 2, 3], true)];
+    let cases: [(&[u32], bool); 5] = [
+        (&[], true),
+        (&[0], true),
+        (&[1, 3], true),
+        (&[0, 2], false),
+        (&[0, 1, 2, 3], true),
+    ];
     for (batch, (rows, gradient)) in (0_u64..).zip(cases) {
         let step = parameters.plan(&vec![Read::Rows(rows.into())]);
-        let returned = parameters.call(push.take(), Some((step, held))).await.expect("an answer");
+        let returned = parameters
+            .call(push.take(), Some((step, held)))
+            .await
+            .expect("an answer");
         if batch > 0 {
             let (pushed, _) = returned.pushed.expect("a push");
             assert_eq!((pushed.duplicate, pushed.global_step), (false, batch));
@@ -264,10 +389,21 @@ async fn servers_that_have_nothing_to_read_or_update_take_part_in_every_step() {
         assert_eq!(pulled.ticket, Ticket::Granted);
         assert_eq!(pulled.held.values[0].len(), rows.len() * 2);
         if rows.len() == 4 {
-            assert_eq!(pulled.held.values[0], [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]);
+            assert_eq!(
+                pulled.held.values[0],
+                [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
+            );
         }
-        let gradients = vec![if gradient { vec![-1.0; rows.len() * 2] } else { Vec::new() }];
-        let batch = BatchId { pass: 0, shard: 0, batch };
+        let gradients = vec![if gradient {
+            vec![-1.0; rows.len() * 2]
+        } else {
+            Vec::new()
+        }];
+        let batch = BatchId {
+            pass: 0,
+            shard: 0,
+            batch,
+        };
         push = Some(Push {
             step: pulled.step,
             batch,
@@ -288,9 +424,20 @@ async fn a_peer_that_takes_a_call_and_never_answers_is_given_up_at_the_deadline(
     let identity = identity(Role::Worker, 1);
     let begun = tokio::time::Instant::now();
     let silent = || std::future::pending::<Result<(), Error>>();
-    let error = retry(&identity, "ps:0 at 10.0.0.5:2222", Duration::from_secs(7), silent).await;
-    let Err(Error::Deadline(problem)) = error else { panic!("{error:?}") };
+    let error = retry(
+        &identity,
+        "ps:0 at 10.0.0.5:2222",
+        Duration::from_secs(7),
+        silent,
+    )
+    .await;
+    let Err(Error::Deadline(problem)) = error else {
+        panic!("{error:?}")
+    };
     let text = problem.render();
-    assert!(text.contains("ps:0 at 10.0.0.5:2222 was not ready for 7 s (last: no answer yet)"), "{text}");
+    assert!(
+        text.contains("ps:0 at 10.0.0.5:2222 was not ready for 7 s (last: no answer yet)"),
+        "{text}"
+    );
     assert_eq!(begun.elapsed().as_secs(), 8, "it is looked at every 2 s");
 }

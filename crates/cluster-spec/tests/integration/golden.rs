@@ -1,5 +1,8 @@
 //! `TF_CONFIG` as TensorFlow's RunConfig reads it, line by line.
-#![expect(clippy::unwrap_used, reason = "a recorded case that is not as its README says fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a recorded case that is not as its README says fails the test"
+)]
 
 use std::collections::BTreeMap;
 
@@ -10,12 +13,14 @@ use trainyard_testing::Golden;
 /// Where we differ on purpose; docs/tensorflow.md says why.
 fn refused_on_purpose(case: &Value) -> bool {
     let category = case["category"].as_str().unwrap();
-    let index =
-        serde_json::from_str::<Value>(case["tf_config"].as_str().unwrap_or("null")).unwrap_or(Value::Null);
+    let index = serde_json::from_str::<Value>(case["tf_config"].as_str().unwrap_or("null"))
+        .unwrap_or(Value::Null);
     let index = &index["task"]["index"];
     let odd_index = index.is_boolean() || index.is_f64();
     let evaluator_index = case["train_and_evaluate"].get("error").is_some();
-    let named_port = case["tf_config"].as_str().is_some_and(|text| text.contains("host:port"));
+    let named_port = case["tf_config"]
+        .as_str()
+        .is_some_and(|text| text.contains("host:port"));
     named_port
         || odd_index
         || evaluator_index
@@ -30,15 +35,30 @@ fn agrees(config: &TfConfig, ok: &Value) -> Result<(), String> {
     };
     let checks = [
         ("task_type", config.task.role.as_str() == role),
-        ("task_id", config.task.index as u64 == ok["task_id"].as_u64().unwrap()),
-        ("is_chief", config.is_chief() == ok["is_chief"].as_bool().unwrap()),
+        (
+            "task_id",
+            config.task.index as u64 == ok["task_id"].as_u64().unwrap(),
+        ),
+        (
+            "is_chief",
+            config.is_chief() == ok["is_chief"].as_bool().unwrap(),
+        ),
         (
             "num_worker_replicas",
             config.num_worker_replicas() as u64 == ok["num_worker_replicas"].as_u64().unwrap(),
         ),
-        ("num_ps_replicas", config.num_ps_replicas() as u64 == ok["num_ps_replicas"].as_u64().unwrap()),
-        ("cluster", addresses(config) == expected_addresses(config, &ok["cluster"])),
-        ("service", config.service.as_ref().unwrap_or(&Value::Null) == &ok["service"]),
+        (
+            "num_ps_replicas",
+            config.num_ps_replicas() as u64 == ok["num_ps_replicas"].as_u64().unwrap(),
+        ),
+        (
+            "cluster",
+            addresses(config) == expected_addresses(config, &ok["cluster"]),
+        ),
+        (
+            "service",
+            config.service.as_ref().unwrap_or(&Value::Null) == &ok["service"],
+        ),
     ];
     match checks.iter().find(|(_, holds)| !holds) {
         Some((field, _)) => Err(format!("{field} differs: {config:?}")),
@@ -49,9 +69,11 @@ fn agrees(config: &TfConfig, ok: &Value) -> Result<(), String> {
 /// Tasks and addresses of the training cluster; an evaluator is told none, as in TensorFlow.
 fn addresses(config: &TfConfig) -> BTreeMap<String, String> {
     match &config.cluster {
-        Some(cluster) if config.task.role != Role::Evaluator => {
-            cluster.tasks.iter().map(|(task, address)| (task.to_string(), address.clone())).collect()
-        }
+        Some(cluster) if config.task.role != Role::Evaluator => cluster
+            .tasks
+            .iter()
+            .map(|(task, address)| (task.to_string(), address.clone()))
+            .collect(),
         _ => BTreeMap::new(),
     }
 }
@@ -63,18 +85,31 @@ fn expected_addresses(config: &TfConfig, jobs: &Value) -> BTreeMap<String, Strin
     for (job, tasks) in jobs.as_object().unwrap() {
         let role = if job == "master" { "chief" } else { job };
         let mut put = |index: String, address: &Value| {
-            out.insert(format!("{role}:{index}"), address.as_str().unwrap().to_owned());
+            out.insert(
+                format!("{role}:{index}"),
+                address.as_str().unwrap().to_owned(),
+            );
         };
         match tasks {
             Value::Array(items) => {
-                items.iter().enumerate().for_each(|(index, item)| put(index.to_string(), item));
+                items
+                    .iter()
+                    .enumerate()
+                    .for_each(|(index, item)| put(index.to_string(), item));
             }
-            _ => tasks.as_object().unwrap().iter().for_each(|(index, item)| put(index.clone(), item)),
+            _ => tasks
+                .as_object()
+                .unwrap()
+                .iter()
+                .for_each(|(index, item)| put(index.clone(), item)),
         }
     }
     out.retain(|task, _| !task.starts_with("evaluator:"));
     // Without a cluster TensorFlow's is empty, and so is ours.
-    assert!(config.cluster.is_some() || out.is_empty(), "{config:?}: {out:?}");
+    assert!(
+        config.cluster.is_some() || out.is_empty(),
+        "{config:?}: {out:?}"
+    );
     out
 }
 
@@ -104,7 +139,9 @@ fn compare(case: &Value) -> Result<Outcome, String> {
             Err(problem) if problem.place.is_none() => Err(format!("no place in {problem}")),
             Err(_) => Ok(Outcome::BothRefuse),
             Ok(config) => match (job_model_dir, &config.model_dir) {
-                (Some(job), Some(environment)) if job != environment => Ok(Outcome::LeftToTheDaemon),
+                (Some(job), Some(environment)) if job != environment => {
+                    Ok(Outcome::LeftToTheDaemon)
+                }
                 _ => Err("accepted, TensorFlow refuses it".to_owned()),
             },
         };
@@ -112,15 +149,28 @@ fn compare(case: &Value) -> Result<Outcome, String> {
     let config = match config {
         Err(_) if refused_on_purpose(case) => return Ok(Outcome::RefusedHere),
         Err(problem) => return Err(format!("refused with {problem}")),
-        Ok(_) if refused_on_purpose(case) => return Err("accepted, against docs/tensorflow.md".to_owned()),
+        Ok(_) if refused_on_purpose(case) => {
+            return Err("accepted, against docs/tensorflow.md".to_owned());
+        }
         Ok(config) => config,
     };
     if config.model_dir.as_deref().or(job_model_dir) != ok["model_dir"].as_str() {
         return Err(format!("model_dir differs: {config:?}"));
     }
     let entered = case["train_and_evaluate"].as_str();
-    if Some(procedure(&config)) != entered.map(|name| if name == "run_master" { "run_chief" } else { name }) {
-        return Err(format!("train_and_evaluate differs: {}", procedure(&config)));
+    if Some(procedure(&config))
+        != entered.map(|name| {
+            if name == "run_master" {
+                "run_chief"
+            } else {
+                name
+            }
+        })
+    {
+        return Err(format!(
+            "train_and_evaluate differs: {}",
+            procedure(&config)
+        ));
     }
     agrees(&config, ok)?;
     let same_number =
@@ -147,13 +197,19 @@ fn procedure(config: &TfConfig) -> &'static str {
 #[test]
 fn golden_tf_config_is_read_as_tensorflow_reads_it() {
     let golden = Golden::find();
-    let Some(text) = golden.bytes("tf_config.jsonl") else { return };
+    let Some(text) = golden.bytes("tf_config.jsonl") else {
+        return;
+    };
     let (mut outcomes, mut wrong) = (BTreeMap::<Outcome, usize>::new(), Vec::new());
     for (number, line) in String::from_utf8(text).unwrap().lines().enumerate() {
         let case: Value = serde_json::from_str(line).unwrap();
         match compare(&case) {
             Ok(outcome) => *outcomes.entry(outcome).or_default() += 1,
-            Err(problem) => wrong.push(format!("line {}: {problem}: {}", number + 1, case["tf_config"])),
+            Err(problem) => wrong.push(format!(
+                "line {}: {problem}: {}",
+                number + 1,
+                case["tf_config"]
+            )),
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -164,7 +220,11 @@ fn golden_tf_config_is_read_as_tensorflow_reads_it() {
             ("equal", count(Outcome::Equal), 55),
             ("refused by both", count(Outcome::BothRefuse), 79),
             ("refused here alone", count(Outcome::RefusedHere), 22),
-            ("equal but for evaluators", count(Outcome::EvaluatorDropped), 2),
+            (
+                "equal but for evaluators",
+                count(Outcome::EvaluatorDropped),
+                2,
+            ),
             ("not set", count(Outcome::Unset), 1),
             ("left to the daemon", count(Outcome::LeftToTheDaemon), 1),
         ],

@@ -52,8 +52,16 @@ impl Remote {
         for peer in peers {
             let (sender, receiver) = mpsc::channel(OUTBOX_MESSAGES_MAX);
             outboxes[peer.rank] = Some(sender);
-            let body = Outbox { leaving: service::opening(membership), waiting: receiver };
-            streams.push(tokio::spawn(stream(peer, body, Arc::clone(mailbox), farewell)));
+            let body = Outbox {
+                leaving: service::opening(membership),
+                waiting: receiver,
+            };
+            streams.push(tokio::spawn(stream(
+                peer,
+                body,
+                Arc::clone(mailbox),
+                farewell,
+            )));
         }
         Self {
             mailbox: Arc::clone(mailbox),
@@ -65,9 +73,14 @@ impl Remote {
 
     async fn send(&self, to: usize, pieces: Pieces) -> Result<(), Cause> {
         let outbox = self.outboxes.lock()[to].clone();
-        let left = || Cause::Left { peer: self.mailbox.name(to) };
+        let left = || Cause::Left {
+            peer: self.mailbox.name(to),
+        };
         let outbox = outbox.ok_or_else(left)?;
-        outbox.send(pieces).await.map_err(|_| self.mailbox.cause().unwrap_or_else(left))
+        outbox
+            .send(pieces)
+            .await
+            .map_err(|_| self.mailbox.cause().unwrap_or_else(left))
     }
 }
 
@@ -111,7 +124,10 @@ async fn stream(peer: Peer, body: Outbox, mailbox: Arc<Mailbox>, farewell: Durat
     }
     mailbox.end(match Refusal::from_status(&status) {
         Some(refusal) => Cause::refused(peer.name, refusal),
-        None => Cause::Lost { peer: peer.name, message: root_cause(&status) },
+        None => Cause::Lost {
+            peer: peer.name,
+            message: root_cause(&status),
+        },
     });
 }
 
@@ -157,7 +173,9 @@ pub(crate) fn spawn_herald(
             return;
         }
         let reason = cause.reason();
-        let told = channels.iter().map(|channel| service::abort(channel, &membership, &reason));
+        let told = channels
+            .iter()
+            .map(|channel| service::abort(channel, &membership, &reason));
         // A peer that cannot be told finds out by itself.
         let _ = timeout(farewell, join_all(told)).await;
     })

@@ -61,7 +61,10 @@ impl TowerService<http::Request<Body>> for CollectiveService {
                 Some("Greet") => shared.greeted(body).await,
                 Some("Exchange") => shared.exchange(body).await,
                 Some("Abort") => shared.aborted(body).await,
-                _ => Err(Status::unimplemented(format!("{} is no method here", head.uri.path()))),
+                _ => Err(Status::unimplemented(format!(
+                    "{} is no method here",
+                    head.uri.path()
+                ))),
             };
             Ok(answer(outcome))
         })
@@ -75,7 +78,9 @@ fn reply(fields: &impl Message) -> Outgoing {
 impl Shared {
     async fn greeted(&self, body: Body) -> Result<Outgoing, Status> {
         let (request, _): (v1::GreetRequest, _) = read(body, CONTROL_MESSAGE_BYTES_MAX).await?;
-        let seat = self.seat_of(&membership_from_wire(request.membership)?).await?;
+        let seat = self
+            .seat_of(&membership_from_wire(request.membership)?)
+            .await?;
         match seat.mailbox.cause() {
             None => Ok(reply(&v1::GreetReply {})),
             Some(cause) => Err(over(&cause)),
@@ -86,9 +91,15 @@ impl Shared {
         let (request, _): (v1::AbortRequest, _) = read(body, CONTROL_MESSAGE_BYTES_MAX).await?;
         let membership = membership_from_wire(request.membership)?;
         // Another generation's end is no news.
-        if let Some(seat) = self.current().filter(|seat| seat.compare(&membership).is_ok_and(|same| same)) {
+        if let Some(seat) = self
+            .current()
+            .filter(|seat| seat.compare(&membership).is_ok_and(|same| same))
+        {
             let reason = shown(&request.reason);
-            seat.mailbox.end(Cause::Aborted { by: seat.mailbox.name(membership.group.rank), reason });
+            seat.mailbox.end(Cause::Aborted {
+                by: seat.mailbox.name(membership.group.rank),
+                reason,
+            });
         }
         Ok(reply(&v1::AbortReply {}))
     }
@@ -98,9 +109,13 @@ impl Shared {
         let mut messages = Messages::new(body, DEPOSIT_BYTES_MAX);
         let first: Option<(v1::Deposit, _)> = messages.next().await?;
         let membership = membership_from_wire(first.and_then(|(first, _)| first.membership))?;
-        let (seat, rank) = (self.seat_of(&membership).await?, membership.group.rank);
+        let seat = self.seat_of(&membership).await?;
+        let rank = membership.group.rank;
         if std::mem::replace(&mut seat.streams.lock()[rank], true) {
-            let message = format!("a member must open one stream, {} has one", seat.mailbox.name(rank));
+            let message = format!(
+                "a member must open one stream, {} has one",
+                seat.mailbox.name(rank)
+            );
             return Err(Refusal::new(Reason::BadRequest, message).into());
         }
         let mailbox = &seat.mailbox;
@@ -112,10 +127,14 @@ impl Shared {
             };
             match message {
                 Ok(Some((fields, payload))) => {
-                    let (key, deposit) = deposit_from_wire(&fields, payload).inspect_err(|refusal| {
-                        let message = refusal.message.clone();
-                        mailbox.end(Cause::Misfit { peer: mailbox.name(rank), message });
-                    })?;
+                    let (key, deposit) =
+                        deposit_from_wire(&fields, payload).inspect_err(|refusal| {
+                            let message = refusal.message.clone();
+                            mailbox.end(Cause::Misfit {
+                                peer: mailbox.name(rank),
+                                message,
+                            });
+                        })?;
                     if let Err(cause) = mailbox.put(rank, key, deposit).await {
                         mailbox.end(cause.clone());
                         return Err(over_in_turn(&cause).await);
@@ -127,7 +146,10 @@ impl Shared {
                 }
                 Err(status) => {
                     let message = root_cause(&status);
-                    mailbox.end(Cause::Lost { peer: mailbox.name(rank), message });
+                    mailbox.end(Cause::Lost {
+                        peer: mailbox.name(rank),
+                        message,
+                    });
                     return Err(status);
                 }
             }
@@ -152,7 +174,10 @@ impl Shared {
             return Ok(seat);
         }
         let _place = self.greetings.try_acquire().map_err(|_| {
-            Refusal::new(Reason::TooLarge, "too many wait for this member to form their group")
+            Refusal::new(
+                Reason::TooLarge,
+                "too many wait for this member to form their group",
+            )
         })?;
         let newer = async {
             loop {
@@ -165,11 +190,15 @@ impl Shared {
                 }
             }
         };
-        tokio::time::timeout(self.form, newer).await.unwrap_or_else(|_| {
-            let (generation, waited) = (peer.group.generation, self.form.as_secs_f32());
-            let message = format!("this member has not formed generation {generation} for {waited:.1} s");
-            Err(Refusal::new(Reason::NotReady, message).into())
-        })
+        tokio::time::timeout(self.form, newer)
+            .await
+            .unwrap_or_else(|_| {
+                let generation = peer.group.generation;
+                let waited = self.form.as_secs_f32();
+                let message =
+                    format!("this member has not formed generation {generation} for {waited:.1} s");
+                Err(Refusal::new(Reason::NotReady, message).into())
+            })
     }
 }
 
@@ -181,9 +210,13 @@ impl Seat {
     fn compare(&self, peer: &Membership) -> Result<bool, Refusal> {
         let own = &self.membership;
         if own.cluster_id != peer.cluster_id {
-            return Err(Refusal::new(Reason::OtherCluster, "a group must be of one cluster"));
+            return Err(Refusal::new(
+                Reason::OtherCluster,
+                "a group must be of one cluster",
+            ));
         }
-        let ((own_epoch, known), (epoch, given)) = (own.age(), peer.age());
+        let (own_epoch, known) = own.age();
+        let (epoch, given) = peer.age();
         if peer.age() < own.age() {
             let message = format!(
                 "the group must be generation {known} of epoch {own_epoch}, given {given} of {epoch}"
@@ -218,7 +251,11 @@ async fn over_in_turn(cause: &Cause) -> Status {
 }
 
 fn membership_to_wire(membership: &Membership) -> v1::Membership {
-    let Membership { cluster_id, cluster_epoch, group } = membership;
+    let Membership {
+        cluster_id,
+        cluster_epoch,
+        group,
+    } = membership;
     v1::Membership {
         cluster_id: Bytes::copy_from_slice(cluster_id),
         cluster_epoch: *cluster_epoch,
@@ -232,7 +269,10 @@ fn membership_from_wire(membership: Option<v1::Membership>) -> Result<Membership
     let bad = |message: String| Refusal::new(Reason::BadRequest, message);
     let membership = membership.ok_or_else(|| bad("membership must be given".to_owned()))?;
     let cluster_id = membership.cluster_id[..].try_into().map_err(|_| {
-        bad(format!("membership.cluster_id must be 16 bytes, given {}", membership.cluster_id.len()))
+        bad(format!(
+            "membership.cluster_id must be 16 bytes, given {}",
+            membership.cluster_id.len()
+        ))
     })?;
     let group = Group {
         generation: membership.generation,
@@ -241,7 +281,11 @@ fn membership_from_wire(membership: Option<v1::Membership>) -> Result<Membership
     };
     match group.problem() {
         Some(problem) => Err(bad(problem)),
-        None => Ok(Membership { cluster_id, cluster_epoch: membership.cluster_epoch, group }),
+        None => Ok(Membership {
+            cluster_id,
+            cluster_epoch: membership.cluster_epoch,
+            group,
+        }),
     }
 }
 
@@ -252,19 +296,43 @@ fn deposit_from_wire(fields: &v1::Deposit, payload: Vec<Bytes>) -> Result<(Key, 
         v1::Operation::Tree => Operation::Tree,
         v1::Operation::Gather => Operation::Gather,
         v1::Operation::Unspecified => {
-            let message = format!("operation must be ring, tree or gather, given {}", fields.operation);
+            let message = format!(
+                "operation must be ring, tree or gather, given {}",
+                fields.operation
+            );
             return Err(Refusal::new(Reason::BadRequest, message));
         }
     };
-    let key = Key { step: fields.step, bucket: fields.bucket, gathers: operation == Operation::Gather };
-    let (part, round, total) = (fields.part, fields.round, fields.total);
-    Ok((key, Deposit { operation, part, round, total, payload }))
+    let key = Key {
+        step: fields.step,
+        bucket: fields.bucket,
+        gathers: operation == Operation::Gather,
+    };
+    let part = fields.part;
+    let round = fields.round;
+    let total = fields.total;
+    Ok((
+        key,
+        Deposit {
+            operation,
+            part,
+            round,
+            total,
+            payload,
+        },
+    ))
 }
 
 /// Returns the first message of a stream.
 pub(crate) fn opening(membership: &Membership) -> VecDeque<Bytes> {
     let membership = Some(membership_to_wire(membership));
-    message_stream::message(&v1::Deposit { membership, ..v1::Deposit::default() }, None)
+    message_stream::message(
+        &v1::Deposit {
+            membership,
+            ..v1::Deposit::default()
+        },
+        None,
+    )
 }
 
 /// Returns a deposit as it travels.
@@ -288,14 +356,22 @@ pub(crate) fn message(key: Key, deposit: Deposit) -> VecDeque<Bytes> {
 }
 
 /// Calls a peer's method.
-async fn call<R: Message + Default>(channel: &Channel, method: &str, body: Body) -> Result<(), Status> {
+async fn call<R: Message + Default>(
+    channel: &Channel,
+    method: &str,
+    body: Body,
+) -> Result<(), Status> {
     let path = format!("/{SERVICE_NAME}/{method}");
-    own_body::call::<R>(channel, &path, None, body, CONTROL_MESSAGE_BYTES_MAX).await.map(drop)
+    own_body::call::<R>(channel, &path, None, body, CONTROL_MESSAGE_BYTES_MAX)
+        .await
+        .map(drop)
 }
 
 /// Greets a peer; returns when it has formed the same group.
 pub(crate) async fn greet(channel: &Channel, membership: &Membership) -> Result<(), Status> {
-    let fields = v1::GreetRequest { membership: Some(membership_to_wire(membership)) };
+    let fields = v1::GreetRequest {
+        membership: Some(membership_to_wire(membership)),
+    };
     let body = Body::new(Outgoing::request(&fields, VecDeque::new()));
     call::<v1::GreetReply>(channel, "Greet", body).await
 }
@@ -306,9 +382,16 @@ pub(crate) async fn exchange(channel: &Channel, body: Body) -> Result<(), Status
 }
 
 /// Tells a peer that the generation has ended.
-pub(crate) async fn abort(channel: &Channel, membership: &Membership, reason: &str) -> Result<(), Status> {
+pub(crate) async fn abort(
+    channel: &Channel,
+    membership: &Membership,
+    reason: &str,
+) -> Result<(), Status> {
     let reason = shown(reason);
-    let fields = v1::AbortRequest { membership: Some(membership_to_wire(membership)), reason };
+    let fields = v1::AbortRequest {
+        membership: Some(membership_to_wire(membership)),
+        reason,
+    };
     let body = Body::new(Outgoing::request(&fields, VecDeque::new()));
     call::<v1::AbortReply>(channel, "Abort", body).await
 }

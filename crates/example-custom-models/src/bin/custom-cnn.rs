@@ -32,9 +32,12 @@ struct Cnn {
 impl BurnNet for Cnn {
     fn build(job: &Job, device: &Device) -> Result<Self, Error> {
         let [hidden] = job.model.hidden_units[..] else {
-            return Err(Error::Invalid("this network has one dense layer: hidden_units = [64]".to_owned()));
+            return Err(Error::Invalid(
+                "this network has one dense layer: hidden_units = [64]".to_owned(),
+            ));
         };
-        let convolution = |channels| Conv2dConfig::new(channels, [5, 5]).with_padding(PaddingConfig2d::Same);
+        let convolution =
+            |channels| Conv2dConfig::new(channels, [5, 5]).with_padding(PaddingConfig2d::Same);
         Ok(Self {
             conv1: convolution([1, 8]).init(device),
             conv2: convolution([8, 16]).init(device),
@@ -46,7 +49,9 @@ impl BurnNet for Cnn {
     }
 
     fn features(_job: &Job) -> Vec<FeatureConfig> {
-        (0..PIXELS).map(|pixel| FeatureConfig::numeric(format!("px{pixel}"))).collect()
+        (0..PIXELS)
+            .map(|pixel| FeatureConfig::numeric(format!("px{pixel}")))
+            .collect()
     }
 
     fn forward(&self, input: Tensor<2>) -> Tensor<2> {

@@ -63,10 +63,14 @@ impl Mlp {
         let mut schema = serving_schema.clone();
         let label_field = head.want(&mut schema);
         let [hidden] = job.model.hidden_units[..] else {
-            return Err(Error::Invalid("this model has one hidden layer: hidden_units = [16]".to_owned()));
+            return Err(Error::Invalid(
+                "this model has one hidden layer: hidden_units = [16]".to_owned(),
+            ));
         };
         if columns.numeric.is_empty() || !columns.categorical.is_empty() {
-            return Err(Error::Invalid("this model takes numeric features alone".to_owned()));
+            return Err(Error::Invalid(
+                "this model takes numeric features alone".to_owned(),
+            ));
         }
         let widths = [columns.numeric.len(), hidden, head.units()];
         let variable = |name: &str, shape: &[usize], initializer| VariableSpec {
@@ -77,22 +81,50 @@ impl Mlp {
             optimizer_group: "mlp".to_owned(),
         };
         let variables = vec![
-            variable("mlp/hidden/kernel", &widths[..2], Initializer::GlorotUniform),
+            variable(
+                "mlp/hidden/kernel",
+                &widths[..2],
+                Initializer::GlorotUniform,
+            ),
             variable("mlp/hidden/bias", &widths[1..2], Initializer::Zeros),
-            variable("mlp/logits/kernel", &widths[1..], Initializer::GlorotUniform),
+            variable(
+                "mlp/logits/kernel",
+                &widths[1..],
+                Initializer::GlorotUniform,
+            ),
             variable("mlp/logits/bias", &widths[2..], Initializer::Zeros),
         ];
         let (job, optimizer) = (job.clone(), custom_optimizer(job)?);
-        Ok(Self { job, schema, serving_schema, columns, label_field, head, optimizer, variables, widths })
+        Ok(Self {
+            job,
+            schema,
+            serving_schema,
+            columns,
+            label_field,
+            head,
+            optimizer,
+            variables,
+            widths,
+        })
     }
 
     fn forward(&self, example: &Example, values: &Values, scratch: &mut Scratch) {
         let (rows, [inputs, hidden, units]) = (example.rows, self.widths);
         scratch.hidden.resize(rows * hidden, 0.0);
-        multiply(&example.numbers, &values[KERNEL_0], &mut scratch.hidden, [rows, inputs, hidden]);
+        multiply(
+            &example.numbers,
+            &values[KERNEL_0],
+            &mut scratch.hidden,
+            [rows, inputs, hidden],
+        );
         add_bias_relu(&mut scratch.hidden, &values[BIAS_0]);
         scratch.logits.resize(rows * units, 0.0);
-        multiply(&scratch.hidden, &values[KERNEL_1], &mut scratch.logits, [rows, hidden, units]);
+        multiply(
+            &scratch.hidden,
+            &values[KERNEL_1],
+            &mut scratch.logits,
+            [rows, hidden, units],
+        );
         add_bias(&mut scratch.logits, &values[BIAS_1]);
     }
 }
@@ -122,7 +154,11 @@ impl Model for Mlp {
         let labelled = batch.columns.len() > self.label_field;
         let labels = || self.head.labels(batch, self.label_field);
         let numbers = self.columns.transform(batch)?.numbers;
-        Ok(Example { rows: batch.rows, numbers, labels: labelled.then(labels).transpose()? })
+        Ok(Example {
+            rows: batch.rows,
+            numbers,
+            labels: labelled.then(labels).transpose()?,
+        })
     }
 
     fn reads(&self, _example: &Example) -> Reads {
@@ -139,18 +175,42 @@ impl Model for Mlp {
         let labels = example.labels.as_ref().ok_or(Error::NoLabel)?;
         let (rows, [inputs, hidden, units]) = (example.rows, self.widths);
         self.forward(example, values, scratch);
-        let loss = self.head.loss(&scratch.logits, labels, None, &mut scratch.delta);
-        *gradients = self.variables.iter().map(|variable| vec![0.0; variable.len()]).collect();
+        let loss = self
+            .head
+            .loss(&scratch.logits, labels, None, &mut scratch.delta);
+        *gradients = self
+            .variables
+            .iter()
+            .map(|variable| vec![0.0; variable.len()])
+            .collect();
         let delta = &scratch.delta;
-        multiply_first_transposed(&scratch.hidden, delta, &mut gradients[KERNEL_1], [hidden, rows, units]);
+        multiply_first_transposed(
+            &scratch.hidden,
+            delta,
+            &mut gradients[KERNEL_1],
+            [hidden, rows, units],
+        );
         add_column_sums(delta, &mut gradients[BIAS_1]);
         scratch.below.resize(rows * hidden, 0.0);
-        multiply_second_transposed(delta, &values[KERNEL_1], &mut scratch.below, [rows, units, hidden]);
+        multiply_second_transposed(
+            delta,
+            &values[KERNEL_1],
+            &mut scratch.below,
+            [rows, units, hidden],
+        );
         relu_backward(&scratch.hidden, &mut scratch.below);
         let below = &scratch.below;
-        multiply_first_transposed(&example.numbers, below, &mut gradients[KERNEL_0], [inputs, rows, hidden]);
+        multiply_first_transposed(
+            &example.numbers,
+            below,
+            &mut gradients[KERNEL_0],
+            [inputs, rows, hidden],
+        );
         add_column_sums(below, &mut gradients[BIAS_0]);
-        Ok(Outcome { loss, examples: rows })
+        Ok(Outcome {
+            loss,
+            examples: rows,
+        })
     }
 
     fn metrics(&self) -> HeadMetrics {
@@ -181,7 +241,11 @@ impl Model for Mlp {
         scratch: &mut Scratch,
     ) -> Vec<BTreeMap<String, Prediction>> {
         self.forward(example, values, scratch);
-        scratch.logits.chunks_exact(self.widths[2]).map(|logits| self.head.predict(logits)).collect()
+        scratch
+            .logits
+            .chunks_exact(self.widths[2])
+            .map(|logits| self.head.predict(logits))
+            .collect()
     }
 
     fn describe(&self) -> serde_json::Value {
@@ -201,25 +265,47 @@ mod tests {
         let job = Job::parse(Path::new("mlp.toml"), text, &[]).expect("the shipped job");
         let model = Mlp::from_job(&job).expect("a model");
         let numbers = (0..12).map(|place| (place as f32 * 0.7).sin()).collect();
-        let example = Example { rows: 3, numbers, labels: Some(vec![0.0, 1.0, 2.0]) };
+        let example = Example {
+            rows: 3,
+            numbers,
+            labels: Some(vec![0.0, 1.0, 2.0]),
+        };
         let mut values: Values = Vec::new();
         for variable in &model.variables {
             let mut first = vec![0.0; variable.len()];
-            let spread = Initializer::Uniform { low: -0.7, high: 0.7 };
-            spread.fill(1, &variable.name, &variable.shape, 0..variable.rows(), &mut first);
+            let spread = Initializer::Uniform {
+                low: -0.7,
+                high: 0.7,
+            };
+            spread.fill(
+                1,
+                &variable.name,
+                &variable.shape,
+                0..variable.rows(),
+                &mut first,
+            );
             values.push(first);
         }
-        let (mut gradients, mut scratch) = (Vec::new(), Scratch::default());
-        model.train(&example, &values, &mut gradients, &mut scratch).expect("a step");
+        let mut gradients = Vec::new();
+        let mut scratch = Scratch::default();
+        model
+            .train(&example, &values, &mut gradients, &mut scratch)
+            .expect("a step");
         for (variable, place) in [(KERNEL_0, 5), (BIAS_0, 3), (KERNEL_1, 7), (BIAS_1, 1)] {
             let mut loss_at = |step: f32| {
                 let mut moved = values.clone();
                 moved[variable][place] += step;
-                model.train(&example, &moved, &mut Vec::new(), &mut scratch).expect("a step").loss
+                model
+                    .train(&example, &moved, &mut Vec::new(), &mut scratch)
+                    .expect("a step")
+                    .loss
             };
             let numeric = (loss_at(2e-3) - loss_at(-2e-3)) / 4e-3;
             let given = f64::from(gradients[variable][place]);
-            assert!((numeric - given).abs() < 2e-3, "variable {variable}: {numeric} {given}");
+            assert!(
+                (numeric - given).abs() < 2e-3,
+                "variable {variable}: {numeric} {given}"
+            );
         }
     }
 }

@@ -12,9 +12,14 @@ use trainyard_example_custom_models::{PIXELS, draw};
 const FILES: [(&str, usize, u64); 2] = [("train.csv", 10_000, 1), ("test.csv", 2_000, 2)];
 
 fn main() -> Result<()> {
-    let folder = std::env::args_os().nth(1).map_or(PathBuf::from("runs/digits"), PathBuf::from);
+    let folder = std::env::args_os()
+        .nth(1)
+        .map_or(PathBuf::from("runs/digits"), PathBuf::from);
     if folder.to_string_lossy().starts_with('-') {
-        return writeln!(std::io::stdout(), "usage: make-digits [FOLDER]   (runs/digits by default)");
+        return writeln!(
+            std::io::stdout(),
+            "usage: make-digits [FOLDER]   (runs/digits by default)"
+        );
     }
     std::fs::create_dir_all(&folder)?;
     for (name, images, seed) in FILES {
@@ -33,7 +38,9 @@ fn write(path: &Path, images: usize, seed: u64) -> Result<()> {
     (0..PIXELS).try_for_each(|pixel| write!(file, ",px{pixel}"))?;
     for label in (0..10).cycle().take(images) {
         write!(file, "\n{label}")?;
-        draw(label, &mut random).iter().try_for_each(|pixel| write!(file, ",{pixel}"))?;
+        draw(label, &mut random)
+            .iter()
+            .try_for_each(|pixel| write!(file, ",{pixel}"))?;
     }
     writeln!(file)?;
     file.flush()

@@ -29,7 +29,9 @@ impl CellParser {
     pub(crate) fn enter(&mut self, named: Option<Vec<String>>, options: &Options) {
         let named = match options.format {
             Format::LibSvm(_) => libsvm::COLUMNS.map(str::to_owned).to_vec(),
-            _ => named.or_else(|| options.columns.clone()).unwrap_or_default(),
+            _ => named
+                .or_else(|| options.columns.clone())
+                .unwrap_or_default(),
         };
         let columns = &mut self.columns;
         let place = |name: String| match columns.iter().position(|column| *column == name) {
@@ -63,10 +65,19 @@ impl CellParser {
     }
 }
 
-fn text_cells(record: &[u8], options: &Options, places: &[usize], row: &mut [Cell]) -> Result<(), String> {
+fn text_cells(
+    record: &[u8],
+    options: &Options,
+    places: &[usize],
+    row: &mut [Cell],
+) -> Result<(), String> {
     let mut count = 0;
     fields(record, options.format, |field| {
-        let field = if options.trim { field.trim_ascii() } else { field };
+        let field = if options.trim {
+            field.trim_ascii()
+        } else {
+            field
+        };
         if let Some(cell) = places.get(count).and_then(|place| row.get_mut(*place))
             && !field.is_empty()
         {
@@ -74,21 +85,32 @@ fn text_cells(record: &[u8], options: &Options, places: &[usize], row: &mut [Cel
         }
         count += 1;
     });
-    match count == places.len() {
-        true => Ok(()),
-        false => Err(format!("a record must have {} columns, given {count}", places.len())),
+    if count == places.len() {
+        Ok(())
+    } else {
+        Err(format!(
+            "a record must have {} columns, given {count}",
+            places.len()
+        ))
     }
 }
 
 /// Reads a line of libsvm, whose indices stay as they are.
 fn pairs(line: &[u8], row: &mut [Cell]) -> Result<(), String> {
-    let [label, query, index, value, ..] = row else { return Ok(()) };
+    let [label, query, index, value, ..] = row else {
+        return Ok(());
+    };
     (index.list, value.list) = (true, true);
     let shown = |token: &[u8]| crate::cells::shown(token);
-    let mut tokens = libsvm::content(line).split(u8::is_ascii_whitespace).filter(|token| !token.is_empty());
+    let mut tokens = libsvm::content(line)
+        .split(u8::is_ascii_whitespace)
+        .filter(|token| !token.is_empty());
     let first = tokens.next().unwrap_or_default();
     if first.contains(&b':') {
-        return Err(format!("a line begins with its label, given {}", shown(first)));
+        return Err(format!(
+            "a line begins with its label, given {}",
+            shown(first)
+        ));
     }
     label.values.push(Value::Text(first.to_vec()));
     for token in tokens {
@@ -101,18 +123,27 @@ fn pairs(line: &[u8], row: &mut [Cell]) -> Result<(), String> {
             continue;
         }
         let pair = |reason| format!("expected index:value, given {}: {reason}", shown(token));
-        index.values.push(Value::Int(crate::number::int(name, false).map_err(pair)?));
-        value.values.push(Value::Float(f64::from(crate::number::float(number).map_err(pair)?)));
+        index
+            .values
+            .push(Value::Int(crate::number::int(name, false).map_err(pair)?));
+        value.values.push(Value::Float(f64::from(
+            crate::number::float(number).map_err(pair)?,
+        )));
     }
     Ok(())
 }
 
 fn row_cells(bytes: &[u8], places: &[usize], row: &mut [Cell]) -> Result<(), String> {
     let mut cells = RowCells(bytes);
-    let mut next =
-        || cells.next().ok_or_else(|| "the row has fewer cells than its file has columns".to_owned());
+    let mut next = || {
+        cells
+            .next()
+            .ok_or_else(|| "the row has fewer cells than its file has columns".to_owned())
+    };
     for place in places {
-        let Some(cell) = row.get_mut(*place) else { continue };
+        let Some(cell) = row.get_mut(*place) else {
+            continue;
+        };
         let count = match next()? {
             RowCell::List(count) => {
                 cell.list = true;

@@ -4,30 +4,51 @@ use super::{Cell, Value};
 use crate::wire::{Malformed, Value as Field, Wire};
 
 /// Reads the features of a record; names that are new become columns.
-pub(super) fn cells(record: &[u8], columns: &mut Vec<String>, row: &mut Vec<Cell>) -> Result<(), String> {
+pub(super) fn cells(
+    record: &[u8],
+    columns: &mut Vec<String>,
+    row: &mut Vec<Cell>,
+) -> Result<(), String> {
     features(record, columns, row).map_err(|Malformed { at, expected }| {
-        format!("the record is no tf.train.Example: expected {expected} at byte {at} of its {}", record.len())
+        format!(
+            "the record is no tf.train.Example: expected {expected} at byte {at} of its {}",
+            record.len()
+        )
     })
 }
 
-fn features(record: &[u8], columns: &mut Vec<String>, row: &mut Vec<Cell>) -> Result<(), Malformed> {
+fn features(
+    record: &[u8],
+    columns: &mut Vec<String>,
+    row: &mut Vec<Cell>,
+) -> Result<(), Malformed> {
     let mut example = Wire::new(record);
     while let Some(field) = example.next()? {
-        let (1, Field::Bytes(mut features)) = field else { continue };
+        let (1, Field::Bytes(mut features)) = field else {
+            continue;
+        };
         while let Some(field) = features.next()? {
-            let (1, Field::Bytes(mut entry)) = field else { continue };
-            let (mut name, mut feature) = (String::new(), Wire::new(&[]));
+            let (1, Field::Bytes(mut entry)) = field else {
+                continue;
+            };
+            let mut name = String::new();
+            let mut feature = Wire::new(&[]);
             while let Some(field) = entry.next()? {
                 match field {
-                    (1, Field::Bytes(key)) => name = String::from_utf8_lossy(key.bytes()).into_owned(),
+                    (1, Field::Bytes(key)) => {
+                        name = String::from_utf8_lossy(key.bytes()).into_owned()
+                    }
                     (2, Field::Bytes(value)) => feature = value,
                     _ => {}
                 }
             }
-            let place = columns.iter().position(|column| *column == name).unwrap_or_else(|| {
-                columns.push(name);
-                columns.len() - 1
-            });
+            let place = columns
+                .iter()
+                .position(|column| *column == name)
+                .unwrap_or_else(|| {
+                    columns.push(name);
+                    columns.len() - 1
+                });
             row.resize_with(columns.len().max(row.len()), Cell::default);
             let cell = &mut row[place];
             // The last of those with one name counts.
@@ -41,7 +62,9 @@ fn features(record: &[u8], columns: &mut Vec<String>, row: &mut Vec<Cell>) -> Re
 
 fn values(mut feature: Wire<'_>, out: &mut Vec<Value>) -> Result<(), Malformed> {
     while let Some((kind, list)) = feature.next()? {
-        let Field::Bytes(mut list) = list else { continue };
+        let Field::Bytes(mut list) = list else {
+            continue;
+        };
         while let Some((number, value)) = list.next()? {
             match (kind, number, value) {
                 (1, 1, Field::Bytes(text)) => out.push(Value::Text(text.bytes().to_vec())),

@@ -35,7 +35,11 @@ impl Layout {
     /// Takes a row in.
     pub fn see(&mut self, names: &[String], row: &[Cell]) {
         for name in names.iter().skip(self.columns.len()) {
-            self.columns.push(ColumnLayout { name: name.clone(), kind: None, list: false });
+            self.columns.push(ColumnLayout {
+                name: name.clone(),
+                kind: None,
+                list: false,
+            });
         }
         for (column, cell) in self.columns.iter_mut().zip(row) {
             column.list |= cell.list;
@@ -74,7 +78,10 @@ pub(crate) fn int(value: &Value) -> i64 {
     match value {
         Value::Int(number) => *number,
         Value::Float(number) => *number as i64,
-        Value::Text(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0),
+        Value::Text(text) => std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0),
     }
 }
 
@@ -83,9 +90,11 @@ pub(crate) fn float(value: &Value) -> Option<f64> {
     match value {
         Value::Int(number) => Some(*number as f64),
         Value::Float(number) => Some(*number),
-        Value::Text(text) => {
-            std::str::from_utf8(text).ok()?.parse().ok().filter(|number: &f64| number.is_finite())
-        }
+        Value::Text(text) => std::str::from_utf8(text)
+            .ok()?
+            .parse()
+            .ok()
+            .filter(|number: &f64| number.is_finite()),
     }
 }
 
@@ -95,9 +104,10 @@ pub(crate) fn text(value: &Value, out: &mut Vec<u8>) {
         Value::Int(number) => out.extend_from_slice(number.to_string().as_bytes()),
         Value::Float(number) => {
             let short = *number as f32;
-            let text = match f64::from(short) == *number {
-                true => short.to_string(),
-                false => number.to_string(),
+            let text = if f64::from(short) == *number {
+                short.to_string()
+            } else {
+                number.to_string()
             };
             out.extend_from_slice(text.as_bytes());
         }

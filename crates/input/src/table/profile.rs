@@ -108,7 +108,9 @@ impl ColumnProfile {
         self.list |= cell.list;
         let is_missing = match cell.values.as_slice() {
             [] => true,
-            [Value::Text(text)] => missing.iter().any(|word| word.as_bytes() == text.as_slice()),
+            [Value::Text(text)] => missing
+                .iter()
+                .any(|word| word.as_bytes() == text.as_slice()),
             _ => false,
         };
         if is_missing {
@@ -141,7 +143,8 @@ impl ColumnProfile {
         self.distinct.add(&self.scratch);
         if let Some(count) = self.counts.get_mut(self.scratch.as_slice()) {
             *count += 1;
-        } else if self.counts.len() < COUNTED_VALUES_MAX && self.scratch.len() <= COUNTED_BYTES_MAX {
+        } else if self.counts.len() < COUNTED_VALUES_MAX && self.scratch.len() <= COUNTED_BYTES_MAX
+        {
             self.counts.insert(self.scratch.clone(), 1);
         } else {
             self.uncounted += 1;
@@ -150,7 +153,11 @@ impl ColumnProfile {
 
     /// Returns how many distinct values were seen: exactly up to some thousands, an estimate within some percent beyond.
     pub fn distinct(&self) -> u64 {
-        if self.are_all_counted() { self.counts.len() as u64 } else { self.distinct.estimate() }
+        if self.are_all_counted() {
+            self.counts.len() as u64
+        } else {
+            self.distinct.estimate()
+        }
     }
 
     /// Returns whether [`ColumnProfile::counts`] has every value.
@@ -160,8 +167,11 @@ impl ColumnProfile {
 
     /// Returns each value, as text, with how often it was seen: the most frequent first, equal ones by their text.
     pub fn counts(&self) -> Vec<(&[u8], u64)> {
-        let mut counts: Vec<(&[u8], u64)> =
-            self.counts.iter().map(|(value, count)| (value.as_slice(), *count)).collect();
+        let mut counts: Vec<(&[u8], u64)> = self
+            .counts
+            .iter()
+            .map(|(value, count)| (value.as_slice(), *count))
+            .collect();
         counts.sort_unstable_by(|left, right| right.1.cmp(&left.1).then(left.0.cmp(right.0)));
         counts
     }
@@ -196,7 +206,10 @@ pub struct Profile {
 impl Profile {
     /// Begins without rows. These texts stand for a missing value, besides the empty one.
     pub fn new(missing: Vec<String>) -> Self {
-        Self { missing, ..Self::default() }
+        Self {
+            missing,
+            ..Self::default()
+        }
     }
 
     /// Takes a row in, whose columns have these names.
@@ -228,7 +241,13 @@ mod tests {
                 "" => Vec::new(),
                 text => vec![Value::Text(text.into())],
             };
-            profile.see(&["column".to_owned()], &[Cell { values, list: false }]);
+            profile.see(
+                &["column".to_owned()],
+                &[Cell {
+                    values,
+                    list: false,
+                }],
+            );
         }
         profile.columns.remove(0)
     }
@@ -245,7 +264,10 @@ mod tests {
     #[test]
     fn missing_values_are_counted_and_have_no_part_in_the_rest() {
         let column = profile(&["1", "", "?", "3", "1"]);
-        assert_eq!((column.missing, column.present, column.distinct()), (2, 3, 2));
+        assert_eq!(
+            (column.missing, column.present, column.distinct()),
+            (2, 3, 2)
+        );
         assert_eq!(column.counts(), [(&b"1"[..], 2), (&b"3"[..], 1)]);
     }
 
@@ -260,7 +282,10 @@ mod tests {
     #[test]
     fn a_column_that_appears_late_was_missing_before() {
         let mut profile = Profile::default();
-        let cell = |number| Cell { values: vec![Value::Int(number)], list: false };
+        let cell = |number| Cell {
+            values: vec![Value::Int(number)],
+            list: false,
+        };
         let names = ["a".to_owned(), "b".to_owned()];
         profile.see(&names[..1], &[cell(1)]);
         profile.see(&names, &[cell(1), cell(2)]);
@@ -273,7 +298,13 @@ mod tests {
         let mut profile = Profile::default();
         let rows = 3 * COUNTED_VALUES_MAX as i64;
         for number in 0..rows {
-            profile.see(&["id".to_owned()], &[Cell { values: vec![Value::Int(number)], list: false }]);
+            profile.see(
+                &["id".to_owned()],
+                &[Cell {
+                    values: vec![Value::Int(number)],
+                    list: false,
+                }],
+            );
         }
         let column = &profile.columns[0];
         assert_eq!(column.counts.len(), COUNTED_VALUES_MAX);

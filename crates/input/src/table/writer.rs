@@ -101,12 +101,23 @@ impl TableWriter {
                 }
             }
         };
-        let (buffer, scratch) = (Vec::new(), Vec::new());
-        let mut writer =
-            Self { path: path.to_owned(), partial, layout, target: Some(target), buffer, scratch };
+        let buffer = Vec::new();
+        let scratch = Vec::new();
+        let mut writer = Self {
+            path: path.to_owned(),
+            partial,
+            layout,
+            target: Some(target),
+            buffer,
+            scratch,
+        };
         if let Some(Target::Lines(format @ (Format::Csv | Format::Tsv), _)) = writer.target {
-            let names: Vec<Vec<u8>> =
-                writer.layout.columns.iter().map(|column| column.name.as_bytes().to_vec()).collect();
+            let names: Vec<Vec<u8>> = writer
+                .layout
+                .columns
+                .iter()
+                .map(|column| column.name.as_bytes().to_vec())
+                .collect();
             for (place, name) in names.iter().enumerate() {
                 writer.field(format, place, name)?;
             }
@@ -122,9 +133,10 @@ impl TableWriter {
     pub fn write(&mut self, row: &[Cell]) -> Result<(), Error> {
         match &mut self.target {
             None => Ok(()),
-            Some(Target::Parquet(writer)) => {
-                writer.write(row).map_err(|message| Error::File { file: self.path.clone(), message })
-            }
+            Some(Target::Parquet(writer)) => writer.write(row).map_err(|message| Error::File {
+                file: self.path.clone(),
+                message,
+            }),
             Some(Target::Examples(output)) => {
                 self.buffer.clear();
                 example(&self.layout, row, &mut self.buffer, &mut self.scratch);
@@ -139,8 +151,11 @@ impl TableWriter {
                 let mut value = std::mem::take(&mut self.scratch);
                 for place in 0..self.layout.columns.len() {
                     value.clear();
-                    for (nth, part) in
-                        row.get(place).map_or([].as_slice(), |cell| &cell.values).iter().enumerate()
+                    for (nth, part) in row
+                        .get(place)
+                        .map_or([].as_slice(), |cell| &cell.values)
+                        .iter()
+                        .enumerate()
                     {
                         if nth > 0 {
                             value.push(LIST_SEPARATOR);
@@ -165,11 +180,18 @@ impl TableWriter {
             None => {}
             Some(Target::Parquet(writer)) => {
                 let file = writer.finish();
-                let file = file.map_err(|message| Error::File { file: self.path.clone(), message })?;
-                let file = file.into_inner().map_err(std::io::IntoInnerError::into_error);
+                let file = file.map_err(|message| Error::File {
+                    file: self.path.clone(),
+                    message,
+                })?;
+                let file = file
+                    .into_inner()
+                    .map_err(std::io::IntoInnerError::into_error);
                 file.and_then(|file| file.sync_all()).map_err(failed)?;
             }
-            Some(Target::Lines(_, output) | Target::Examples(output)) => output.finish().map_err(failed)?,
+            Some(Target::Lines(_, output) | Target::Examples(output)) => {
+                output.finish().map_err(failed)?
+            }
         }
         std::fs::rename(&self.partial, &self.path).map_err(failed)
     }
@@ -192,11 +214,23 @@ impl TableWriter {
                 }
             }
             self.buffer.push(b'"');
-        } else if format == Format::Tsv && value.iter().any(|byte| matches!(byte, b'\t' | b'\n' | b'\r')) {
-            let name = self.layout.columns.get(place).map_or("", |column| column.name.as_str());
+        } else if format == Format::Tsv
+            && value
+                .iter()
+                .any(|byte| matches!(byte, b'\t' | b'\n' | b'\r'))
+        {
+            let name = self
+                .layout
+                .columns
+                .get(place)
+                .map_or("", |column| column.name.as_str());
             let shown = crate::cells::shown(value);
-            let message = format!("column `{name}` holds {shown}: tsv has no place for tabs and line ends");
-            return Err(Error::File { file: self.path.clone(), message });
+            let message =
+                format!("column `{name}` holds {shown}: tsv has no place for tabs and line ends");
+            return Err(Error::File {
+                file: self.path.clone(),
+                message,
+            });
         } else {
             self.buffer.extend_from_slice(value);
         }
@@ -205,8 +239,12 @@ impl TableWriter {
 
     fn end_line(&mut self) -> Result<(), Error> {
         self.buffer.push(b'\n');
-        let Some(Target::Lines(_, output)) = &mut self.target else { return Ok(()) };
-        output.write_all(&self.buffer).map_err(|error| file_error(&self.path, &error))?;
+        let Some(Target::Lines(_, output)) = &mut self.target else {
+            return Ok(());
+        };
+        output
+            .write_all(&self.buffer)
+            .map_err(|error| file_error(&self.path, &error))?;
         self.buffer.clear();
         Ok(())
     }
@@ -214,10 +252,17 @@ impl TableWriter {
     /// Appends a line of libsvm: the lists `index` and `value`, or all numbers that are not 0 with their column's place,
     /// from 1, label and query left out.
     fn pairs(&mut self, row: &[Cell]) -> Result<(), Error> {
-        let place = |name: &str| self.layout.columns.iter().position(|column| column.name == name);
+        let place = |name: &str| {
+            self.layout
+                .columns
+                .iter()
+                .position(|column| column.name == name)
+        };
         let [label, query, index, value] = libsvm::COLUMNS.map(place);
         let cell = |place: Option<usize>| {
-            place.and_then(|place| row.get(place)).map_or([].as_slice(), |cell| &cell.values)
+            place
+                .and_then(|place| row.get(place))
+                .map_or([].as_slice(), |cell| &cell.values)
         };
         match cell(label).first() {
             Some(label) => text(label, &mut self.buffer),
@@ -226,7 +271,10 @@ impl TableWriter {
                     Some(_) => "a row has no label, without which libsvm has no line".to_owned(),
                     None => "libsvm needs a column `label`".to_owned(),
                 };
-                return Err(Error::File { file: self.path.clone(), message });
+                return Err(Error::File {
+                    file: self.path.clone(),
+                    message,
+                });
             }
         }
         if let Some(query) = cell(query).first() {
@@ -234,10 +282,18 @@ impl TableWriter {
             text(query, &mut self.buffer);
         }
         if index.is_some() && value.is_some() {
-            let (indices, values) = (parts(cell(index)), parts(cell(value)));
+            let indices = parts(cell(index));
+            let values = parts(cell(value));
             if indices.len() != values.len() {
-                let message = format!("a row has {} indices and {} values", indices.len(), values.len());
-                return Err(Error::File { file: self.path.clone(), message });
+                let message = format!(
+                    "a row has {} indices and {} values",
+                    indices.len(),
+                    values.len()
+                );
+                return Err(Error::File {
+                    file: self.path.clone(),
+                    message,
+                });
             }
             for (index, value) in indices.iter().zip(values) {
                 self.buffer.push(b' ');
@@ -254,14 +310,21 @@ impl TableWriter {
             }
             if column.kind == Some(ColumnKind::Text) || column.list {
                 let what = if column.list { "lists" } else { "texts" };
-                let message = format!("column `{}` holds {what}, libsvm numbers alone", column.name);
-                return Err(Error::File { file: self.path.clone(), message });
+                let message = format!(
+                    "column `{}` holds {what}, libsvm numbers alone",
+                    column.name
+                );
+                return Err(Error::File {
+                    file: self.path.clone(),
+                    message,
+                });
             }
             number += 1;
             if let Some(value) = cell(Some(place)).first()
                 && float(value) != Some(0.0)
             {
-                self.buffer.extend_from_slice(format!(" {number}:").as_bytes());
+                self.buffer
+                    .extend_from_slice(format!(" {number}:").as_bytes());
                 text(value, &mut self.buffer);
             }
         }
@@ -291,14 +354,21 @@ fn parts(values: &[super::Value]) -> Vec<Vec<u8>> {
         }
         text(value, &mut whole);
     }
-    match whole.is_empty() {
-        true => Vec::new(),
-        false => whole.split(|byte| *byte == LIST_SEPARATOR).map(<[u8]>::to_vec).collect(),
+    if whole.is_empty() {
+        Vec::new()
+    } else {
+        whole
+            .split(|byte| *byte == LIST_SEPARATOR)
+            .map(<[u8]>::to_vec)
+            .collect()
     }
 }
 
 fn file_error(path: &Path, error: &std::io::Error) -> Error {
-    Error::File { file: path.to_owned(), message: format!("it cannot be written: {error}") }
+    Error::File {
+        file: path.to_owned(),
+        message: format!("it cannot be written: {error}"),
+    }
 }
 
 fn varint(mut number: u64, out: &mut Vec<u8>) {
@@ -319,9 +389,17 @@ fn field(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
 /// Writes a `tf.train.Example`; what is missing is left out.
 fn example(layout: &Layout, row: &[Cell], out: &mut Vec<u8>, scratch: &mut Vec<u8>) {
     let mut entries = Vec::new();
-    for (column, cell) in layout.columns.iter().zip(row).filter(|(_, cell)| !cell.values.is_empty()) {
-        let (mut list, mut feature, mut entry) = (Vec::new(), Vec::new(), Vec::new());
-        let (kind, values) = (column.kind.unwrap_or(ColumnKind::Text), cell.values.iter());
+    for (column, cell) in layout
+        .columns
+        .iter()
+        .zip(row)
+        .filter(|(_, cell)| !cell.values.is_empty())
+    {
+        let mut list = Vec::new();
+        let mut feature = Vec::new();
+        let mut entry = Vec::new();
+        let kind = column.kind.unwrap_or(ColumnKind::Text);
+        let values = cell.values.iter();
         match kind {
             ColumnKind::Text => values.for_each(|value| {
                 scratch.clear();

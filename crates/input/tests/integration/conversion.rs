@@ -9,7 +9,8 @@ const LIBSVM: Format = Format::LibSvm(IndexBase::One);
 
 fn rows(path: &Path, format: Format) -> (Vec<String>, Vec<Vec<Cell>>) {
     let mut reader = TableReader::new(vec![path.to_owned()], format, None, None);
-    let (mut rows, mut row) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut row = Vec::new();
     while reader.read(&mut row).expect("the file is read") {
         rows.push(row.clone());
     }
@@ -18,7 +19,8 @@ fn rows(path: &Path, format: Format) -> (Vec<String>, Vec<Vec<Cell>>) {
 
 fn convert(from: &Path, format: Format, to: &Path, into: Format) -> Result<(), Error> {
     let mut reader = TableReader::new(vec![from.to_owned()], format, None, None);
-    let (mut layout, mut row) = (Layout::default(), Vec::new());
+    let mut layout = Layout::default();
+    let mut row = Vec::new();
     while reader.read(&mut row)? {
         layout.see(reader.columns(), &row);
     }
@@ -56,12 +58,34 @@ fn csv_comes_back_through_every_format() {
     let files = Files::new();
     let text = "age,name,zip,score\n31,\"Ann, the \"\"first\"\"\",00501,1.5\n-4,,10115,\n,\" spaced \",x,2\n";
     let from = files.write("a.csv", text);
-    convert(&from, Format::Csv, &files.path("b.parquet"), Format::Parquet).expect("to Parquet");
-    convert(&files.path("b.parquet"), Format::Parquet, &files.path("c.tfrecord.gz"), Format::TfRecord)
-        .expect("on");
-    convert(&files.path("c.tfrecord.gz"), Format::TfRecord, &files.path("d.tsv.gz"), Format::Tsv)
-        .expect("on");
-    convert(&files.path("d.tsv.gz"), Format::Tsv, &files.path("e.csv"), Format::Csv).expect("and back");
+    convert(
+        &from,
+        Format::Csv,
+        &files.path("b.parquet"),
+        Format::Parquet,
+    )
+    .expect("to Parquet");
+    convert(
+        &files.path("b.parquet"),
+        Format::Parquet,
+        &files.path("c.tfrecord.gz"),
+        Format::TfRecord,
+    )
+    .expect("on");
+    convert(
+        &files.path("c.tfrecord.gz"),
+        Format::TfRecord,
+        &files.path("d.tsv.gz"),
+        Format::Tsv,
+    )
+    .expect("on");
+    convert(
+        &files.path("d.tsv.gz"),
+        Format::Tsv,
+        &files.path("e.csv"),
+        Format::Csv,
+    )
+    .expect("and back");
     assert_eq!(files.text("e.csv"), text);
     let (_, rows) = rows(&files.path("b.parquet"), Format::Parquet);
     assert_eq!(rows[0][0].values, [Value::Int(31)]);
@@ -97,7 +121,9 @@ fn columns_of_numbers_become_libsvm_without_their_zeros() {
     convert(&from, Format::Csv, &files.path("b.svm"), LIBSVM).expect("numbers alone");
     assert_eq!(files.text("b.svm"), "1 2:2.5\n0 1:3\n1 2:1\n");
     let from = files.write("c.csv", "x,label\nred,1\n");
-    let told = convert(&from, Format::Csv, &files.path("d.svm"), LIBSVM).expect_err("a text").to_string();
+    let told = convert(&from, Format::Csv, &files.path("d.svm"), LIBSVM)
+        .expect_err("a text")
+        .to_string();
     assert!(told.contains("column `x` holds texts"), "{told}");
 }
 
@@ -105,10 +131,18 @@ fn columns_of_numbers_become_libsvm_without_their_zeros() {
 fn a_file_that_is_not_finished_is_not_there() {
     let files = Files::new();
     let from = files.write("a.csv", "x,y\n1,2\n1\n");
-    assert!(convert(&from, Format::Csv, &files.path("b.parquet"), Format::Parquet).is_err());
+    assert!(
+        convert(
+            &from,
+            Format::Csv,
+            &files.path("b.parquet"),
+            Format::Parquet
+        )
+        .is_err()
+    );
     let from = files.write("c.tsv", "x\ty\n1\t2\n");
-    let mut writer =
-        TableWriter::create(&files.path("d.csv"), Format::Csv, Layout::default()).expect("it begins");
+    let mut writer = TableWriter::create(&files.path("d.csv"), Format::Csv, Layout::default())
+        .expect("it begins");
     writer.write(&rows(&from, Format::Tsv).1[0]).expect("a row");
     drop(writer);
     let mut names: Vec<_> = std::fs::read_dir(files.0.path())
@@ -122,9 +156,11 @@ fn a_file_that_is_not_finished_is_not_there() {
 #[test]
 fn files_with_other_columns_are_joined_by_name() {
     let files = Files::new();
-    let (first, second) = (files.write("a.csv", "x,y\n1,2\n"), files.write("b.csv", "z,x\n3,4\n"));
+    let first = files.write("a.csv", "x,y\n1,2\n");
+    let second = files.write("b.csv", "z,x\n3,4\n");
     let mut reader = TableReader::new(vec![first, second], Format::Csv, None, None);
-    let (mut row, mut seen) = (Vec::new(), Vec::new());
+    let mut row = Vec::new();
+    let mut seen = Vec::new();
     while reader.read(&mut row).expect("both are read") {
         seen.push(row.iter().map(|cell| cell.values.len()).collect::<Vec<_>>());
     }
@@ -136,21 +172,38 @@ fn files_with_other_columns_are_joined_by_name() {
 #[test]
 fn golden_examples_come_through_parquet() {
     let golden = Golden::find();
-    let Some(recorded) = golden.bytes("tfrecord/examples_plain.tfrecord") else { return };
+    let Some(recorded) = golden.bytes("tfrecord/examples_plain.tfrecord") else {
+        return;
+    };
     let files = Files::new();
     let from = files.path("a.tfrecord");
     std::fs::write(&from, recorded).expect("the file is written");
-    convert(&from, Format::TfRecord, &files.path("b.parquet"), Format::Parquet).expect("to Parquet");
-    convert(&files.path("b.parquet"), Format::Parquet, &files.path("c.tfrecord"), Format::TfRecord)
-        .expect("back");
-    let (before, after) = (rows(&from, Format::TfRecord), rows(&files.path("c.tfrecord"), Format::TfRecord));
+    convert(
+        &from,
+        Format::TfRecord,
+        &files.path("b.parquet"),
+        Format::Parquet,
+    )
+    .expect("to Parquet");
+    convert(
+        &files.path("b.parquet"),
+        Format::Parquet,
+        &files.path("c.tfrecord"),
+        Format::TfRecord,
+    )
+    .expect("back");
+    let before = rows(&from, Format::TfRecord);
+    let after = rows(&files.path("c.tfrecord"), Format::TfRecord);
     assert_eq!(before.1.len(), after.1.len());
     golden.assert_counts("examples_plain.tfrecord", &[("records", before.1.len(), 5)]);
     for (left, right) in before.1.iter().zip(&after.1) {
         for (place, name) in before.0.iter().enumerate() {
             let there = after.0.iter().position(|other| other == name);
             let values = |row: &[Cell], place: Option<usize>| {
-                place.and_then(|place| row.get(place)).map(|cell| cell.values.clone()).unwrap_or_default()
+                place
+                    .and_then(|place| row.get(place))
+                    .map(|cell| cell.values.clone())
+                    .unwrap_or_default()
             };
             assert_eq!(values(left, Some(place)), values(right, there), "{name}");
         }

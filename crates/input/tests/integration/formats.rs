@@ -9,18 +9,34 @@ use std::path::PathBuf;
 use trainyard_input::*;
 
 const ROWS: usize = 3000;
-const FILES: [&str; 4] = ["snappy.parquet", "zstd_v2.parquet", "gzip_plain.parquet", "lz4.parquet"];
+const FILES: [&str; 4] = [
+    "snappy.parquet",
+    "zstd_v2.parquet",
+    "gzip_plain.parquet",
+    "lz4.parquet",
+];
 
 fn testdata(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("testdata")
+        .join(name)
 }
 
 fn options(files: Vec<PathBuf>, format: Format, batch_size: usize) -> Options {
-    Options { trim: true, batch_size, seed: 7, ..Options::new(files, format) }
+    Options {
+        trim: true,
+        batch_size,
+        seed: 7,
+        ..Options::new(files, format)
+    }
 }
 
 fn floats(default: f32) -> FieldKind {
-    FieldKind::Float { width: 1, separator: None, default: Some(vec![default]) }
+    FieldKind::Float {
+        width: 1,
+        separator: None,
+        default: Some(vec![default]),
+    }
 }
 
 fn schema() -> Schema {
@@ -30,8 +46,20 @@ fn schema() -> Schema {
     schema.want("score", floats(-5.0));
     schema.want("job", FieldKind::BYTES);
     schema.want("member", FieldKind::FLOAT);
-    schema.want("tags", FieldKind::Bytes { separator: Some(b'|') });
-    schema.want("vector", FieldKind::Float { width: 2, separator: Some(b'|'), default: None });
+    schema.want(
+        "tags",
+        FieldKind::Bytes {
+            separator: Some(b'|'),
+        },
+    );
+    schema.want(
+        "vector",
+        FieldKind::Float {
+            width: 2,
+            separator: Some(b'|'),
+            default: None,
+        },
+    );
     schema.want("price", FieldKind::FLOAT);
     schema
 }
@@ -41,29 +69,61 @@ fn compare(batch: &Batch, row: usize) -> usize {
     let [id, age, score, job, member, tags, vector, price] = batch.columns.as_slice() else {
         panic!("{} columns", batch.columns.len())
     };
-    let (Cells::Int(ids), Cells::Int(ages), Cells::Float(scores)) = (&id.cells, &age.cells, &score.cells)
+    let (Cells::Int(ids), Cells::Int(ages), Cells::Float(scores)) =
+        (&id.cells, &age.cells, &score.cells)
     else {
         panic!("other types")
     };
     let i = (ids[row] / 1_000_003) as usize;
     assert_eq!(ids[row], i as i64 * 1_000_003);
-    assert_eq!(ages[row], if i % 7 == 3 { -1 } else { i as i64 % 90 }, "age of {i}");
-    assert_eq!(scores[row], if i % 11 == 5 { -5.0 } else { i as f32 / 4.0 }, "score of {i}");
+    assert_eq!(
+        ages[row],
+        if i % 7 == 3 { -1 } else { i as i64 % 90 },
+        "age of {i}"
+    );
+    assert_eq!(
+        scores[row],
+        if i % 11 == 5 { -5.0 } else { i as f32 / 4.0 },
+        "score of {i}"
+    );
     let (Cells::Bytes(jobs), Cells::Float(members), Cells::Bytes(texts)) =
         (&job.cells, &member.cells, &tags.cells)
     else {
         panic!("other types")
     };
-    assert_eq!(jobs.get(row), [b"clerk".as_slice(), b"farmer", b"", b""][i % 4], "job of {i}");
-    assert_eq!(members[row], f32::from(u8::from(i.is_multiple_of(3))), "member of {i}");
-    let found: Vec<&[u8]> = tags.row(row, batch.rows).map(|place| texts.get(place)).collect();
+    assert_eq!(
+        jobs.get(row),
+        [b"clerk".as_slice(), b"farmer", b"", b""][i % 4],
+        "job of {i}"
+    );
+    assert_eq!(
+        members[row],
+        f32::from(u8::from(i.is_multiple_of(3))),
+        "member of {i}"
+    );
+    let found: Vec<&[u8]> = tags
+        .row(row, batch.rows)
+        .map(|place| texts.get(place))
+        .collect();
     let expected: [&[u8]; 4] = [b"t0", b"t1", b"t2", b"t3"];
-    assert_eq!(found, expected[..if i % 5 == 4 { 0 } else { i % 5 }], "tags of {i}");
+    assert_eq!(
+        found,
+        expected[..if i % 5 == 4 { 0 } else { i % 5 }],
+        "tags of {i}"
+    );
     let (Cells::Float(vectors), Cells::Float(prices)) = (&vector.cells, &price.cells) else {
         panic!("other types")
     };
-    assert_eq!(vectors[2 * row..2 * row + 2], [i as f32, i as f32 + 0.5], "vector of {i}");
-    assert!((prices[row] - i as f32 / 100.0).abs() < 1e-4, "price of {i} is {}", prices[row]);
+    assert_eq!(
+        vectors[2 * row..2 * row + 2],
+        [i as f32, i as f32 + 0.5],
+        "vector of {i}"
+    );
+    assert!(
+        (prices[row] - i as f32 / 100.0).abs() < 1e-4,
+        "price of {i} is {}",
+        prices[row]
+    );
     i
 }
 
@@ -72,7 +132,9 @@ fn read(options: Options) -> Vec<usize> {
     dataset
         .flat_map(|batch| {
             let batch = batch.expect("the files are read");
-            (0..batch.rows).map(|row| compare(&batch, row)).collect::<Vec<_>>()
+            (0..batch.rows)
+                .map(|row| compare(&batch, row))
+                .collect::<Vec<_>>()
         })
         .collect()
 }
@@ -88,8 +150,15 @@ fn rows_of_parquet_are_those_that_pyarrow_wrote() {
 #[test]
 fn shuffled_and_interleaved_parquet_has_every_row_once_a_file() {
     let files = FILES.map(testdata).to_vec();
-    let interleave = Interleave { cycle_length: 3, block_length: 7 };
-    let mut rows = read(Options { shuffle_rows: 500, interleave, ..options(files, Format::Parquet, 64) });
+    let interleave = Interleave {
+        cycle_length: 3,
+        block_length: 7,
+    };
+    let mut rows = read(Options {
+        shuffle_rows: 500,
+        interleave,
+        ..options(files, Format::Parquet, 64)
+    });
     assert!(!rows.is_sorted());
     rows.sort_unstable();
     assert!(rows.into_iter().eq((0..ROWS).flat_map(|row| [row; 4])));
@@ -100,7 +169,12 @@ fn parquet_rows_divide_among_workers() {
     let mut all: Vec<usize> = (0..3)
         .flat_map(|index| {
             let options = options(vec![testdata(FILES[1])], Format::Parquet, 32);
-            read(Options { sharding: Sharding::Row, shard_index: index, shard_count: 3, ..options })
+            read(Options {
+                sharding: Sharding::Row,
+                shard_index: index,
+                shard_count: 3,
+                ..options
+            })
         })
         .collect();
     all.sort_unstable();
@@ -110,10 +184,17 @@ fn parquet_rows_divide_among_workers() {
 /// Every data shard, read from the files and from parcels, forward and backward.
 #[test]
 fn data_shards_of_parquet_hold_every_row_once() {
-    let options = options(FILES[..2].iter().map(|name| testdata(name)).collect(), Format::Parquet, 64);
+    let options = options(
+        FILES[..2].iter().map(|name| testdata(name)).collect(),
+        Format::Parquet,
+        64,
+    );
     let size = |count| NonZeroU32::new(count).expect("above 0");
     let mut indexer = Indexer::open(options.clone(), size(64)).expect("the files open");
-    let index = indexer.advance(u64::MAX).expect("the files are counted").clone();
+    let index = indexer
+        .advance(u64::MAX)
+        .expect("the files are counted")
+        .clone();
     assert_eq!(index.rows(), 2 * ROWS as u64);
     let deal = Deal {
         batch_size: size(64),
@@ -126,7 +207,9 @@ fn data_shards_of_parquet_hold_every_row_once() {
     let mut fetcher = RecordFetcher::new(options.clone());
     let mut files = ShardReader::open(options.clone(), schema()).expect("the files open");
     let mut parcels = ShardReader::new(options, schema());
-    let (mut rows, mut batch, mut other) = (Vec::new(), Batch::default(), Batch::default());
+    let mut rows = Vec::new();
+    let mut batch = Batch::default();
+    let mut other = Batch::default();
     'hands: for hand in 0.. {
         for lane in 0..2 {
             let shard = match deal.shard(&index, 0, hand, lane) {
@@ -135,10 +218,20 @@ fn data_shards_of_parquet_hold_every_row_once() {
                 _ => continue,
             };
             let mut parcel = Parcel::default();
-            fetcher.fetch(&shard, u64::MAX, &mut parcel).expect("the files are read");
-            let direction = if hand % 2 == 0 { Direction::Forward } else { Direction::Backward };
-            files.begin(shard.clone(), 0..u32::MAX, direction).expect("the shard is good");
-            parcels.begin_parcel(shard, parcel, 0..u32::MAX, direction).expect("the parcel is good");
+            fetcher
+                .fetch(&shard, u64::MAX, &mut parcel)
+                .expect("the files are read");
+            let direction = if hand % 2 == 0 {
+                Direction::Forward
+            } else {
+                Direction::Backward
+            };
+            files
+                .begin(shard.clone(), 0..u32::MAX, direction)
+                .expect("the shard is good");
+            parcels
+                .begin_parcel(shard, parcel, 0..u32::MAX, direction)
+                .expect("the parcel is good");
             while files.read(&mut batch).expect("the files are read") {
                 assert!(parcels.read(&mut other).expect("the parcel is read"));
                 assert_eq!(batch, other);
@@ -155,20 +248,35 @@ fn refused(format: Format, name: &str, wanted: &[(&str, FieldKind)]) -> String {
     wanted.iter().for_each(|(name, kind)| {
         schema.want(name, kind.clone());
     });
-    let error = Dataset::open(options(vec![testdata(name)], format, 8), schema).expect_err("it is refused");
+    let error =
+        Dataset::open(options(vec![testdata(name)], format, 8), schema).expect_err("it is refused");
     error.to_string()
 }
 
 #[test]
 fn another_schema_is_told_with_file_column_and_types() {
-    let told = refused(Format::Parquet, "other_schema.parquet", &[("age", FieldKind::FLOAT)]);
+    let told = refused(
+        Format::Parquet,
+        "other_schema.parquet",
+        &[("age", FieldKind::FLOAT)],
+    );
     for part in ["other_schema.parquet", "`age`", "BYTE_ARRAY", "numbers"] {
         assert!(told.contains(part), "{told}");
     }
-    let told = refused(Format::Parquet, "other_schema.parquet", &[("clicked", FieldKind::INT)]);
-    assert!(told.contains("DOUBLE") && told.contains("whole numbers"), "{told}");
+    let told = refused(
+        Format::Parquet,
+        "other_schema.parquet",
+        &[("clicked", FieldKind::INT)],
+    );
+    assert!(
+        told.contains("DOUBLE") && told.contains("whole numbers"),
+        "{told}"
+    );
     let told = refused(Format::Parquet, FILES[0], &[("tags", FieldKind::BYTES)]);
-    assert!(told.contains("a list of BYTE_ARRAY") && told.contains("one value a row"), "{told}");
+    assert!(
+        told.contains("a list of BYTE_ARRAY") && told.contains("one value a row"),
+        "{told}"
+    );
     let told = refused(Format::Parquet, FILES[0], &[("agee", FieldKind::FLOAT)]);
     assert!(told.contains("`agee` is not in"), "{told}");
 }
@@ -185,8 +293,8 @@ fn what_is_no_parquet_file_is_told() {
         &whole[whole.len() / 2..whole.len() - 1],
     ] {
         std::fs::write(&path, bytes).expect("the file is written");
-        let error =
-            Dataset::open(options(vec![path.clone()], Format::Parquet, 8), schema()).expect_err("broken");
+        let error = Dataset::open(options(vec![path.clone()], Format::Parquet, 8), schema())
+            .expect_err("broken");
         assert!(error.to_string().contains("broken.parquet"), "{error}");
     }
 }
@@ -202,7 +310,9 @@ fn damaged_parquet_does_not_panic() {
         let place = step * bytes.len() / 150 + step % 7;
         bytes[place.min(whole.len() - 1)] ^= 1 << (step % 8);
         std::fs::write(&path, &bytes).expect("the file is written");
-        let Ok(dataset) = Dataset::open(options(vec![path.clone()], Format::Parquet, 500), schema()) else {
+        let Ok(dataset) =
+            Dataset::open(options(vec![path.clone()], Format::Parquet, 500), schema())
+        else {
             continue;
         };
         let read = dataset.take_while(Result::is_ok).count();
@@ -219,7 +329,13 @@ fn libsvm(lines: &str) -> tempfile::NamedTempFile {
 fn pairs() -> Schema {
     let mut schema = Schema::default();
     schema.want("label", FieldKind::BYTES);
-    schema.want("index", FieldKind::Int { separator: Some(b' '), truncate: false });
+    schema.want(
+        "index",
+        FieldKind::Int {
+            separator: Some(b' '),
+            truncate: false,
+        },
+    );
     schema.want("value", FieldKind::Floats { separator: b' ' });
     schema
 }
@@ -227,12 +343,18 @@ fn pairs() -> Schema {
 #[test]
 fn lines_of_libsvm_are_records_and_comments_are_none() {
     let file = libsvm("# a comment\n+1 1:0.5 3:2\n   \n-1 qid:4 2:1 # and why\n  # another\n+1\n");
-    for (base, indices) in [(IndexBase::One, vec![0, 2, 1]), (IndexBase::Zero, vec![1, 3, 2])] {
+    for (base, indices) in [
+        (IndexBase::One, vec![0, 2, 1]),
+        (IndexBase::Zero, vec![1, 3, 2]),
+    ] {
         let options = options(vec![file.path().to_owned()], Format::LibSvm(base), 8);
         let mut indexer = Indexer::open(options.clone(), NonZeroU32::MIN).expect("it opens");
         assert_eq!(indexer.advance(u64::MAX).expect("it is counted").rows(), 3);
-        let batch =
-            Dataset::open(options, pairs()).expect("it opens").next().expect("a batch").expect("good lines");
+        let batch = Dataset::open(options, pairs())
+            .expect("it opens")
+            .next()
+            .expect("a batch")
+            .expect("good lines");
         assert_eq!(batch.columns[1].cells, Cells::Int(indices));
         assert_eq!(batch.columns[1].offsets, Some(vec![0, 2, 3, 3]));
         assert_eq!(batch.columns[2].cells, Cells::Float(vec![0.5, 2.0, 1.0]));
@@ -242,17 +364,29 @@ fn lines_of_libsvm_are_records_and_comments_are_none() {
 #[test]
 fn bad_lines_of_libsvm_are_told_with_their_place() {
     let file = libsvm("+1 1:1\n+1 0:1\n");
-    let options = options(vec![file.path().to_owned()], Format::LibSvm(IndexBase::One), 8);
+    let options = options(
+        vec![file.path().to_owned()],
+        Format::LibSvm(IndexBase::One),
+        8,
+    );
     let told = Dataset::open(options, pairs())
         .expect("it opens")
         .find_map(Result::err)
         .expect("index 0")
         .to_string();
-    assert!(told.contains(":2: ") && told.contains("input.index_base = 0"), "{told}");
+    assert!(
+        told.contains(":2: ") && told.contains("input.index_base = 0"),
+        "{told}"
+    );
     let path = file.path().to_owned();
     let mut schema = Schema::default();
     schema.want("index", FieldKind::INT);
     let other = self::options(vec![path], Format::LibSvm(IndexBase::One), 8);
-    let told = Dataset::open(other, schema).expect_err("one index a line").to_string();
-    assert!(told.contains("`index`") && told.contains("any number"), "{told}");
+    let told = Dataset::open(other, schema)
+        .expect_err("one index a line")
+        .to_string();
+    assert!(
+        told.contains("`index`") && told.contains("any number"),
+        "{told}"
+    );
 }

@@ -10,9 +10,18 @@ use trainyard_testing::{Golden, list};
 
 /// What a recorded pipeline has and a [`Dataset`] has not, with the reason.
 const NOT_EXPRESSED: [(&str, &str); 8] = [
-    ("batch before repeat", "batches cross passes: repeat comes before batch"),
-    ("repeat before shard", "records are divided by their number in a pass"),
-    ("take before repeat", "a part of the records is a part of the files"),
+    (
+        "batch before repeat",
+        "batches cross passes: repeat comes before batch",
+    ),
+    (
+        "repeat before shard",
+        "records are divided by their number in a pass",
+    ),
+    (
+        "take before repeat",
+        "a part of the records is a part of the files",
+    ),
     ("shard of batches", "records are divided, not batches"),
     ("map", "the model computes"),
     ("filter", "the model computes"),
@@ -30,7 +39,11 @@ fn size(value: &Value) -> usize {
 }
 
 fn options(files: Vec<PathBuf>) -> Options {
-    Options { columns: Some(vec!["line".to_owned()]), seed: 1, ..Options::new(files, Format::Tsv) }
+    Options {
+        columns: Some(vec!["line".to_owned()]),
+        seed: 1,
+        ..Options::new(files, Format::Tsv)
+    }
 }
 
 /// A recorded pipeline as options of an input.
@@ -48,8 +61,14 @@ impl Pipeline {
     /// Translates the steps, or returns what it is that cannot be expressed.
     fn of(case: &Value) -> Result<Self, &'static str> {
         let rows = case["source"]["range"].as_i64().expect("a range");
-        let (files, options) = (vec![(0..rows).collect()], options(Vec::new()));
-        let mut pipeline = Self { files, options, take: usize::MAX, batched: false };
+        let files = vec![(0..rows).collect()];
+        let options = options(Vec::new());
+        let mut pipeline = Self {
+            files,
+            options,
+            take: usize::MAX,
+            batched: false,
+        };
         let mut before: Vec<&str> = Vec::new();
         for step in list(&case["ops"]) {
             let name = step[0].as_str().expect("a name");
@@ -60,21 +79,31 @@ impl Pipeline {
     }
 
     fn add(&mut self, name: &str, step: &Value, before: &[&str]) -> Result<(), &'static str> {
-        let (options, batched) = (&mut self.options, self.batched);
+        let options = &mut self.options;
+        let batched = self.batched;
         match name {
             "shard" if batched => return Err("shard of batches"),
             "shard" if before.contains(&"repeat") => return Err("repeat before shard"),
             "shard" => {
-                let Some(index) = step[2].as_u64() else { return Err(NO_SUCH_VALUE) };
+                let Some(index) = step[2].as_u64() else {
+                    return Err(NO_SUCH_VALUE);
+                };
                 (options.sharding, options.shard_count) = (Sharding::Row, size(&step[1]));
                 options.shard_index = index as usize;
             }
             "batch" => {
-                assert!(!before.contains(&"take"), "elements are taken after they are in batches");
+                assert!(
+                    !before.contains(&"take"),
+                    "elements are taken after they are in batches"
+                );
                 (options.batch_size, self.batched) = (size(&step[1]), true);
                 // What is left out is counted in batches.
-                let (skipped, size) = (options.skip_batches, options.batch_size.max(1) as u64);
-                assert!(skipped.is_multiple_of(size), "{skipped} elements are no whole batches");
+                let skipped = options.skip_batches;
+                let size = options.batch_size.max(1) as u64;
+                assert!(
+                    skipped.is_multiple_of(size),
+                    "{skipped} elements are no whole batches"
+                );
                 options.skip_batches = skipped / size;
                 options.drop_remainder = step[2].as_bool().expect("true or false");
             }
@@ -87,9 +116,13 @@ impl Pipeline {
             "prefetch" => {}
             "shuffle_1" => options.shuffle_rows = 1,
             "concatenate_range" => {
-                self.files.push((step[1].as_i64().expect("from")..step[2].as_i64().expect("to")).collect());
+                self.files.push(
+                    (step[1].as_i64().expect("from")..step[2].as_i64().expect("to")).collect(),
+                );
             }
-            "interleave_ranges" | "interleave_uneven" | "flat_map_ranges" => self.interleave(name, step),
+            "interleave_ranges" | "interleave_uneven" | "flat_map_ranges" => {
+                self.interleave(name, step)
+            }
             "map_add" => return Err("map"),
             "filter_even" | "filter_none" => return Err("filter"),
             "cache" => return Err("cache"),
@@ -105,7 +138,10 @@ impl Pipeline {
         let (cycle, count) = match name {
             "flat_map_ranges" => (Interleave::default(), &step[1]),
             _ => {
-                let interleave = Interleave { cycle_length: size(&step[1]), block_length: size(&step[2]) };
+                let interleave = Interleave {
+                    cycle_length: size(&step[1]),
+                    block_length: size(&step[2]),
+                };
                 (interleave, &step[3])
             }
         };
@@ -159,7 +195,9 @@ fn elements(case: &Value) -> Vec<Vec<i64>> {
 #[test]
 fn golden_pipelines_give_elements_in_tensorflows_order() {
     let golden = Golden::find();
-    let (mut equal, mut refused, mut empty) = (0, 0, 0);
+    let mut equal = 0;
+    let mut refused = 0;
+    let mut empty = 0;
     let mut left = BTreeMap::<&str, Vec<String>>::new();
     for case in &golden.cases(FILE, "cases") {
         let name = format!("range({}) {}", case["source"]["range"], case["ops"]);
@@ -171,7 +209,8 @@ fn golden_pipelines_give_elements_in_tensorflows_order() {
             }
         };
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let (batched, shards) = (pipeline.batched, pipeline.options.shard_count);
+        let batched = pipeline.batched;
+        let shards = pipeline.options.shard_count;
         let rows: usize = pipeline.files.iter().map(Vec::len).sum();
         let read = pipeline.read(folder.path());
         if case["error"].is_string() {
@@ -196,10 +235,17 @@ fn golden_pipelines_give_elements_in_tensorflows_order() {
         equal += 1;
     }
     for (what, cases) in &left {
-        let reason = NOT_EXPRESSED.iter().find(|(known, _)| known == what).map(|(_, reason)| reason);
-        println!("not expressed: {what} ({}): {cases:?}", reason.unwrap_or(&"no such value"));
+        let reason = NOT_EXPRESSED
+            .iter()
+            .find(|(known, _)| known == what)
+            .map(|(_, reason)| reason);
+        println!(
+            "not expressed: {what} ({}): {cases:?}",
+            reason.unwrap_or(&"no such value")
+        );
     }
-    let known = |what: &str| what == NO_SUCH_VALUE || NOT_EXPRESSED.iter().any(|(known, _)| *known == what);
+    let known =
+        |what: &str| what == NO_SUCH_VALUE || NOT_EXPRESSED.iter().any(|(known, _)| *known == what);
     assert!(left.keys().all(|what| known(what)), "{left:?}");
     let reasons = left.len();
     let left = left.values().map(Vec::len).sum();
@@ -222,8 +268,12 @@ fn lines(options: Options) -> Result<Vec<String>, Error> {
     let mut lines = Vec::new();
     for batch in Dataset::open(options, schema)? {
         let batch = batch?;
-        let Cells::Bytes(texts) = &batch.columns[0].cells else { panic!("{batch:?}") };
-        lines.extend((0..batch.rows).map(|row| String::from_utf8_lossy(texts.get(row)).into_owned()));
+        let Cells::Bytes(texts) = &batch.columns[0].cells else {
+            panic!("{batch:?}")
+        };
+        lines.extend(
+            (0..batch.rows).map(|row| String::from_utf8_lossy(texts.get(row)).into_owned()),
+        );
     }
     Ok(lines)
 }
@@ -236,12 +286,15 @@ fn texts(value: &Value) -> Vec<String> {
 #[test]
 fn golden_files_are_divided_and_interleaved_as_in_tensorflow() {
     let golden = Golden::find();
-    let Some(recorded) = golden.json(FILE) else { return };
+    let Some(recorded) = golden.json(FILE) else {
+        return;
+    };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut files = Vec::new();
     for (name, lines) in recorded["files"].as_object().expect("files") {
         files.push(folder.path().join(name));
-        std::fs::write(folder.path().join(name), texts(lines).join("\n")).expect("a file is written");
+        std::fs::write(folder.path().join(name), texts(lines).join("\n"))
+            .expect("a file is written");
     }
     files.sort();
     let cases = list(&recorded["file_cases"]);
@@ -271,7 +324,10 @@ fn golden_texts_have_the_lines_that_tensorflow_reads() {
     for case in &cases {
         std::fs::write(&path, case["text"].as_str().expect("a text")).expect("a file is written");
         // An empty line holds no record of a table.
-        let wanted: Vec<String> = texts(&case["lines"]).into_iter().filter(|line| !line.is_empty()).collect();
+        let wanted: Vec<String> = texts(&case["lines"])
+            .into_iter()
+            .filter(|line| !line.is_empty())
+            .collect();
         match lines(options(vec![path.clone()])) {
             Err(Error::Empty { .. }) => assert!(wanted.is_empty(), "{case}"),
             read => assert_eq!(read, Ok(wanted), "{case}"),
@@ -289,11 +345,21 @@ fn a_shuffle_has_the_properties_of_tensorflows() {
     std::fs::write(&path, text).expect("a file is written");
     for (shuffle_rows, seed) in [(1, 3), (7, 1), (7, 2), (100, 1), (500, 1), (1000, 9)] {
         let sharding = Sharding::Row;
-        let made = Options { shuffle_rows, seed, sharding, epochs: Some(2), ..options(vec![path.clone()]) };
+        let made = Options {
+            shuffle_rows,
+            seed,
+            sharding,
+            epochs: Some(2),
+            ..options(vec![path.clone()])
+        };
         let read = lines(made).expect("the file is read");
         let passes: Vec<Vec<usize>> = read
             .chunks(500)
-            .map(|pass| pass.iter().map(|line| line.parse().expect("a number")).collect())
+            .map(|pass| {
+                pass.iter()
+                    .map(|line| line.parse().expect("a number"))
+                    .collect()
+            })
             .collect();
         assert_eq!(passes.len(), 2);
         for pass in &passes {
@@ -305,7 +371,10 @@ fn a_shuffle_has_the_properties_of_tensorflows() {
             }
             let mut sorted = pass.clone();
             sorted.sort_unstable();
-            assert!(sorted.into_iter().eq(0..500), "each pass ends before the next begins");
+            assert!(
+                sorted.into_iter().eq(0..500),
+                "each pass ends before the next begins"
+            );
         }
         assert_eq!(passes[0] == passes[1], shuffle_rows == 1, "{shuffle_rows}");
     }

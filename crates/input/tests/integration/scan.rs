@@ -6,7 +6,10 @@ use trainyard_input::*;
 
 /// Rows of two files, of which some are bad; `k` is only kept.
 fn files(folder: &tempfile::TempDir) -> Vec<PathBuf> {
-    let texts = [("a.csv", "x,k\n1,a\nbad,b\n3,c\n"), ("b.csv", "k,x\nd,4\ne\nf,6\n")];
+    let texts = [
+        ("a.csv", "x,k\n1,a\nbad,b\n3,c\n"),
+        ("b.csv", "k,x\nd,4\ne\nf,6\n"),
+    ];
     let write = |(name, text)| {
         let path = folder.path().join(name);
         std::fs::write(&path, text).expect("the file is written");
@@ -25,16 +28,29 @@ fn schema() -> Schema {
 fn every_record_is_told_of_in_order_and_good_ones_are_in_the_batch_whatever_its_size() {
     let folder = tempfile::tempdir().expect("a folder");
     for batch_size in 1..8 {
-        let options = Options { batch_size, ..Options::new(files(&folder), Format::Csv) };
-        let mut scan = Scan::open(options, schema(), vec!["k".to_owned()]).expect("the files are there");
-        let (mut batch, mut records) = (Batch::default(), Vec::new());
+        let options = Options {
+            batch_size,
+            ..Options::new(files(&folder), Format::Csv)
+        };
+        let mut scan =
+            Scan::open(options, schema(), vec!["k".to_owned()]).expect("the files are there");
+        let mut batch = Batch::default();
+        let mut records = Vec::new();
         let mut told = Vec::new();
-        while scan.read(&mut batch, &mut records).expect("the files are read") {
+        while scan
+            .read(&mut batch, &mut records)
+            .expect("the files are read")
+        {
             assert!(records.len() <= batch_size);
-            let Cells::Float(values) = &batch.columns[0].cells else { panic!("floats") };
+            let Cells::Float(values) = &batch.columns[0].cells else {
+                panic!("floats")
+            };
             let mut values = values.iter();
             for Scanned { kept, bad } in &records {
-                let kept = kept.first().map(|cell| cell.values.clone()).unwrap_or_default();
+                let kept = kept
+                    .first()
+                    .map(|cell| cell.values.clone())
+                    .unwrap_or_default();
                 let value = if bad.is_none() { values.next() } else { None };
                 told.push((kept, value.copied(), bad.as_ref().map(|bad| bad.line)));
             }
@@ -58,5 +74,8 @@ fn a_kept_column_that_no_file_has_is_named_before_anything_is_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = Options::new(files(&folder), Format::Csv);
     let error = Scan::open(options, schema(), vec!["kk".to_owned()]).expect_err("there is none");
-    assert!(matches!(&error, Error::Column { columns, .. } if *columns == ["kk"]), "{error}");
+    assert!(
+        matches!(&error, Error::Column { columns, .. } if *columns == ["kk"]),
+        "{error}"
+    );
 }

@@ -32,12 +32,16 @@ fn deal(batch_size: u32, lanes: u32, batches_per_shard: u32) -> Deal {
 /// The whole index.
 fn indexed(options: &Options, deal: &Deal) -> RecordIndex {
     let mut indexer = Indexer::open(options.clone(), deal.batch_size).expect("the files are there");
-    indexer.advance(u64::MAX).expect("the files are read").clone()
+    indexer
+        .advance(u64::MAX)
+        .expect("the files are read")
+        .clone()
 }
 
 /// All data shards of a pass: hand by hand, lane by lane.
 fn shards(deal: &Deal, index: &RecordIndex, pass: u64) -> Vec<DataShard> {
-    let (mut shards, mut hand) = (Vec::new(), 0);
+    let mut shards = Vec::new();
+    let mut hand = 0;
     loop {
         let before = shards.len();
         for lane in 0..deal.lanes.get() {
@@ -56,7 +60,8 @@ fn shards(deal: &Deal, index: &RecordIndex, pass: u64) -> Vec<DataShard> {
 
 /// What is left of the data shard that was begun.
 fn rest(reader: &mut ShardReader) -> Result<Vec<Read>, Error> {
-    let (mut batch, mut read) = (Batch::default(), Vec::new());
+    let mut batch = Batch::default();
+    let mut read = Vec::new();
     while reader.read(&mut batch)? {
         read.push((batch.position.batch, batch.clone()));
     }
@@ -64,12 +69,16 @@ fn rest(reader: &mut ShardReader) -> Result<Vec<Read>, Error> {
 }
 
 fn whole(reader: &mut ShardReader, shard: &DataShard) -> Vec<Read> {
-    reader.begin(shard.clone(), 0..u32::MAX, Direction::Forward).expect("the data shard is sound");
+    reader
+        .begin(shard.clone(), 0..u32::MAX, Direction::Forward)
+        .expect("the data shard is sound");
     rest(reader).expect("the data shard is read")
 }
 
 /// The first column.
 fn ints(batch: &Batch) -> Vec<i64> {
-    let Cells::Int(values) = &batch.columns[0].cells else { panic!("{batch:?}") };
+    let Cells::Int(values) = &batch.columns[0].cells else {
+        panic!("{batch:?}")
+    };
     values.clone()
 }

@@ -24,23 +24,54 @@ fn varint(mut number: u64) -> Vec<u8> {
 
 /// A field of wire type 2.
 pub(crate) fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
-    [varint(number << 3 | 2), varint(bytes.len() as u64), bytes.to_vec()].concat()
+    [
+        varint(number << 3 | 2),
+        varint(bytes.len() as u64),
+        bytes.to_vec(),
+    ]
+    .concat()
 }
 
 /// A `tf.train.Feature`, its numbers packed or one by one.
 pub(crate) fn feature(kind: Kind<'_>, packed: bool) -> Vec<u8> {
-    let list = |numbers: Vec<Vec<u8>>, tag: u8| match packed {
-        true => field(1, &numbers.concat()),
-        false => numbers.iter().flat_map(|number| [&[tag], number.as_slice()].concat()).collect(),
+    let list = |numbers: Vec<Vec<u8>>, tag: u8| {
+        if packed {
+            field(1, &numbers.concat())
+        } else {
+            numbers
+                .iter()
+                .flat_map(|number| [&[tag], number.as_slice()].concat())
+                .collect()
+        }
     };
     match kind {
-        Kind::Texts(texts) => field(1, &texts.iter().flat_map(|text| field(1, text)).collect::<Vec<_>>()),
-        Kind::Floats(numbers) => {
-            field(2, &list(numbers.iter().map(|number| number.to_le_bytes().to_vec()).collect(), 0x0d))
-        }
-        Kind::Ints(numbers) => {
-            field(3, &list(numbers.iter().map(|number| varint(*number as u64)).collect(), 0x08))
-        }
+        Kind::Texts(texts) => field(
+            1,
+            &texts
+                .iter()
+                .flat_map(|text| field(1, text))
+                .collect::<Vec<_>>(),
+        ),
+        Kind::Floats(numbers) => field(
+            2,
+            &list(
+                numbers
+                    .iter()
+                    .map(|number| number.to_le_bytes().to_vec())
+                    .collect(),
+                0x0d,
+            ),
+        ),
+        Kind::Ints(numbers) => field(
+            3,
+            &list(
+                numbers
+                    .iter()
+                    .map(|number| varint(*number as u64))
+                    .collect(),
+                0x08,
+            ),
+        ),
     }
 }
 
@@ -59,12 +90,21 @@ fn masked(bytes: &[u8]) -> [u8; 4] {
 
 /// What stands before a record of this length.
 pub(crate) fn header(length: u64) -> Vec<u8> {
-    [length.to_le_bytes().as_slice(), &masked(&length.to_le_bytes())].concat()
+    [
+        length.to_le_bytes().as_slice(),
+        &masked(&length.to_le_bytes()),
+    ]
+    .concat()
 }
 
 /// A record as it stands in a file.
 pub(crate) fn frame(record: &[u8]) -> Vec<u8> {
-    [header(record.len() as u64).as_slice(), record, &masked(record)].concat()
+    [
+        header(record.len() as u64).as_slice(),
+        record,
+        &masked(record),
+    ]
+    .concat()
 }
 
 pub(crate) fn compress(bytes: &[u8], compression: Compression) -> Vec<u8> {

@@ -18,20 +18,29 @@ pub(super) fn of_binary(loss: LossConfig, logit: f32, label: f32) -> (f32, f32) 
         LossConfig::Hinge => {
             let side = 2.0 * label - 1.0;
             let missing = 1.0 - side * logit;
-            if missing > 0.0 { (missing, -side) } else { (0.0, 0.0) }
+            if missing > 0.0 {
+                (missing, -side)
+            } else {
+                (0.0, 0.0)
+            }
         }
     }
 }
 
 /// The cross entropy times `(1 - p)^gamma`, where `p` is the probability of the label (Lin et al. 2017, equation 4).
 fn focal(gamma: f32, logit: f32, label: f32) -> (f32, f32) {
-    let (positive, entropy) = (sigmoid(logit), sigmoid_cross_entropy(logit, label));
+    let positive = sigmoid(logit);
+    let entropy = sigmoid_cross_entropy(logit, label);
     // 1 - p, without the cancellation of a difference from 1.
     let missing = label * sigmoid(-logit) + (1.0 - label) * positive;
     let factor = missing.powf(gamma);
     // p (1 - p) / missing: where all is certain, what it comes to.
     let slope = positive * sigmoid(-logit);
-    let quotient = if missing > 0.0 { slope / missing } else { positive.max(1.0 - positive) };
+    let quotient = if missing > 0.0 {
+        slope / missing
+    } else {
+        positive.max(1.0 - positive)
+    };
     let gradient = factor * (positive - label - gamma * entropy * (2.0 * label - 1.0) * quotient);
     (factor * entropy, gradient)
 }
@@ -45,10 +54,19 @@ pub(super) fn of_classes(loss: LossConfig, logits: &mut [f32], class: usize) -> 
         logits[class] -= 1.0;
         return entropy;
     };
-    let missing: f32 = logits.iter().enumerate().filter(|(other, _)| *other != class).map(|(_, p)| p).sum();
+    let missing: f32 = logits
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != class)
+        .map(|(_, p)| p)
+        .sum();
     let factor = missing.powf(gamma);
     // p ln p / (1 - p), which comes to -1 where the class is certain.
-    let quotient = if missing > NEAR_ONE { -logits[class] * entropy / missing } else { -1.0 };
+    let quotient = if missing > NEAR_ONE {
+        -logits[class] * entropy / missing
+    } else {
+        -1.0
+    };
     let scale = factor * (1.0 - gamma * quotient);
     logits[class] -= 1.0;
     logits.iter_mut().for_each(|gradient| *gradient *= scale);
@@ -59,26 +77,52 @@ pub(super) fn of_classes(loss: LossConfig, logits: &mut [f32], class: usize) -> 
 mod tests {
     use super::*;
 
-    const FOCAL: LossConfig = LossConfig::Focal { gamma: 2.0, alpha: None };
+    const FOCAL: LossConfig = LossConfig::Focal {
+        gamma: 2.0,
+        alpha: None,
+    };
 
     #[test]
     fn the_focal_loss_is_that_of_keras() {
         // tf.keras.losses.BinaryFocalCrossentropy(from_logits=True)([[1], [0]], [[2.0], [-1.0]]) by its formula.
         let (loss, _) = of_binary(FOCAL, 2.0, 1.0);
-        assert!((loss - 0.119_203_f32.powi(2) * 0.126_928).abs() < 1e-6, "{loss}");
-        let (loss, _) = of_binary(LossConfig::Focal { gamma: 2.0, alpha: Some(0.25) }, -1.0, 0.0);
-        assert!((loss - 0.75 * 0.268_941_f32.powi(2) * 0.313_262).abs() < 1e-6, "{loss}");
+        assert!(
+            (loss - 0.119_203_f32.powi(2) * 0.126_928).abs() < 1e-6,
+            "{loss}"
+        );
+        let (loss, _) = of_binary(
+            LossConfig::Focal {
+                gamma: 2.0,
+                alpha: Some(0.25),
+            },
+            -1.0,
+            0.0,
+        );
+        assert!(
+            (loss - 0.75 * 0.268_941_f32.powi(2) * 0.313_262).abs() < 1e-6,
+            "{loss}"
+        );
         // CategoricalFocalCrossentropy, without its alpha: (1 - p)^2 times the cross entropy.
         let mut logits = [1.0, 2.0, 3.0];
         let loss = of_classes(FOCAL, &mut logits, 1);
-        assert!((loss - (1.0 - 0.244_728_f32).powi(2) * 1.407_606).abs() < 1e-5, "{loss}");
+        assert!(
+            (loss - (1.0 - 0.244_728_f32).powi(2) * 1.407_606).abs() < 1e-5,
+            "{loss}"
+        );
     }
 
     #[test]
     fn a_gamma_of_zero_is_the_cross_entropy() {
         for (logit, label) in [(0.3, 1.0), (-7.0, 1.0), (40.0, 0.0), (0.5, 0.25)] {
             let plain = of_binary(LossConfig::CrossEntropy, logit, label);
-            let focal = of_binary(LossConfig::Focal { gamma: 0.0, alpha: None }, logit, label);
+            let focal = of_binary(
+                LossConfig::Focal {
+                    gamma: 0.0,
+                    alpha: None,
+                },
+                logit,
+                label,
+            );
             assert!(
                 (plain.0 - focal.0).abs() < 1e-6 && (plain.1 - focal.1).abs() < 1e-6,
                 "{plain:?} {focal:?}"
@@ -88,11 +132,21 @@ mod tests {
 
     #[test]
     fn logits_beyond_all_bounds_give_finite_losses_and_gradients() {
-        for loss in [FOCAL, LossConfig::Focal { gamma: 0.5, alpha: Some(0.1) }, LossConfig::Hinge] {
+        for loss in [
+            FOCAL,
+            LossConfig::Focal {
+                gamma: 0.5,
+                alpha: Some(0.1),
+            },
+            LossConfig::Hinge,
+        ] {
             for logit in [-1e30, -200.0, 0.0, 200.0, 1e30] {
                 for label in [0.0, 0.5, 1.0] {
                     let (value, gradient) = of_binary(loss, logit, label);
-                    assert!(value.is_finite() && gradient.is_finite(), "{loss:?} {logit} {label}");
+                    assert!(
+                        value.is_finite() && gradient.is_finite(),
+                        "{loss:?} {logit} {label}"
+                    );
                 }
             }
             for class in 0..2 {
@@ -109,6 +163,9 @@ mod tests {
     #[test]
     fn the_hinge_loss_counts_what_is_missing_to_the_margin() {
         let of = |logit, label| of_binary(LossConfig::Hinge, logit, label);
-        assert_eq!([of(0.5, 1.0), of(0.5, 0.0), of(1.5, 1.0)], [(0.5, -1.0), (1.5, 1.0), (0.0, 0.0)]);
+        assert_eq!(
+            [of(0.5, 1.0), of(0.5, 0.0), of(1.5, 1.0)],
+            [(0.5, -1.0), (1.5, 1.0), (0.0, 0.0)]
+        );
     }
 }

@@ -43,19 +43,28 @@ impl HeadMetrics {
         groups: Option<&[u64]>,
     ) {
         // As `Head::loss` sums it, without the gradients.
-        let (mut scratch, mut batch) = (Vec::new(), 0.0);
+        let mut scratch = Vec::new();
+        let mut batch = 0.0;
         let share = f64::from(head.share(labels));
-        let rows = logits.chunks_exact(head.units()).zip(labels.chunks_exact(head.label_width()));
+        let rows = logits
+            .chunks_exact(head.units())
+            .zip(labels.chunks_exact(head.label_width()));
         for (row, (logits, labels)) in rows.enumerate() {
             let weight = weights.map_or(1.0, |weights| weights[row]);
             scratch.clear();
             scratch.extend_from_slice(logits);
-            let (loss, losses) = (head.example(&mut scratch, labels), head.losses() as f64);
+            let loss = head.example(&mut scratch, labels);
+            let losses = head.losses() as f64;
             batch += f64::from(weight * loss);
-            self.loss.add(f64::from(loss) / losses, f64::from(weight) * losses);
+            self.loss
+                .add(f64::from(loss) / losses, f64::from(weight) * losses);
             self.example(head, logits, labels, weight);
             if let (Some(groups), HeadKind::Binary) = (groups, head.kind) {
-                self.groups.entry(groups[row]).or_default().add(logits[0], labels[0] != 0.0, weight);
+                self.groups.entry(groups[row]).or_default().add(
+                    logits[0],
+                    labels[0] != 0.0,
+                    weight,
+                );
             }
         }
         self.batches.add(batch * share, 1.0);
@@ -76,7 +85,8 @@ impl HeadMetrics {
                 self.highest(head, logits, |class| class == labels[0] as usize, wide);
             }
             HeadKind::Binary => {
-                let (probability, positive) = (sigmoid(logits[0]), logits[0] > 0.0);
+                let probability = sigmoid(logits[0]);
+                let positive = logits[0] > 0.0;
                 self.label.add(f64::from(labels[0]), wide);
                 self.prediction.add(f64::from(probability), wide);
                 let correct = labels[0] == f32::from(u8::from(positive));
@@ -94,7 +104,8 @@ impl HeadMetrics {
                 for (logit, label) in logits.iter().zip(labels) {
                     self.probability(head, sigmoid(*logit), *label, weight);
                 }
-                self.classes.resize_with(head.classes.len(), Default::default);
+                self.classes
+                    .resize_with(head.classes.len(), Default::default);
                 for ((auc, mean), class) in self.classes.iter_mut().zip(&head.classes) {
                     let probability = sigmoid(logits[*class]);
                     auc.add(probability, labels[*class] != 0.0, weight);
@@ -119,7 +130,8 @@ impl HeadMetrics {
 
     fn probability(&mut self, head: &Head, probability: f32, label: f32, weight: f32) {
         self.auc.add(probability, label != 0.0, weight);
-        self.thresholds.resize_with(head.thresholds.len(), Default::default);
+        self.thresholds
+            .resize_with(head.thresholds.len(), Default::default);
         for ((accuracy, confusion), threshold) in self.thresholds.iter_mut().zip(&head.thresholds) {
             let positive = probability > *threshold;
             let correct = label == f32::from(u8::from(positive));
@@ -147,22 +159,37 @@ impl HeadMetrics {
                 put("auc_precision_recall", self.auc.precision_recall());
                 for ((auc, mean), class) in self.classes.iter().zip(&head.classes) {
                     // With a vocabulary TensorFlow names the class itself.
-                    let name =
-                        if head.names.is_some() { head.class_name(*class) } else { format!("class{class}") };
+                    let name = if head.names.is_some() {
+                        head.class_name(*class)
+                    } else {
+                        format!("class{class}")
+                    };
                     put(&format!("auc/{name}"), auc.roc());
-                    put(&format!("auc_precision_recall/{name}"), auc.precision_recall());
+                    put(
+                        &format!("auc_precision_recall/{name}"),
+                        auc.precision_recall(),
+                    );
                     put(&format!("probability_mean/{name}"), mean.value());
                 }
             }
             HeadKind::Binary => {
                 let label = self.label.value();
                 put("accuracy", self.accuracy.value());
-                let (positive, all) = (self.label.sum(), self.label.weight());
-                put("accuracy_baseline", if all == 0.0 { 0.0 } else { positive.max(all - positive) / all });
+                let positive = self.label.sum();
+                let all = self.label.weight();
+                put(
+                    "accuracy_baseline",
+                    if all == 0.0 {
+                        0.0
+                    } else {
+                        positive.max(all - positive) / all
+                    },
+                );
                 put("auc", self.auc.roc());
-                let area = match head.interpolate {
-                    true => self.auc.precision_recall(),
-                    false => self.auc.precision_recall_by(Summation::Trapezoidal),
+                let area = if head.interpolate {
+                    self.auc.precision_recall()
+                } else {
+                    self.auc.precision_recall_by(Summation::Trapezoidal)
                 };
                 put("auc_precision_recall", area);
                 put("f1_score", self.half.f1());
@@ -197,10 +224,22 @@ impl HeadMetrics {
             put(&format!("recall_at_k/{k}"), counts.recall());
         }
         for ((accuracy, confusion), threshold) in self.thresholds.iter().zip(&head.thresholds) {
-            put(&format!("accuracy/positive_threshold_{threshold}"), accuracy.value());
-            put(&format!("f1_score/positive_threshold_{threshold}"), confusion.f1());
-            put(&format!("precision/positive_threshold_{threshold}"), confusion.precision());
-            put(&format!("recall/positive_threshold_{threshold}"), confusion.recall());
+            put(
+                &format!("accuracy/positive_threshold_{threshold}"),
+                accuracy.value(),
+            );
+            put(
+                &format!("f1_score/positive_threshold_{threshold}"),
+                confusion.f1(),
+            );
+            put(
+                &format!("precision/positive_threshold_{threshold}"),
+                confusion.precision(),
+            );
+            put(
+                &format!("recall/positive_threshold_{threshold}"),
+                confusion.recall(),
+            );
         }
         scores
     }

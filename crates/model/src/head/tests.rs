@@ -24,9 +24,12 @@ fn head(kind: HeadKind, size: usize) -> Head {
 /// Compares gradients with central differences of the loss, at some logits and labels.
 fn check_gradients(head: &Head, labels: &[f32]) {
     let units = head.units();
-    let logits: Vec<f32> = (0..4 * units).map(|index| (index as f32 * 0.37).sin() * 2.0).collect();
+    let logits: Vec<f32> = (0..4 * units)
+        .map(|index| (index as f32 * 0.37).sin() * 2.0)
+        .collect();
     let weights = [1.0, 0.5, 2.0, 0.0];
-    let (mut delta, mut scratch) = (Vec::new(), Vec::new());
+    let mut delta = Vec::new();
+    let mut scratch = Vec::new();
     head.loss(&logits, labels, Some(&weights), &mut delta);
     for place in 0..logits.len() {
         let mut at = |step: f32| {
@@ -57,7 +60,9 @@ fn gradients_of_all_heads_agree_with_finite_differences() {
     ];
     for (kind, size) in heads {
         let head = head(kind, size);
-        let labels: Vec<f32> = (0..4 * head.label_width()).map(|place| (place % 2) as f32).collect();
+        let labels: Vec<f32> = (0..4 * head.label_width())
+            .map(|place| (place % 2) as f32)
+            .collect();
         check_gradients(&head, &labels);
     }
 }
@@ -69,13 +74,27 @@ fn gradients_of_other_losses_and_of_weighted_classes_agree_with_finite_differenc
         (HeadKind::Binary, 2, focal(2.0, Some(0.25)), vec![1.0, 3.0]),
         (HeadKind::Binary, 2, focal(0.5, None), Vec::new()),
         (HeadKind::Binary, 2, LossConfig::Hinge, vec![0.5, 2.0]),
-        (HeadKind::MultiClass, 3, focal(2.0, None), vec![1.0, 2.0, 4.0]),
+        (
+            HeadKind::MultiClass,
+            3,
+            focal(2.0, None),
+            vec![1.0, 2.0, 4.0],
+        ),
         (HeadKind::MultiLabel, 3, focal(1.5, Some(0.4)), Vec::new()),
     ];
     for (kind, size, loss, class_weights) in heads {
-        let head = Head { loss, class_weights, ..head(kind, size) };
+        let head = Head {
+            loss,
+            class_weights,
+            ..head(kind, size)
+        };
         let count = 4 * head.label_width();
-        check_gradients(&head, &(0..count).map(|place| (place % 2) as f32).collect::<Vec<f32>>());
+        check_gradients(
+            &head,
+            &(0..count)
+                .map(|place| (place % 2) as f32)
+                .collect::<Vec<f32>>(),
+        );
         if kind == HeadKind::Binary && loss != LossConfig::Hinge {
             check_gradients(&head, &[0.25, 0.5, 0.75, 1.0]);
         }
@@ -85,10 +104,14 @@ fn gradients_of_other_losses_and_of_weighted_classes_agree_with_finite_differenc
 #[test]
 fn an_example_counts_what_its_class_counts() {
     let loss = |class_weights: Vec<f32>, labels: &[f32]| {
-        let head = Head { class_weights, ..head(HeadKind::Binary, 2) };
+        let head = Head {
+            class_weights,
+            ..head(HeadKind::Binary, 2)
+        };
         head.loss(&[0.5, 0.5], labels, None, &mut Vec::new())
     };
-    let (negative, positive) = (loss(Vec::new(), &[0.0, 0.0]), loss(Vec::new(), &[1.0, 1.0]));
+    let negative = loss(Vec::new(), &[0.0, 0.0]);
+    let positive = loss(Vec::new(), &[1.0, 1.0]);
     let weighted = loss(vec![1.0, 3.0], &[0.0, 1.0]);
     assert!((weighted - (negative + 3.0 * positive) / 2.0).abs() < 1e-6);
 }
@@ -96,8 +119,14 @@ fn an_example_counts_what_its_class_counts() {
 /// Scores of records: logits, labels, groups.
 fn scores(head: &Head, records: &[(&[f32], &[f32], u64)]) -> crate::Scores {
     let mut metrics = HeadMetrics::default();
-    let logits: Vec<f32> = records.iter().flat_map(|(logits, ..)| logits.iter().copied()).collect();
-    let labels: Vec<f32> = records.iter().flat_map(|(_, labels, _)| labels.iter().copied()).collect();
+    let logits: Vec<f32> = records
+        .iter()
+        .flat_map(|(logits, ..)| logits.iter().copied())
+        .collect();
+    let labels: Vec<f32> = records
+        .iter()
+        .flat_map(|(_, labels, _)| labels.iter().copied())
+        .collect();
     let groups: Vec<u64> = records.iter().map(|(.., group)| *group).collect();
     metrics.add(head, &logits, &labels, None, Some(&groups));
     metrics.scores(head)
@@ -105,20 +134,45 @@ fn scores(head: &Head, records: &[(&[f32], &[f32], u64)]) -> crate::Scores {
 
 #[test]
 fn the_highest_k_count_among_classes_among_labels_and_in_each_group() {
-    let of_classes = Head { top_k: vec![1, 2], ..head(HeadKind::MultiClass, 3) };
+    let of_classes = Head {
+        top_k: vec![1, 2],
+        ..head(HeadKind::MultiClass, 3)
+    };
     let got = scores(
         &of_classes,
-        &[(&[1.0, 2.0, 0.0], &[1.0], 0), (&[1.0, 2.0, 0.0], &[0.0], 0), (&[1.0, 2.0, 0.0], &[2.0], 0)],
+        &[
+            (&[1.0, 2.0, 0.0], &[1.0], 0),
+            (&[1.0, 2.0, 0.0], &[0.0], 0),
+            (&[1.0, 2.0, 0.0], &[2.0], 0),
+        ],
     );
-    assert_eq!((got["recall_at_k/1"], got["recall_at_k/2"]), (1.0 / 3.0, 2.0 / 3.0));
-    assert_eq!((got["precision_at_k/1"], got["precision_at_k/2"]), (1.0 / 3.0, 1.0 / 3.0));
-    let of_labels = Head { top_k: vec![2], ..head(HeadKind::MultiLabel, 3) };
+    assert_eq!(
+        (got["recall_at_k/1"], got["recall_at_k/2"]),
+        (1.0 / 3.0, 2.0 / 3.0)
+    );
+    assert_eq!(
+        (got["precision_at_k/1"], got["precision_at_k/2"]),
+        (1.0 / 3.0, 1.0 / 3.0)
+    );
+    let of_labels = Head {
+        top_k: vec![2],
+        ..head(HeadKind::MultiLabel, 3)
+    };
     let got = scores(
         &of_labels,
-        &[(&[3.0, 2.0, 1.0], &[1.0, 0.0, 1.0], 0), (&[3.0, 2.0, 1.0], &[0.0, 1.0, 0.0], 0)],
+        &[
+            (&[3.0, 2.0, 1.0], &[1.0, 0.0, 1.0], 0),
+            (&[3.0, 2.0, 1.0], &[0.0, 1.0, 0.0], 0),
+        ],
     );
-    assert_eq!((got["precision_at_k/2"], got["recall_at_k/2"]), (0.5, 2.0 / 3.0));
-    let of_groups = Head { top_k: vec![1, 3], ..head(HeadKind::Binary, 2) };
+    assert_eq!(
+        (got["precision_at_k/2"], got["recall_at_k/2"]),
+        (0.5, 2.0 / 3.0)
+    );
+    let of_groups = Head {
+        top_k: vec![1, 3],
+        ..head(HeadKind::Binary, 2)
+    };
     let one: [(&[f32], &[f32], u64); 5] = [
         (&[0.9], &[1.0], 1),
         (&[0.8], &[1.0], 1),
@@ -127,21 +181,36 @@ fn the_highest_k_count_among_classes_among_labels_and_in_each_group() {
         (&[0.4], &[1.0], 2),
     ];
     let got = scores(&of_groups, &one);
-    assert_eq!((got["precision_at_k/1"], got["recall_at_k/1"]), (0.5, 1.0 / 3.0));
+    assert_eq!(
+        (got["precision_at_k/1"], got["recall_at_k/1"]),
+        (0.5, 1.0 / 3.0)
+    );
     // The second group has two records alone.
-    assert_eq!((got["precision_at_k/3"], got["recall_at_k/3"]), (3.0 / 5.0, 1.0));
+    assert_eq!(
+        (got["precision_at_k/3"], got["recall_at_k/3"]),
+        (3.0 / 5.0, 1.0)
+    );
 }
 
 #[test]
 fn buckets_say_how_often_what_was_predicted_came_true() {
-    let head = Head { calibration_buckets: 2, ..head(HeadKind::Binary, 2) };
+    let head = Head {
+        calibration_buckets: 2,
+        ..head(HeadKind::Binary, 2)
+    };
     // Probabilities 0.25, 0.25, 0.75, and 1.
     let third = 3.0_f32.ln();
     let got = scores(
         &head,
-        &[(&[-third], &[0.0], 0), (&[-third], &[1.0], 0), (&[third], &[1.0], 0), (&[50.0], &[1.0], 0)],
+        &[
+            (&[-third], &[0.0], 0),
+            (&[-third], &[1.0], 0),
+            (&[third], &[1.0], 0),
+            (&[50.0], &[1.0], 0),
+        ],
     );
-    let near = |name: &str, value: f64| assert!((got[name] - value).abs() < 1e-6, "{name} {}", got[name]);
+    let near =
+        |name: &str, value: f64| assert!((got[name] - value).abs() < 1e-6, "{name} {}", got[name]);
     near("calibration/0_to_0.5/label_mean", 0.5);
     near("calibration/0_to_0.5/prediction_mean", 0.25);
     near("calibration/0_to_0.5/share", 0.5);

@@ -44,7 +44,10 @@ impl Auc {
     /// Returns the empty metric with a number of thresholds, at least 2.
     pub fn new(thresholds: usize) -> Self {
         let count = thresholds.max(2) + 1;
-        Self { positives: vec![0.0; count], negatives: vec![0.0; count] }
+        Self {
+            positives: vec![0.0; count],
+            negatives: vec![0.0; count],
+        }
     }
 
     /// Adds an example: a probability, whether it is positive, and a weight.
@@ -62,13 +65,18 @@ impl Auc {
         while exceeded > 0 && probability <= threshold(exceeded) {
             exceeded -= 1;
         }
-        let counts = if positive { &mut self.positives } else { &mut self.negatives };
+        let counts = if positive {
+            &mut self.positives
+        } else {
+            &mut self.negatives
+        };
         counts[1 + exceeded] += f64::from(weight);
     }
 
     /// Returns, for each threshold in ascending order, the weight of positives and negatives above it.
     fn curve(&self) -> Vec<(f64, f64)> {
-        let (mut positives, mut negatives) = (0.0, 0.0);
+        let mut positives = 0.0;
+        let mut negatives = 0.0;
         let mut curve: Vec<(f64, f64)> = (1..self.positives.len())
             .rev()
             .map(|above| {
@@ -91,7 +99,9 @@ impl Auc {
         let curve = self.curve();
         let (all_positive, all_negative) = curve[0];
         let divide = |part: f64, whole: f64| if whole == 0.0 { 0.0 } else { part / whole };
-        let rates = curve.iter().map(|(tp, fp)| (divide(*fp, all_negative), divide(*tp, all_positive)));
+        let rates = curve
+            .iter()
+            .map(|(tp, fp)| (divide(*fp, all_negative), divide(*tp, all_positive)));
         area(rates, summation)
     }
 
@@ -102,7 +112,9 @@ impl Auc {
         if all_positive == 0.0 {
             return 0.0;
         }
-        let points = curve.iter().map(|(tp, fp)| (tp / all_positive, (tp + EPSILON) / (tp + fp + EPSILON)));
+        let points = curve
+            .iter()
+            .map(|(tp, fp)| (tp / all_positive, (tp + EPSILON) / (tp + fp + EPSILON)));
         area(points, summation)
     }
 
@@ -116,12 +128,19 @@ impl Auc {
         }
         let mut area = 0.0;
         for pair in curve.windows(2) {
-            let ((tp, fp), (next_tp, next_fp)) = (pair[0], pair[1]);
-            let (p, next_p) = (tp + fp, next_tp + next_fp);
-            let (dtp, dp) = (tp - next_tp, p - next_p);
+            let (tp, fp) = pair[0];
+            let (next_tp, next_fp) = pair[1];
+            let p = tp + fp;
+            let next_p = next_tp + next_fp;
+            let dtp = tp - next_tp;
+            let dp = p - next_p;
             let slope = if dp > 0.0 { dtp / dp } else { 0.0 };
             let intercept = next_tp - slope * next_p;
-            let ratio = if p > 0.0 && next_p > 0.0 { p / next_p } else { 1.0 };
+            let ratio = if p > 0.0 && next_p > 0.0 {
+                p / next_p
+            } else {
+                1.0
+            };
             area += slope * (dtp + intercept * ratio.ln()) / all_positive;
         }
         area
@@ -136,7 +155,10 @@ fn area(points: impl Iterator<Item = (f64, f64)>, summation: Summation) -> f64 {
         Summation::Minoring => a.min(b),
         Summation::Majoring => a.max(b),
     };
-    points.windows(2).map(|pair| (pair[0].0 - pair[1].0) * height(pair[0].1, pair[1].1)).sum()
+    points
+        .windows(2)
+        .map(|pair| (pair[0].0 - pair[1].0) * height(pair[0].1, pair[1].1))
+        .sum()
 }
 
 #[cfg(test)]

@@ -26,7 +26,9 @@ pub struct CalibrationBucket {
 impl Calibration {
     /// Returns the empty metric of so many buckets.
     pub fn new(buckets: usize) -> Self {
-        Self { buckets: vec![Default::default(); buckets] }
+        Self {
+            buckets: vec![Default::default(); buckets],
+        }
     }
 
     /// Adds an example: a probability, its label and a weight.
@@ -41,9 +43,17 @@ impl Calibration {
 
     /// Returns the buckets that have examples.
     pub fn buckets(&self) -> Vec<CalibrationBucket> {
-        let all: f64 = self.buckets.iter().map(|(predictions, _)| predictions.weight()).sum();
+        let all: f64 = self
+            .buckets
+            .iter()
+            .map(|(predictions, _)| predictions.weight())
+            .sum();
         let count = self.buckets.len() as f64;
-        let told = self.buckets.iter().enumerate().filter(|(_, (predictions, _))| predictions.weight() > 0.0);
+        let told = self
+            .buckets
+            .iter()
+            .enumerate()
+            .filter(|(_, (predictions, _))| predictions.weight() > 0.0);
         let told = told.map(|(place, (predictions, labels))| CalibrationBucket {
             from: place as f64 / count,
             to: (place + 1) as f64 / count,
@@ -56,6 +66,9 @@ impl Calibration {
 
     /// Returns the mean distance of predictions from what came true, by bucket: the expected calibration error (Guo et al. 2017).
     pub fn error(&self) -> f64 {
-        self.buckets().iter().map(|bucket| bucket.share * (bucket.prediction - bucket.label).abs()).sum()
+        self.buckets()
+            .iter()
+            .map(|bucket| bucket.share * (bucket.prediction - bucket.label).abs())
+            .sum()
     }
 }

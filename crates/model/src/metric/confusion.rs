@@ -29,12 +29,18 @@ impl Confusion {
 
     /// Returns the share of those said to be positive that are; 0 if none was.
     pub fn precision(&self) -> f64 {
-        divide(self.true_positives, self.true_positives + self.false_positives)
+        divide(
+            self.true_positives,
+            self.true_positives + self.false_positives,
+        )
     }
 
     /// Returns the share of positives that were said to be; 0 if there is none.
     pub fn recall(&self) -> f64 {
-        divide(self.true_positives, self.true_positives + self.false_negatives)
+        divide(
+            self.true_positives,
+            self.true_positives + self.false_negatives,
+        )
     }
 
     /// Returns the harmonic mean of precision and recall (`tf.keras.metrics.F1Score`); 0 if there is no positive and none was
@@ -60,7 +66,10 @@ pub struct SensitivityAtSpecificity {
 impl SensitivityAtSpecificity {
     /// Returns the empty metric for a specificity between 0 and 1.
     pub fn new(specificity: f64) -> Self {
-        Self { specificity, counts: vec![Confusion::default(); THRESHOLDS] }
+        Self {
+            specificity,
+            counts: vec![Confusion::default(); THRESHOLDS],
+        }
     }
 
     /// Adds an example: a probability, its truth and a weight.
@@ -77,7 +86,10 @@ impl SensitivityAtSpecificity {
                 counts.true_negatives / (counts.true_negatives + counts.false_positives + EPSILON);
             (specificity - self.specificity).abs()
         };
-        let nearest = self.counts.iter().min_by(|a, b| away(a).total_cmp(&away(b)));
+        let nearest = self
+            .counts
+            .iter()
+            .min_by(|a, b| away(a).total_cmp(&away(b)));
         nearest.map_or(0.0, |counts| {
             counts.true_positives / (counts.true_positives + counts.false_negatives + EPSILON)
         })

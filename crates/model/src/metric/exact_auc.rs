@@ -24,23 +24,35 @@ impl ExactAuc {
     pub fn highest_first(&self) -> impl Iterator<Item = (bool, f64)> {
         let mut sorted: Vec<&(f32, bool, f32)> = self.examples.iter().collect();
         sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
-        sorted.into_iter().map(|(_, positive, weight)| (*positive, f64::from(*weight)))
+        sorted
+            .into_iter()
+            .map(|(_, positive, weight)| (*positive, f64::from(*weight)))
     }
 
     /// Returns the sum of the weights.
     pub fn weight(&self) -> f64 {
-        self.examples.iter().map(|(.., weight)| f64::from(*weight)).sum()
+        self.examples
+            .iter()
+            .map(|(.., weight)| f64::from(*weight))
+            .sum()
     }
 
     /// Returns the area; nothing where a class has no weight or there were more than 20 million examples.
     pub fn value(&self) -> Option<f64> {
         let mut sorted = self.examples.clone();
         sorted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        let (mut below, mut all_positive, mut area) = (0.0, 0.0, 0.0);
+        let mut below = 0.0;
+        let mut all_positive = 0.0;
+        let mut area = 0.0;
         for tied in sorted.chunk_by(|a, b| a.0 == b.0) {
-            let (mut positive, mut negative) = (0.0, 0.0);
+            let mut positive = 0.0;
+            let mut negative = 0.0;
             for (_, is_positive, weight) in tied {
-                *(if *is_positive { &mut positive } else { &mut negative }) += f64::from(*weight);
+                *(if *is_positive {
+                    &mut positive
+                } else {
+                    &mut negative
+                }) += f64::from(*weight);
             }
             area += positive * (below + negative / 2.0);
             below += negative;

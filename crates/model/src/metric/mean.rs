@@ -17,7 +17,11 @@ impl Mean {
 
     /// Returns the mean; 0 without weight.
     pub fn value(&self) -> f64 {
-        if self.weight == 0.0 { 0.0 } else { self.sum / self.weight }
+        if self.weight == 0.0 {
+            0.0
+        } else {
+            self.sum / self.weight
+        }
     }
 
     /// Returns the weighted sum.

@@ -11,7 +11,9 @@ pub struct MeanPerClassAccuracy {
 impl MeanPerClassAccuracy {
     /// Returns the empty metric over a number of classes.
     pub fn new(classes: usize) -> Self {
-        Self { classes: vec![Mean::default(); classes] }
+        Self {
+            classes: vec![Mean::default(); classes],
+        }
     }
 
     /// Adds an example: the class said, the class it is, and a weight. Classes beyond the last are not counted.

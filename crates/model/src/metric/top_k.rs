@@ -24,11 +24,19 @@ impl TopK {
 
     /// Returns the share of those shown that are right; 0 without any.
     pub fn precision(&self) -> f64 {
-        if self.shown == 0.0 { 0.0 } else { self.right / self.shown }
+        if self.shown == 0.0 {
+            0.0
+        } else {
+            self.right / self.shown
+        }
     }
 
     /// Returns the share of those which are right that were shown; 0 without any.
     pub fn recall(&self) -> f64 {
-        if self.positives == 0.0 { 0.0 } else { self.right / self.positives }
+        if self.positives == 0.0 {
+            0.0
+        } else {
+            self.right / self.positives
+        }
     }
 }

@@ -19,7 +19,12 @@ impl Builder<'_> {
         }
         let column = &self.canned.columns.numeric[feature];
         let scope = format!("columns/{}", column.name);
-        let out = self.normalized(&scope, column.field(), column.operand_field(), &column.numbers);
+        let out = self.normalized(
+            &scope,
+            column.field(),
+            column.operand_field(),
+            &column.numbers,
+        );
         self.numbers.insert(feature, out.clone());
         out
     }
@@ -44,15 +49,26 @@ impl Builder<'_> {
         if let Some([least, most]) = numbers.clip {
             let least = graph.floats(&format!("{scope}/least"), &[], &[least]);
             let most = graph.floats(&format!("{scope}/most"), &[], &[most]);
-            value = graph.node("Clip", &format!("{scope}/clipped"), &[&value, &least, &most], []);
+            value = graph.node(
+                "Clip",
+                &format!("{scope}/clipped"),
+                &[&value, &least, &most],
+                [],
+            );
         }
         match numbers.normalizer {
             Normalizer::None => value,
             Normalizer::Standardize { mean, stddev } => {
                 let mean = graph.floats(&format!("{scope}/mean"), &[1], &[mean]);
                 let stddev = graph.floats(&format!("{scope}/stddev"), &[1], &[stddev]);
-                let centered = graph.node("Sub", &format!("{scope}/centered"), &[&value, &mean], []);
-                graph.node("Div", &format!("{scope}/standardized"), &[&centered, &stddev], [])
+                let centered =
+                    graph.node("Sub", &format!("{scope}/centered"), &[&value, &mean], []);
+                graph.node(
+                    "Div",
+                    &format!("{scope}/standardized"),
+                    &[&centered, &stddev],
+                    [],
+                )
             }
             Normalizer::MinMax { min, max } => {
                 let range = graph.floats(&format!("{scope}/range"), &[1], &[max - min]);
@@ -62,15 +78,35 @@ impl Builder<'_> {
             }
             Normalizer::Log => {
                 let least = graph.floats(&format!("{scope}/log_min"), &[1], &[LOG_MIN]);
-                let above = graph.node("Greater", &format!("{scope}/above_log_min"), &[&value, &least], []);
-                let value = graph.node("Where", &format!("{scope}/positive"), &[&above, &value, &least], []);
+                let above = graph.node(
+                    "Greater",
+                    &format!("{scope}/above_log_min"),
+                    &[&value, &least],
+                    [],
+                );
+                let value = graph.node(
+                    "Where",
+                    &format!("{scope}/positive"),
+                    &[&above, &value, &least],
+                    [],
+                );
                 graph.node("Log", &format!("{scope}/log"), &[&value], [])
             }
             Normalizer::Log1p => {
                 // NaN counts as 0, which Max would not make of it.
                 let zero = graph.floats(&format!("{scope}/zero"), &[1], &[0.0]);
-                let above = graph.node("Greater", &format!("{scope}/above_zero"), &[&value, &zero], []);
-                let value = graph.node("Where", &format!("{scope}/not_below"), &[&above, &value, &zero], []);
+                let above = graph.node(
+                    "Greater",
+                    &format!("{scope}/above_zero"),
+                    &[&value, &zero],
+                    [],
+                );
+                let value = graph.node(
+                    "Where",
+                    &format!("{scope}/not_below"),
+                    &[&above, &value, &zero],
+                    [],
+                );
                 // In doubles, or small numbers would be lost beside the 1.
                 let double = attribute("to", Attribute::Int(Tensor::Double.number().into()));
                 let value = graph.node("Cast", &format!("{scope}/wide"), &[&value], [double]);
@@ -87,22 +123,36 @@ impl Builder<'_> {
     fn filled(&mut self, scope: &str, field: usize, numbers: &Numbers) -> Name {
         let value = self.given[self.inputs.fields[&field]].clone();
         let graph = &mut self.graph;
-        let Some(default) = &numbers.default else { return value };
+        let Some(default) = &numbers.default else {
+            return value;
+        };
         let default = graph.floats(&format!("{scope}/default"), &[numbers.width], default);
         let missing = graph.node("IsNaN", &format!("{scope}/missing"), &[&value], []);
-        graph.node("Where", &format!("{scope}/filled"), &[&missing, &default, &value], [])
+        graph.node(
+            "Where",
+            &format!("{scope}/filled"),
+            &[&missing, &default, &value],
+            [],
+        )
     }
 
     /// Subtracts or divides. A number by 0 is 0.
     fn combined(&mut self, scope: &str, operand: &Operand, value: &Name, other: &Name) -> Name {
         let graph = &mut self.graph;
         match operand {
-            Operand::Minus(_) => graph.node("Sub", &format!("{scope}/difference"), &[value, other], []),
+            Operand::Minus(_) => {
+                graph.node("Sub", &format!("{scope}/difference"), &[value, other], [])
+            }
             Operand::DividedBy(_) => {
                 let zero = graph.floats(&format!("{scope}/nothing"), &[1], &[0.0]);
                 let by_zero = graph.node("Equal", &format!("{scope}/by_zero"), &[other, &zero], []);
                 let ratio = graph.node("Div", &format!("{scope}/quotient"), &[value, other], []);
-                graph.node("Where", &format!("{scope}/ratio"), &[&by_zero, &zero, &ratio], [])
+                graph.node(
+                    "Where",
+                    &format!("{scope}/ratio"),
+                    &[&by_zero, &zero, &ratio],
+                    [],
+                )
             }
         }
     }
@@ -118,16 +168,28 @@ impl Builder<'_> {
         let whole = graph.node("Sub", &format!("{scope}/whole"), &[&given, &rest], []);
         let passed = graph.node("Div", &format!("{scope}/passed"), &[&whole, &length], []);
         let first = graph.list(&[first]);
-        let shifted = graph.node("Add", &format!("{scope}/from_first"), &[&passed, &first], []);
+        let shifted = graph.node(
+            "Add",
+            &format!("{scope}/from_first"),
+            &[&passed, &first],
+            [],
+        );
         let count = graph.list(&[count]);
         let part = graph.node("Mod", &format!("{scope}/part"), &[&shifted, &count], []);
         let single = attribute("to", Attribute::Int(Tensor::Float.number().into()));
         let part = graph.node("Cast", &format!("{scope}/part_number"), &[&part], [single]);
-        let Some(default) = &numbers.default else { return part };
+        let Some(default) = &numbers.default else {
+            return part;
+        };
         let default = graph.floats(&format!("{scope}/default"), &[numbers.width], default);
         let none = graph.list(&[NONE]);
         let missing = graph.node("Equal", &format!("{scope}/missing"), &[&given, &none], []);
-        graph.node("Where", &format!("{scope}/filled"), &[&missing, &default, &part], [])
+        graph.node(
+            "Where",
+            &format!("{scope}/filled"),
+            &[&missing, &default, &part],
+            [],
+        )
     }
 
     /// Returns the ids of a categorical feature.
@@ -138,32 +200,43 @@ impl Builder<'_> {
         let canned = self.canned;
         let column = &canned.columns.categorical[feature];
         let scope = format!("columns/{}", column.name);
-        let field = column.field().and_then(|field| self.inputs.fields.get(&field));
+        let field = column
+            .field()
+            .and_then(|field| self.inputs.fields.get(&field));
         let input = self.inputs.ids.get(&feature).or(field).copied();
-        let given =
-            input.map(|input| self.given[input].clone()).expect("a feature that is read has an input");
+        let given = input
+            .map(|input| self.given[input].clone())
+            .expect("a feature that is read has an input");
         let single = input.is_some_and(|input| {
             self.inputs.list[input].port.shape[1] == trainyard_onnx::Dimension::Fixed(1)
         });
         let ids = match &column.config.kind {
             _ if self.inputs.ids.contains_key(&feature) => given,
-            FeatureKind::Bucketized { numbers, boundaries } => {
+            FeatureKind::Bucketized {
+                numbers,
+                boundaries,
+            } => {
                 let field = column.field().expect("buckets come from a field");
                 let numbers_given = self.normalized(&scope, field, column.operand_field(), numbers);
                 self.buckets(&scope, &numbers_given, numbers.width, boundaries)
             }
-            FeatureKind::Vocabulary { values, default, integers, .. } => {
-                self.listed(&scope, &given, values, *default, *integers)
-            }
-            FeatureKind::Identity { buckets, default, .. } => {
-                self.identity(&scope, &given, *buckets, *default)
-            }
+            FeatureKind::Vocabulary {
+                values,
+                default,
+                integers,
+                ..
+            } => self.listed(&scope, &given, values, *default, *integers),
+            FeatureKind::Identity {
+                buckets, default, ..
+            } => self.identity(&scope, &given, *buckets, *default),
             FeatureKind::Numeric(_)
             | FeatureKind::Hashed { .. }
             | FeatureKind::Crossed { .. }
             | FeatureKind::Dynamic { .. } => given,
         };
-        let weights = column.weights_field().map(|field| self.given[self.inputs.fields[&field]].clone());
+        let weights = column
+            .weights_field()
+            .map(|field| self.given[self.inputs.fields[&field]].clone());
         let bag = self.masked(&scope, &ids, weights, single);
         self.bags.insert(feature, bag.clone());
         bag
@@ -173,15 +246,33 @@ impl Builder<'_> {
     fn buckets(&mut self, scope: &str, numbers: &Name, width: usize, boundaries: &[f32]) -> Name {
         let graph = &mut self.graph;
         let last = graph.list(&[2]);
-        let boundaries_given =
-            graph.floats(&format!("{scope}/boundaries"), &[1, 1, boundaries.len()], boundaries);
-        let numbers = graph.node("Unsqueeze", &format!("{scope}/apart"), &[numbers, &last], []);
+        let boundaries_given = graph.floats(
+            &format!("{scope}/boundaries"),
+            &[1, 1, boundaries.len()],
+            boundaries,
+        );
+        let numbers = graph.node(
+            "Unsqueeze",
+            &format!("{scope}/apart"),
+            &[numbers, &last],
+            [],
+        );
         let inputs = [&numbers, &boundaries_given];
         let reached = graph.node("GreaterOrEqual", &format!("{scope}/reached"), &inputs, []);
         let whole = attribute("to", Attribute::Int(Tensor::Int64.number().into()));
-        let reached = graph.node("Cast", &format!("{scope}/reached_count"), &[&reached], [whole]);
+        let reached = graph.node(
+            "Cast",
+            &format!("{scope}/reached_count"),
+            &[&reached],
+            [whole],
+        );
         let keep = attribute("keepdims", Attribute::Int(0));
-        let buckets = graph.node("ReduceSum", &format!("{scope}/buckets"), &[&reached, &last], [keep]);
+        let buckets = graph.node(
+            "ReduceSum",
+            &format!("{scope}/buckets"),
+            &[&reached, &last],
+            [keep],
+        );
         if width == 1 {
             return buckets;
         }
@@ -200,12 +291,19 @@ impl Builder<'_> {
         default: Option<u32>,
         integers: bool,
     ) -> Name {
-        let ids = attribute("default_int64", Attribute::Int(default.map_or(NONE, i64::from)));
+        let ids = attribute(
+            "default_int64",
+            Attribute::Int(default.map_or(NONE, i64::from)),
+        );
         let attributes = if integers {
             let parsed = values.iter().enumerate();
-            let known: BTreeMap<i64, i64> =
-                parsed.filter_map(|(id, value)| Some((value.parse().ok()?, id as i64))).collect();
-            let known = known.into_iter().filter(|(value, _)| *value != NONE).chain([(NONE, NONE)]);
+            let known: BTreeMap<i64, i64> = parsed
+                .filter_map(|(id, value)| Some((value.parse().ok()?, id as i64)))
+                .collect();
+            let known = known
+                .into_iter()
+                .filter(|(value, _)| *value != NONE)
+                .chain([(NONE, NONE)]);
             let (keys, values): (Vec<i64>, Vec<i64>) = known.unzip();
             [
                 attribute("keys_int64s", Attribute::Ints(keys)),
@@ -213,30 +311,63 @@ impl Builder<'_> {
                 ids,
             ]
         } else {
-            let known = values.iter().cloned().zip(0..).filter(|(value, _)| !value.is_empty());
-            let (keys, values): (Vec<String>, Vec<i64>) = known.chain([(String::new(), NONE)]).unzip();
+            let known = values
+                .iter()
+                .cloned()
+                .zip(0..)
+                .filter(|(value, _)| !value.is_empty());
+            let (keys, values): (Vec<String>, Vec<i64>) =
+                known.chain([(String::new(), NONE)]).unzip();
             [
                 attribute("keys_strings", Attribute::Strings(keys)),
                 attribute("values_int64s", Attribute::Ints(values)),
                 ids,
             ]
         };
-        self.graph.node_of(ML_DOMAIN, "LabelEncoder", &format!("{scope}/ids"), &[given], attributes)
+        self.graph.node_of(
+            ML_DOMAIN,
+            "LabelEncoder",
+            &format!("{scope}/ids"),
+            &[given],
+            attributes,
+        )
     }
 
     /// Takes numbers as ids. Those out of range have the default id, or none; -1 is no value.
     fn identity(&mut self, scope: &str, given: &Name, buckets: u32, default: Option<u32>) -> Name {
         let graph = &mut self.graph;
-        let (zero, end, none) = (graph.list(&[0]), graph.list(&[i64::from(buckets)]), graph.list(&[NONE]));
-        let positive = graph.node("GreaterOrEqual", &format!("{scope}/from_zero"), &[given, &zero], []);
+        let zero = graph.list(&[0]);
+        let end = graph.list(&[i64::from(buckets)]);
+        let none = graph.list(&[NONE]);
+        let positive = graph.node(
+            "GreaterOrEqual",
+            &format!("{scope}/from_zero"),
+            &[given, &zero],
+            [],
+        );
         let below = graph.node("Less", &format!("{scope}/below_end"), &[given, &end], []);
         let valid = graph.node("And", &format!("{scope}/valid"), &[&positive, &below], []);
         let Some(default) = default else {
-            return graph.node("Where", &format!("{scope}/ids"), &[&valid, given, &none], []);
+            return graph.node(
+                "Where",
+                &format!("{scope}/ids"),
+                &[&valid, given, &none],
+                [],
+            );
         };
         let default = graph.list(&[i64::from(default)]);
-        let ids = graph.node("Where", &format!("{scope}/or_default"), &[&valid, given, &default], []);
+        let ids = graph.node(
+            "Where",
+            &format!("{scope}/or_default"),
+            &[&valid, given, &default],
+            [],
+        );
         let missing = graph.node("Equal", &format!("{scope}/missing"), &[given, &none], []);
-        graph.node("Where", &format!("{scope}/ids"), &[&missing, &none, &ids], [])
+        graph.node(
+            "Where",
+            &format!("{scope}/ids"),
+            &[&missing, &none, &ids],
+            [],
+        )
     }
 }

@@ -10,35 +10,55 @@ pub(super) fn reason(kind: &FeatureKind) -> Option<&'static str> {
     match kind {
         FeatureKind::Hashed { .. } => Some("a hashed column needs FarmHash"),
         FeatureKind::Crossed { .. } => Some("a crossed column needs FarmHash"),
-        FeatureKind::Vocabulary { oov_buckets: 1.., .. } => {
-            Some("the oov_buckets of a vocabulary need FarmHash")
-        }
+        FeatureKind::Vocabulary {
+            oov_buckets: 1.., ..
+        } => Some("the oov_buckets of a vocabulary need FarmHash"),
         _ => None,
     }
 }
 
 /// Refuses columns that a graph cannot compute.
 pub(super) fn refuse(columns: &FeatureColumns, exporter: Option<&str>) -> Result<(), Error> {
-    let used = columns.categorical.iter().filter(|column| column.wide || column.deep.is_some());
-    let mut features: Vec<(String, &'static str)> =
-        used.filter_map(|column| Some((column.name.clone(), reason(&column.config.kind)?))).collect();
+    let used = columns
+        .categorical
+        .iter()
+        .filter(|column| column.wide || column.deep.is_some());
+    let mut features: Vec<(String, &'static str)> = used
+        .filter_map(|column| Some((column.name.clone(), reason(&column.config.kind)?)))
+        .collect();
     features.dedup();
-    match features.is_empty() {
-        true => Ok(()),
-        false => Err(Error::NotInOnnx { features, exporter: exporter.map(str::to_owned) }),
+    if features.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::NotInOnnx {
+            features,
+            exporter: exporter.map(str::to_owned),
+        })
     }
 }
 
 /// Refuses dynamic columns, also where hashed ones are taken as ids: what row an id has is not known before the
 /// checkpoint is, and changes with it.
-pub(super) fn refuse_dynamic(columns: &FeatureColumns, exporter: Option<&str>) -> Result<(), Error> {
-    let used = columns.categorical.iter().filter(|column| column.wide || column.deep.is_some());
-    let mut features: Vec<String> =
-        used.filter(|column| column.dynamic().is_some()).map(|column| column.name.clone()).collect();
+pub(super) fn refuse_dynamic(
+    columns: &FeatureColumns,
+    exporter: Option<&str>,
+) -> Result<(), Error> {
+    let used = columns
+        .categorical
+        .iter()
+        .filter(|column| column.wide || column.deep.is_some());
+    let mut features: Vec<String> = used
+        .filter(|column| column.dynamic().is_some())
+        .map(|column| column.name.clone())
+        .collect();
     features.dedup();
-    match features.is_empty() {
-        true => Ok(()),
-        false => Err(Error::DynamicInOnnx { features, exporter: exporter.map(str::to_owned) }),
+    if features.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::DynamicInOnnx {
+            features,
+            exporter: exporter.map(str::to_owned),
+        })
     }
 }
 
@@ -49,8 +69,11 @@ pub(crate) fn check_exporters(job: &Job, columns: &FeatureColumns) -> Result<(),
         .iter()
         .filter(onnx)
         .try_for_each(|exporter| refuse_dynamic(columns, Some(&exporter.name)))?;
-    let exporters = job.exporters.iter().map(|exporter| (exporter, &exporter.form));
-    let mut strict =
-        exporters.filter(|(_, form)| form.formats.contains(&ExportFormat::Onnx) && !form.hashed_as_ids);
+    let exporters = job
+        .exporters
+        .iter()
+        .map(|exporter| (exporter, &exporter.form));
+    let mut strict = exporters
+        .filter(|(_, form)| form.formats.contains(&ExportFormat::Onnx) && !form.hashed_as_ids);
     strict.try_for_each(|(exporter, _)| refuse(columns, Some(&exporter.name)))
 }

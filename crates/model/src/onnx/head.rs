@@ -20,7 +20,8 @@ pub(super) const OUTPUTS: [&str; 8] = [
 impl Builder<'_> {
     /// Adds the predictions that the head makes of logits.
     pub(super) fn outputs(&mut self, logits: &Name) -> Vec<Port> {
-        let (kind, units) = (self.canned.head.kind(), self.canned.head.units());
+        let kind = self.canned.head.kind();
+        let units = self.canned.head.units();
         let mut out = Vec::new();
         if kind != HeadKind::Regression {
             self.put(&mut out, "logits", Tensor::Float, units, logits);
@@ -59,7 +60,9 @@ impl Builder<'_> {
             }
             HeadKind::MultiClass => {
                 let axis = attribute("axis", Attribute::Int(1));
-                let probabilities = self.graph.node("Softmax", "head/softmax", &[logits], [axis.clone()]);
+                let probabilities =
+                    self.graph
+                        .node("Softmax", "head/softmax", &[logits], [axis.clone()]);
                 let class = self.graph.node("ArgMax", "head/class", &[logits], [axis]);
                 self.classes(&mut out, logits, &probabilities, &class);
             }
@@ -96,7 +99,11 @@ impl Builder<'_> {
         let width = graph.list(&[count]);
         let axis = attribute("axis", Attribute::Int(0));
         let shape = graph.node("Concat", "head/shape", &[&rows, &width], [axis]);
-        let ids = graph.ints("head/ids", &[1, count as usize], &(0..count).collect::<Vec<_>>());
+        let ids = graph.ints(
+            "head/ids",
+            &[1, count as usize],
+            &(0..count).collect::<Vec<_>>(),
+        );
         graph.node("Expand", "head/every_class", &[&ids, &shape], [])
     }
 
@@ -108,6 +115,7 @@ impl Builder<'_> {
 
     /// Returns the names of classes by their numbers.
     fn named(&mut self, names: &Name, classes: &Name) -> Name {
-        self.graph.node("Gather", "head/named", &[names, classes], [])
+        self.graph
+            .node("Gather", "head/named", &[names, classes], [])
     }
 }

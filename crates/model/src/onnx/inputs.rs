@@ -52,9 +52,9 @@ impl GraphInput {
             Source::Column(field) => {
                 out["column"] = json!(field.name);
                 let (separator, missing) = match &field.kind {
-                    FieldKind::Float { separator, default, .. } => {
-                        (*separator, default.as_ref().map(|_| json!("nan")))
-                    }
+                    FieldKind::Float {
+                        separator, default, ..
+                    } => (*separator, default.as_ref().map(|_| json!("nan"))),
                     FieldKind::Floats { separator } => (Some(*separator), Some(json!(0))),
                     FieldKind::Int { separator, .. } => (*separator, Some(json!(-1))),
                     FieldKind::Bytes { separator } => (*separator, Some(json!(""))),
@@ -84,13 +84,24 @@ pub(super) struct Inputs {
 
 impl Inputs {
     pub(super) fn new(canned: &Canned) -> Self {
-        let mut out = Self { taken: head::OUTPUTS.map(str::to_owned).into(), ..Self::default() };
+        let mut out = Self {
+            taken: head::OUTPUTS.map(str::to_owned).into(),
+            ..Self::default()
+        };
         let columns = &canned.columns;
-        let numeric = columns.numeric.iter().filter(|column| column.wide || column.deep);
-        let mut fields: BTreeSet<usize> =
-            numeric.flat_map(|column| [Some(column.field()), column.operand_field()]).flatten().collect();
-        let used =
-            columns.categorical.iter().enumerate().filter(|(_, column)| column.wide || column.deep.is_some());
+        let numeric = columns
+            .numeric
+            .iter()
+            .filter(|column| column.wide || column.deep);
+        let mut fields: BTreeSet<usize> = numeric
+            .flat_map(|column| [Some(column.field()), column.operand_field()])
+            .flatten()
+            .collect();
+        let used = columns
+            .categorical
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| column.wide || column.deep.is_some());
         for (_, column) in used.clone() {
             if hashing::reason(&column.config.kind).is_none() {
                 fields.extend(column.field());
@@ -100,31 +111,46 @@ impl Inputs {
         }
         let schema = &canned.serving_schema.fields;
         for &field in &fields {
-            let twice =
-                fields.iter().any(|other| *other != field && schema[*other].name == schema[field].name);
+            let twice = fields
+                .iter()
+                .any(|other| *other != field && schema[*other].name == schema[field].name);
             out.add_field(field, &schema[field], twice);
         }
-        for (place, column) in used.filter(|(_, column)| hashing::reason(&column.config.kind).is_some()) {
+        for (place, column) in
+            used.filter(|(_, column)| hashing::reason(&column.config.kind).is_some())
+        {
             // The same feature for two parts of the model has the same ids.
             let same = out.ids.iter().find(|(other, _)| {
                 let other = &columns.categorical[**other].config;
                 let column = &column.config;
-                other.name == column.name && other.kind == column.kind && other.separator == column.separator
+                other.name == column.name
+                    && other.kind == column.kind
+                    && other.separator == column.separator
             });
             let input = match same {
                 Some((_, input)) => *input,
                 None => {
                     let name = out.unique(format!("{}/ids", column.name));
                     let port = Port::matrix(name, Tensor::Int64, None);
-                    out.push(GraphInput { port, source: Source::Ids(column.name.clone()) })
+                    out.push(GraphInput {
+                        port,
+                        source: Source::Ids(column.name.clone()),
+                    })
                 }
             };
             out.ids.insert(place, input);
         }
         if out.list.is_empty() {
             let shape = vec![Dimension::Fixed(1)];
-            let port = Port { name: out.unique("records".to_owned()), tensor: Tensor::Int64, shape };
-            out.push(GraphInput { port, source: Source::Records });
+            let port = Port {
+                name: out.unique("records".to_owned()),
+                tensor: Tensor::Int64,
+                shape,
+            };
+            out.push(GraphInput {
+                port,
+                source: Source::Records,
+            });
         }
         out
     }
@@ -137,9 +163,16 @@ impl Inputs {
             FieldKind::Int { separator, .. } => (Tensor::Int64, separator.is_none().then_some(1)),
             FieldKind::Bytes { separator } => (Tensor::String, separator.is_none().then_some(1)),
         };
-        let name = if twice { format!("{}/{}", field.name, tensor.name()) } else { field.name.clone() };
+        let name = if twice {
+            format!("{}/{}", field.name, tensor.name())
+        } else {
+            field.name.clone()
+        };
         let port = Port::matrix(self.unique(name), tensor, width);
-        let input = self.push(GraphInput { port, source: Source::Column(field.clone()) });
+        let input = self.push(GraphInput {
+            port,
+            source: Source::Column(field.clone()),
+        });
         self.fields.insert(place, input);
     }
 

@@ -30,8 +30,14 @@ impl Builder<'_> {
     }
 
     fn dense(&mut self, scope: &str, input: &Name, kernel: usize, bias: usize) -> Name {
-        let (kernel, bias) = (self.table(kernel, None), self.table(bias, None));
-        self.graph.node("Gemm", &format!("{scope}/dense"), &[input, &kernel, &bias], [])
+        let kernel = self.table(kernel, None);
+        let bias = self.table(bias, None);
+        self.graph.node(
+            "Gemm",
+            &format!("{scope}/dense"),
+            &[input, &kernel, &bias],
+            [],
+        )
     }
 
     fn activated(&mut self, scope: &str, activation: Activation, input: &Name) -> Name {
@@ -72,11 +78,16 @@ impl Builder<'_> {
     }
 
     fn batch_norm(&mut self, scope: &str, norm: &BatchNorm, input: &Name) -> Name {
-        let [gamma, beta, mean, variance] =
-            [norm.gamma, norm.beta, norm.mean, norm.variance].map(|variable| self.table(variable, None));
+        let [gamma, beta, mean, variance] = [norm.gamma, norm.beta, norm.mean, norm.variance]
+            .map(|variable| self.table(variable, None));
         let epsilon = attribute("epsilon", Attribute::Float(EPSILON));
         let inputs = [input, &gamma, &beta, &mean, &variance];
-        self.graph.node("BatchNormalization", &format!("{scope}/batchnorm"), &inputs, [epsilon])
+        self.graph.node(
+            "BatchNormalization",
+            &format!("{scope}/batchnorm"),
+            &inputs,
+            [epsilon],
+        )
     }
 
     /// Returns what comes out of the last cross layer.
@@ -85,8 +96,12 @@ impl Builder<'_> {
         for (index, (kernel, bias)) in cross.layers.iter().enumerate() {
             let scope = format!("dcn/cross_{index}");
             let product = self.dense(&scope, &value, *kernel, *bias);
-            let product = self.graph.node("Mul", &format!("{scope}/product"), &[first, &product], []);
-            value = self.graph.node("Add", &format!("{scope}/sum"), &[&product, &value], []);
+            let product =
+                self.graph
+                    .node("Mul", &format!("{scope}/product"), &[first, &product], []);
+            value = self
+                .graph
+                .node("Add", &format!("{scope}/sum"), &[&product, &value], []);
         }
         value
     }
@@ -99,7 +114,12 @@ impl Builder<'_> {
             .map(|embedding| graph.node("Mul", "fm/square", &[embedding, embedding], []))
             .collect();
         let sum = graph.node("Sum", "fm/sum", &embeddings.iter().collect::<Vec<_>>(), []);
-        let squares = graph.node("Sum", "fm/sum_of_squares", &squares.iter().collect::<Vec<_>>(), []);
+        let squares = graph.node(
+            "Sum",
+            "fm/sum_of_squares",
+            &squares.iter().collect::<Vec<_>>(),
+            [],
+        );
         let square = graph.node("Mul", "fm/square_of_sum", &[&sum, &sum], []);
         let pairs = graph.node("Sub", "fm/pairs", &[&square, &squares], []);
         let along = graph.list(&[1]);

@@ -21,23 +21,46 @@ pub(super) struct Bag {
 
 impl Builder<'_> {
     /// Returns the bag of ids in which -1 stands for none.
-    pub(super) fn masked(&mut self, scope: &str, ids: &Name, weights: Option<Name>, single: bool) -> Bag {
+    pub(super) fn masked(
+        &mut self,
+        scope: &str,
+        ids: &Name,
+        weights: Option<Name>,
+        single: bool,
+    ) -> Bag {
         let graph = &mut self.graph;
         let zero = graph.list(&[0]);
-        let valid = graph.node("GreaterOrEqual", &format!("{scope}/has_id"), &[ids, &zero], []);
+        let valid = graph.node(
+            "GreaterOrEqual",
+            &format!("{scope}/has_id"),
+            &[ids, &zero],
+            [],
+        );
         let float = attribute("to", Attribute::Int(Tensor::Float.number().into()));
         let mask = graph.node("Cast", &format!("{scope}/mask"), &[&valid], [float]);
         let ids = graph.node("Max", &format!("{scope}/rows"), &[ids, &zero], []);
         let weights = weights.map(|weights| {
             // Whatever stands beside a missing id, even NaN, weighs nothing.
-            graph.node("Where", &format!("{scope}/weights"), &[&valid, &weights, &mask], [])
+            graph.node(
+                "Where",
+                &format!("{scope}/weights"),
+                &[&valid, &weights, &mask],
+                [],
+            )
         });
-        Bag { ids, mask, weights, single, scope: scope.to_owned() }
+        Bag {
+            ids,
+            mask,
+            weights,
+            single,
+            scope: scope.to_owned(),
+        }
     }
 
     /// Returns the share of each id of a row: what its vector is multiplied by before the vectors are summed.
     fn shares(&mut self, bag: &Bag, combiner: Combiner) -> Name {
-        let (graph, scope) = (&mut self.graph, format!("{}/{combiner:?}", bag.scope).to_lowercase());
+        let graph = &mut self.graph;
+        let scope = format!("{}/{combiner:?}", bag.scope).to_lowercase();
         let weights = match (&bag.weights, combiner) {
             (None, Combiner::Sum) => return bag.mask.clone(),
             (Some(weights), Combiner::Sum) => return weights.clone(),
@@ -46,48 +69,94 @@ impl Builder<'_> {
             (None, _) => bag.mask.clone(),
             (Some(weights), _) => {
                 let zero = graph.floats(&format!("{scope}/zero"), &[1], &[0.0]);
-                let counts = graph.node("Greater", &format!("{scope}/counts"), &[weights, &zero], []);
-                graph.node("Where", &format!("{scope}/counted"), &[&counts, weights, &zero], [])
+                let counts =
+                    graph.node("Greater", &format!("{scope}/counts"), &[weights, &zero], []);
+                graph.node(
+                    "Where",
+                    &format!("{scope}/counted"),
+                    &[&counts, weights, &zero],
+                    [],
+                )
             }
         };
         let along = graph.list(&[1]);
         let divisor = if combiner == Combiner::Mean {
-            graph.node("ReduceSum", &format!("{scope}/sum"), &[&weights, &along], [])
+            graph.node(
+                "ReduceSum",
+                &format!("{scope}/sum"),
+                &[&weights, &along],
+                [],
+            )
         } else {
-            let squares = graph.node("Mul", &format!("{scope}/squares"), &[&weights, &weights], []);
-            let sum = graph.node("ReduceSum", &format!("{scope}/sum"), &[&squares, &along], []);
+            let squares = graph.node(
+                "Mul",
+                &format!("{scope}/squares"),
+                &[&weights, &weights],
+                [],
+            );
+            let sum = graph.node(
+                "ReduceSum",
+                &format!("{scope}/sum"),
+                &[&squares, &along],
+                [],
+            );
             graph.node("Sqrt", &format!("{scope}/root"), &[&sum], [])
         };
         // A row without ids has shares of 0, not 0 / 0.
-        let (zero, one) = (
-            graph.floats(&format!("{scope}/no_ids"), &[1], &[0.0]),
-            graph.floats(&format!("{scope}/one"), &[1], &[1.0]),
-        );
+        let zero = graph.floats(&format!("{scope}/no_ids"), &[1], &[0.0]);
+        let one = graph.floats(&format!("{scope}/one"), &[1], &[1.0]);
         let any = graph.node("Greater", &format!("{scope}/any"), &[&divisor, &zero], []);
-        let divisor = graph.node("Where", &format!("{scope}/divisor"), &[&any, &divisor, &one], []);
+        let divisor = graph.node(
+            "Where",
+            &format!("{scope}/divisor"),
+            &[&any, &divisor, &one],
+            [],
+        );
         graph.node("Div", &format!("{scope}/shares"), &[&weights, &divisor], [])
     }
 
     /// Returns the combined vectors of the ids of each row, `batch x dimension`; zeros for a row without ids.
-    pub(super) fn embedded(&mut self, scope: &str, bag: &Bag, combiner: Combiner, table: &Name) -> Name {
+    pub(super) fn embedded(
+        &mut self,
+        scope: &str,
+        bag: &Bag,
+        combiner: Combiner,
+        table: &Name,
+    ) -> Name {
         let shares = self.shares(bag, combiner);
         let graph = &mut self.graph;
         let along = graph.list(&[1]);
         if bag.single {
             let ids = graph.node("Squeeze", &format!("{scope}/id"), &[&bag.ids, &along], []);
             let vectors = graph.node("Gather", &format!("{scope}/vectors"), &[table, &ids], []);
-            return graph.node("Mul", &format!("{scope}/combined"), &[&vectors, &shares], []);
+            return graph.node(
+                "Mul",
+                &format!("{scope}/combined"),
+                &[&vectors, &shares],
+                [],
+            );
         }
-        let vectors = graph.node("Gather", &format!("{scope}/vectors"), &[table, &bag.ids], []);
+        let vectors = graph.node(
+            "Gather",
+            &format!("{scope}/vectors"),
+            &[table, &bag.ids],
+            [],
+        );
         self.sum_of(scope, &vectors, &shares)
     }
 
     /// Returns the count or summed weight of each id in a row, `batch x buckets`.
     pub(super) fn indicator(&mut self, bag: &Bag, buckets: u32) -> Name {
-        let (graph, scope) = (&mut self.graph, format!("{}/indicator", bag.scope));
+        let graph = &mut self.graph;
+        let scope = format!("{}/indicator", bag.scope);
         let depth = graph.list(&[i64::from(buckets)]);
         let off_on = graph.floats(&format!("{scope}/off_on"), &[2], &[0.0, 1.0]);
-        let hot = graph.node("OneHot", &format!("{scope}/one_hot"), &[&bag.ids, &depth, &off_on], []);
+        let hot = graph.node(
+            "OneHot",
+            &format!("{scope}/one_hot"),
+            &[&bag.ids, &depth, &off_on],
+            [],
+        );
         let weights = bag.weights.as_ref().unwrap_or(&bag.mask).clone();
         self.sum_of(&scope, &hot, &weights)
     }
@@ -95,10 +164,21 @@ impl Builder<'_> {
     /// Sums the vectors of a row, `batch x n x dimension`, each multiplied by its share, `batch x n`.
     fn sum_of(&mut self, scope: &str, vectors: &Name, shares: &Name) -> Name {
         let graph = &mut self.graph;
-        let (along, last) = (graph.list(&[1]), graph.list(&[2]));
-        let shares = graph.node("Unsqueeze", &format!("{scope}/shares"), &[shares, &last], []);
+        let along = graph.list(&[1]);
+        let last = graph.list(&[2]);
+        let shares = graph.node(
+            "Unsqueeze",
+            &format!("{scope}/shares"),
+            &[shares, &last],
+            [],
+        );
         let shared = graph.node("Mul", &format!("{scope}/shared"), &[vectors, &shares], []);
         let drop = attribute("keepdims", Attribute::Int(0));
-        graph.node("ReduceSum", &format!("{scope}/combined"), &[&shared, &along], [drop])
+        graph.node(
+            "ReduceSum",
+            &format!("{scope}/combined"),
+            &[&shared, &along],
+            [drop],
+        )
     }
 }

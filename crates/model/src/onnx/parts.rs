@@ -21,16 +21,24 @@ impl Builder<'_> {
         }
         let sum = match parts.as_slice() {
             [one] => one.clone(),
-            parts => self.graph.node("Sum", "logits/sum", &parts.iter().collect::<Vec<_>>(), []),
+            parts => self
+                .graph
+                .node("Sum", "logits/sum", &parts.iter().collect::<Vec<_>>(), []),
         };
         // A bias alone does not know how many records there are.
-        match self.inputs.list.iter().position(|input| input.source == Source::Records) {
+        match self
+            .inputs
+            .list
+            .iter()
+            .position(|input| input.source == Source::Records)
+        {
             Some(records) => {
                 let units = self.graph.list(&[self.canned.head.units() as i64]);
                 let axis = attribute("axis", Attribute::Int(0));
                 let shape = [&self.given[records], &units];
                 let shape = self.graph.node("Concat", "logits/shape", &shape, [axis]);
-                self.graph.node("Expand", "logits/expanded", &[&sum, &shape], [])
+                self.graph
+                    .node("Expand", "logits/expanded", &[&sum, &shape], [])
             }
             None => sum,
         }
@@ -38,20 +46,30 @@ impl Builder<'_> {
 
     fn linear(&mut self, linear: &LinearModel, parts: &mut Vec<Name>) {
         for &(feature, variable) in &linear.categorical {
-            let (bag, table) = (self.bag(feature), self.table(variable, None));
+            let bag = self.bag(feature);
+            let table = self.table(variable, None);
             let scope = self.canned.variables[variable].name.replace("/weights", "");
             parts.push(self.embedded(&scope, &bag, linear.combiner, &table));
         }
         for dense in &linear.numeric {
-            let (numbers, table) = (self.numbers_at(dense.begin), self.table(dense.variable, None));
-            let scope = self.canned.variables[dense.variable].name.replace("/weights", "");
-            parts.push(self.graph.node("MatMul", &format!("{scope}/weighted"), &[&numbers, &table], []));
+            let numbers = self.numbers_at(dense.begin);
+            let table = self.table(dense.variable, None);
+            let scope = self.canned.variables[dense.variable]
+                .name
+                .replace("/weights", "");
+            parts.push(self.graph.node(
+                "MatMul",
+                &format!("{scope}/weighted"),
+                &[&numbers, &table],
+                [],
+            ));
         }
         parts.push(self.table(linear.bias, None));
     }
 
     fn deep(&mut self, deep: &Deep, parts: &mut Vec<Name>) {
-        let (mut pieces, mut embeddings) = (Vec::new(), Vec::new());
+        let mut pieces = Vec::new();
+        let mut embeddings = Vec::new();
         for (_, piece) in &deep.input.pieces {
             let value = match piece {
                 Piece::Numbers(begin, _) => self.numbers_at(*begin),
@@ -78,9 +96,14 @@ impl Builder<'_> {
         let mut input = match pieces.as_slice() {
             [one] => one.clone(),
             pieces => {
-                let (axis, pieces) =
-                    (attribute("axis", Attribute::Int(1)), pieces.iter().collect::<Vec<_>>());
-                self.graph.node("Concat", "dnn/input_from_feature_columns/input_layer", &pieces, [axis])
+                let axis = attribute("axis", Attribute::Int(1));
+                let pieces = pieces.iter().collect::<Vec<_>>();
+                self.graph.node(
+                    "Concat",
+                    "dnn/input_from_feature_columns/input_layer",
+                    &pieces,
+                    [axis],
+                )
             }
         };
         if let Some(cross) = &deep.cross {
@@ -103,15 +126,18 @@ impl Builder<'_> {
         if let Some(have) = self.tables.get(&key) {
             return have.clone();
         }
-        let (spec, values) = (&self.canned.variables[variable], &self.values[variable]);
+        let spec = &self.canned.variables[variable];
+        let values = &self.values[variable];
         let scales = lookup.and_then(|lookup| Some((lookup.dimension, lookup.scales(values)?)));
         let name = match scales {
             None => self.graph.floats(&spec.name, &spec.shape, values),
             Some((dimension, scales)) => {
                 let rows = values.chunks_exact(dimension).zip(&scales);
-                let clipped: Vec<f32> =
-                    rows.flat_map(|(row, scale)| row.iter().map(move |value| value * scale)).collect();
-                self.graph.floats(&format!("{}/clipped", spec.name), &spec.shape, &clipped)
+                let clipped: Vec<f32> = rows
+                    .flat_map(|(row, scale)| row.iter().map(move |value| value * scale))
+                    .collect();
+                self.graph
+                    .floats(&format!("{}/clipped", spec.name), &spec.shape, &clipped)
             }
         };
         self.tables.insert(key, name.clone());

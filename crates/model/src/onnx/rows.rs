@@ -17,12 +17,19 @@ pub(crate) fn rows(canned: &Canned, batch: &Batch) -> Result<Vec<GraphRow>, Erro
     let row = |row: usize| {
         let mut out = GraphRow::new();
         for (field, input) in &inputs.fields {
-            out.insert(inputs.list[*input].port.name.clone(), cells(batch, *field, row));
+            out.insert(
+                inputs.list[*input].port.name.clone(),
+                cells(batch, *field, row),
+            );
         }
         for (feature, input) in &inputs.ids {
             let mut found = ids(canned, &features, *feature, row);
             // A value that is missing keeps its place beside its weight.
-            if found.is_empty() && canned.columns.categorical[*feature].weights_field().is_some() {
+            if found.is_empty()
+                && canned.columns.categorical[*feature]
+                    .weights_field()
+                    .is_some()
+            {
                 found.push(-1);
             }
             out.insert(inputs.list[*input].port.name.clone(), json!(found));
@@ -31,10 +38,15 @@ pub(crate) fn rows(canned: &Canned, batch: &Batch) -> Result<Vec<GraphRow>, Erro
             let used = column.wide || column.deep.is_some();
             if used && hashing::reason(&column.config.kind).is_none() {
                 let key = format!("{}/ids", column.name);
-                out.entry(key).or_insert_with(|| json!(ids(canned, &features, feature, row)));
+                out.entry(key)
+                    .or_insert_with(|| json!(ids(canned, &features, feature, row)));
             }
         }
-        for input in inputs.list.iter().filter(|input| input.source == Source::Records) {
+        for input in inputs
+            .list
+            .iter()
+            .filter(|input| input.source == Source::Records)
+        {
             out.insert(input.port.name.clone(), json!([1]));
         }
         out
@@ -48,11 +60,14 @@ fn cells(batch: &Batch, field: usize, row: usize) -> Value {
     let places = column.row(row, batch.rows);
     match &column.cells {
         // Through the shortest text, so that 0.1 is not written as 0.10000000149011612.
-        Cells::Float(values) => {
-            values[places].iter().map(|value| json!(value.to_string().parse::<f64>().ok())).collect()
-        }
+        Cells::Float(values) => values[places]
+            .iter()
+            .map(|value| json!(value.to_string().parse::<f64>().ok()))
+            .collect(),
         Cells::Int(values) => json!(values[places]),
-        Cells::Bytes(texts) => places.map(|place| json!(String::from_utf8_lossy(texts.get(place)))).collect(),
+        Cells::Bytes(texts) => places
+            .map(|place| json!(String::from_utf8_lossy(texts.get(place))))
+            .collect(),
     }
 }
 
@@ -60,9 +75,13 @@ fn cells(batch: &Batch, field: usize, row: usize) -> Value {
 fn ids(canned: &Canned, features: &Features, feature: usize, row: usize) -> Vec<i64> {
     // A feature of a shared table has its ids beside those of the others, and elsewhere only if it is wide too.
     let own = &features.ids[feature];
-    let ids = match own.offsets.is_empty() {
-        true => &features.ids[canned.columns.embedding_ids(feature)],
-        false => own,
+    let ids = if own.offsets.is_empty() {
+        &features.ids[canned.columns.embedding_ids(feature)]
+    } else {
+        own
     };
-    ids.of_row(row).iter().map(|place| i64::from(ids.unique[*place as usize])).collect()
+    ids.of_row(row)
+        .iter()
+        .map(|place| i64::from(ids.unique[*place as usize]))
+        .collect()
 }

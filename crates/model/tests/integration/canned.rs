@@ -1,5 +1,8 @@
 //! Premade estimators: gradients against finite differences, names against TensorFlow's, labels and predictions.
-#![expect(clippy::unwrap_used, reason = "a model that is not as the test says fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a model that is not as the test says fails the test"
+)]
 
 use std::path::Path;
 
@@ -66,7 +69,8 @@ fn canned(job: &str) -> Canned {
 fn job(kind: &str, label: &str) -> String {
     let mut text = FEATURES.replace("LABEL", label);
     if kind.starts_with("baseline") {
-        text = text[..text.find("[[feature]]").unwrap()].to_owned() + "[train]\nmax_steps = 1\n[model]\n";
+        text = text[..text.find("[[feature]]").unwrap()].to_owned()
+            + "[train]\nmax_steps = 1\n[model]\n";
     } else if kind.starts_with("linear") {
         text = text
             .replace("deep = true\n", "")
@@ -77,12 +81,16 @@ fn job(kind: &str, label: &str) -> String {
         text.push_str("[model]\nhidden_units = [6, 4]\nactivation = \"tanh\"\n");
     }
     if kind.starts_with("dnn_c") || kind.starts_with("dnn_r") || kind.starts_with("dcn") {
-        text = text
-            .replace("wide = true\n", "")
-            .replace("buckets = 5\n", "buckets = 5\ndeep = { embedding = 2, max_norm = 0.4 }\n");
+        text = text.replace("wide = true\n", "").replace(
+            "buckets = 5\n",
+            "buckets = 5\ndeep = { embedding = 2, max_norm = 0.4 }\n",
+        );
     }
     if kind.contains("fm") {
-        text = text.replace("buckets = 5\n", "buckets = 5\ndeep = { embedding = 3, combiner = \"sum\" }\n");
+        text = text.replace(
+            "buckets = 5\n",
+            "buckets = 5\ndeep = { embedding = 3, combiner = \"sum\" }\n",
+        );
     }
     if kind.starts_with("fm") {
         text = text.replace("hidden_units = [6, 4]\nactivation = \"tanh\"\n", "");
@@ -104,20 +112,33 @@ fn batch(model: &Canned, rows: &str) -> Batch {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.csv");
     std::fs::write(&path, format!("x,c,d,y,w\n{rows}")).unwrap();
-    let options = Options { trim: true, batch_size: 100, ..Options::new(vec![path], Format::Csv) };
-    Dataset::open(options, model.schema().clone()).unwrap().next().unwrap().unwrap()
+    let options = Options {
+        trim: true,
+        batch_size: 100,
+        ..Options::new(vec![path], Format::Csv)
+    };
+    Dataset::open(options, model.schema().clone())
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
 }
 
 fn random_values(model: &Canned, features: &<Canned as Model>::Features, seed: u64) -> Values {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let reads = model.reads(features);
-    let sizes = reads.iter().zip(model.variables()).map(|(read, spec)| match read {
-        Read::Whole => spec.len(),
-        Read::Rows(rows) => rows.len() * spec.width(),
-        Read::Ids(ids) => ids.len() * spec.width(),
-        Read::Nothing => 0,
-    });
-    sizes.map(|size| (0..size).map(|_| random.random_range(-0.5..0.5)).collect()).collect()
+    let sizes = reads
+        .iter()
+        .zip(model.variables())
+        .map(|(read, spec)| match read {
+            Read::Whole => spec.len(),
+            Read::Rows(rows) => rows.len() * spec.width(),
+            Read::Ids(ids) => ids.len() * spec.width(),
+            Read::Nothing => 0,
+        });
+    sizes
+        .map(|size| (0..size).map(|_| random.random_range(-0.5..0.5)).collect())
+        .collect()
 }
 
 /// The bound of the norm of the rows of an embedding, as the jobs name it.
@@ -133,12 +154,18 @@ fn gradients_agree_with_finite_differences() {
         ("dnn_classifier", ""),
         ("dnn_linear_combined_classifier", ""),
         ("dnn_linear_combined_regressor", ""),
-        ("dnn_linear_combined_classifier", ", vocabulary = [\"0\", \"1\", \"2\"]"),
+        (
+            "dnn_linear_combined_classifier",
+            ", vocabulary = [\"0\", \"1\", \"2\"]",
+        ),
         ("dnn_classifier normalised", ""),
         ("fm_classifier", ""),
         ("deepfm_classifier", ""),
         ("dcn_classifier", ""),
-        ("baseline_classifier", ", vocabulary = [\"0\", \"1\", \"2\"]"),
+        (
+            "baseline_classifier",
+            ", vocabulary = [\"0\", \"1\", \"2\"]",
+        ),
     ] {
         let model = canned(&(job(kind, label) + "loss_reduction = \"sum\"\n"));
         let features = model.features(&batch(&model, ROWS)).unwrap();
@@ -155,7 +182,10 @@ fn gradients_agree_with_finite_differences() {
 fn move_off_the_bound(model: &Canned, values: &mut Values) {
     for (spec, values) in model.variables().iter().zip(values) {
         if spec.name.contains("c_X_x_bucketized_embedding") && spec.width() == 2 {
-            for row in values.chunks_mut(2).filter(|row| (row[0].hypot(row[1]) - BOUND).abs() < 0.05) {
+            for row in values
+                .chunks_mut(2)
+                .filter(|row| (row[0].hypot(row[1]) - BOUND).abs() < 0.05)
+            {
                 row.iter_mut().for_each(|value| *value *= 1.3);
             }
         }
@@ -165,8 +195,11 @@ fn move_off_the_bound(model: &Canned, values: &mut Values) {
 #[test]
 fn variables_have_tensorflows_names_and_shapes() {
     let model = model("dnn_linear_combined_classifier", "");
-    let given: Vec<(&str, Vec<usize>)> =
-        model.variables().iter().map(|spec| (spec.name.as_str(), spec.shape.clone())).collect();
+    let given: Vec<(&str, Vec<usize>)> = model
+        .variables()
+        .iter()
+        .map(|spec| (spec.name.as_str(), spec.shape.clone()))
+        .collect();
     let expected = [
         ("linear/linear_model/x/weights", vec![1, 1]),
         ("linear/linear_model/c/weights", vec![7, 1]),
@@ -174,7 +207,10 @@ fn variables_have_tensorflows_names_and_shapes() {
         ("linear/linear_model/d/weights", vec![3, 1]),
         ("linear/linear_model/x_bucketized/weights", vec![3, 1]),
         ("linear/linear_model/bias_weights", vec![1]),
-        ("dnn/input_from_feature_columns/input_layer/c_embedding/embedding_weights", vec![7, 3]),
+        (
+            "dnn/input_from_feature_columns/input_layer/c_embedding/embedding_weights",
+            vec![7, 3],
+        ),
         ("dnn/hiddenlayer_0/kernel", vec![10, 6]),
         ("dnn/hiddenlayer_0/bias", vec![6]),
         ("dnn/hiddenlayer_1/kernel", vec![6, 4]),
@@ -187,25 +223,50 @@ fn variables_have_tensorflows_names_and_shapes() {
 
 #[test]
 fn predictions_have_tensorflows_keys() {
-    let model = model("dnn_classifier", ", vocabulary = [\"no\", \"perhaps\", \"yes\"]");
+    let model = model(
+        "dnn_classifier",
+        ", vocabulary = [\"no\", \"perhaps\", \"yes\"]",
+    );
     let labelled = batch(&model, "0.3,a,p,yes,1\n-1.2,b,q,no,2\n");
     let features = model.features(&labelled).unwrap();
     let values = random_values(&model, &features, 3);
     let predictions = model.predict(&features, &values, &mut Default::default());
     assert_eq!(predictions.len(), 2);
     let keys: Vec<&str> = predictions[0].keys().map(String::as_str).collect();
-    assert_eq!(keys, ["all_class_ids", "all_classes", "class_ids", "classes", "logits", "probabilities"]);
-    let Prediction::Floats(probabilities) = &predictions[0]["probabilities"] else { panic!() };
+    assert_eq!(
+        keys,
+        [
+            "all_class_ids",
+            "all_classes",
+            "class_ids",
+            "classes",
+            "logits",
+            "probabilities"
+        ]
+    );
+    let Prediction::Floats(probabilities) = &predictions[0]["probabilities"] else {
+        panic!()
+    };
     assert!((probabilities.iter().sum::<f32>() - 1.0).abs() < 1e-6);
 }
 
 #[test]
 fn labels_outside_the_vocabulary_are_named() {
-    let model = model("dnn_classifier", ", vocabulary = [\"no\", \"perhaps\", \"yes\"]");
-    let error = model.features(&batch(&model, "0.3,a,p,maybe,1\n")).unwrap_err();
-    assert!(matches!(&error, Error::Value { column, .. } if column == "y"), "{error}");
+    let model = model(
+        "dnn_classifier",
+        ", vocabulary = [\"no\", \"perhaps\", \"yes\"]",
+    );
+    let error = model
+        .features(&batch(&model, "0.3,a,p,maybe,1\n"))
+        .unwrap_err();
     assert!(
-        error.to_string().contains("label \"maybe\" is not in the vocabulary no, perhaps, yes"),
+        matches!(&error, Error::Value { column, .. } if column == "y"),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .contains("label \"maybe\" is not in the vocabulary no, perhaps, yes"),
         "{error}"
     );
 }
@@ -217,15 +278,20 @@ fn dropout_thins_training_alone_and_the_same_way_for_the_same_batch() {
         .replace("wide = true\n", "")
         .replace("buckets = 5\n", "buckets = 5\ndeep = { embedding = 2 }\n");
     let build = |dropout: &str| {
-        let text = format!("{text}[model]\nkind = \"dnn_classifier\"\nhidden_units = [64]\n{dropout}");
+        let text =
+            format!("{text}[model]\nkind = \"dnn_classifier\"\nhidden_units = [64]\n{dropout}");
         let job = Job::parse(Path::new("job.toml"), &text, &[]).unwrap();
         Canned::from_job(&job).unwrap()
     };
-    let (plain, thinned) = (build(""), build("dropout = 0.5\n"));
+    let plain = build("");
+    let thinned = build("dropout = 0.5\n");
     let mut features = plain.features(&batch(&plain, ROWS)).unwrap();
     let values = random_values(&plain, &features, 5);
     let loss = |model: &Canned, features: &<Canned as Model>::Features| {
-        model.train(features, &values, &mut Vec::new(), &mut Default::default()).unwrap().loss
+        model
+            .train(features, &values, &mut Vec::new(), &mut Default::default())
+            .unwrap()
+            .loss
     };
     let first = loss(&thinned, &features);
     assert_eq!(loss(&thinned, &features), first);
@@ -233,7 +299,11 @@ fn dropout_thins_training_alone_and_the_same_way_for_the_same_batch() {
     let predicted = |model: &Canned| model.predict(&features, &values, &mut Default::default());
     assert_eq!(predicted(&thinned), predicted(&plain));
     features.position.batch += 1;
-    assert_ne!(loss(&thinned, &features), first, "another batch, another mask");
+    assert_ne!(
+        loss(&thinned, &features),
+        first,
+        "another batch, another mask"
+    );
 }
 
 #[test]
@@ -250,14 +320,27 @@ fn the_group_auc_is_the_mean_of_the_groups() {
     // Scores are x: right within group p, wrong within q, and r has one class only.
     let rows = "1,a,p,0,1\n2,a,p,1,1\n3,a,q,1,1\n4,a,q,0,1\n9,a,r,1,1\n";
     let features = model.features(&batch(&model, rows)).unwrap();
-    let mut values: Values = random_values(&model, &features, 1).iter().map(|v| vec![0.0; v.len()]).collect();
-    let x = model.variables().iter().position(|spec| spec.name.ends_with("/x/weights")).unwrap();
+    let mut values: Values = random_values(&model, &features, 1)
+        .iter()
+        .map(|v| vec![0.0; v.len()])
+        .collect();
+    let x = model
+        .variables()
+        .iter()
+        .position(|spec| spec.name.ends_with("/x/weights"))
+        .unwrap();
     values[x] = vec![1.0];
     let mut metrics = model.metrics();
-    model.evaluate(&features, &values, &mut metrics, &mut Default::default()).unwrap();
+    model
+        .evaluate(&features, &values, &mut metrics, &mut Default::default())
+        .unwrap();
     let scores = model.scores(&metrics);
     assert_eq!(scores["auc_group"], 0.5);
-    assert!((scores["auc_exact"] - 4.0 / 6.0).abs() < 1e-9, "{}", scores["auc_exact"]);
+    assert!(
+        (scores["auc_exact"] - 4.0 / 6.0).abs() < 1e-9,
+        "{}",
+        scores["auc_exact"]
+    );
 }
 
 #[test]
@@ -275,6 +358,10 @@ fn models_that_a_head_or_feature_forbids_are_refused_with_the_reason() {
     let sizes = refuse("fm_classifier", both, "");
     assert!(sizes.contains("of one dimension, given 4 and 3"), "{sizes}");
     let same = ("buckets = 5\n", "buckets = 5\ndeep = { embedding = 3 }\n");
-    let units = refuse("fm_estimator", same, "head = \"multi_label\"\nn_classes = 4\n");
+    let units = refuse(
+        "fm_estimator",
+        same,
+        "head = \"multi_label\"\nn_classes = 4\n",
+    );
     assert!(units.contains("has one logit, its head needs 4"), "{units}");
 }

@@ -58,7 +58,10 @@ fn batch(model: &Canned, users: &[&str], items: &[&[i64]]) -> Batch {
                 Some(*end)
             });
             let offsets = std::iter::once(0).chain(ends).collect();
-            Column { offsets: Some(offsets), ..Column::ints(items.concat()) }
+            Column {
+                offsets: Some(offsets),
+                ..Column::ints(items.concat())
+            }
         }
         FieldKind::Bytes { .. } => {
             let mut texts = Bytes::default();
@@ -67,20 +70,33 @@ fn batch(model: &Canned, users: &[&str], items: &[&[i64]]) -> Batch {
         }
         _ => Column::floats((0..users.len()).map(|row| (row % 2) as f32).collect()),
     });
-    Batch { rows: users.len(), columns: columns.collect(), position: Position::default() }
+    Batch {
+        rows: users.len(),
+        columns: columns.collect(),
+        position: Position::default(),
+    }
 }
 
 #[test]
 fn tables_have_the_rules_of_their_feature_and_their_ids_travel_once() {
     let model = build("").unwrap();
-    let table = DynamicTable { admit_after: 2, expire_after_steps: None, expire_after_secs: None };
-    let found: Vec<_> = model.variables().iter().filter(|spec| spec.dynamic().is_some()).collect();
-    let shown: Vec<_> = found.iter().map(|spec| (spec.name.as_str(), spec.shape.clone())).collect();
+    let table = DynamicTable {
+        admit_after: 2,
+        expire_after_steps: None,
+        expire_after_secs: None,
+    };
+    let found: Vec<_> = model
+        .variables()
+        .iter()
+        .filter(|spec| spec.dynamic().is_some())
+        .collect();
+    let shown: Vec<_> = found
+        .iter()
+        .map(|spec| (spec.name.as_str(), spec.shape.clone()))
+        .collect();
     let scope = "dnn/input_from_feature_columns/input_layer";
-    let (item, user) = (
-        format!("{scope}/item_embedding/embedding_weights"),
-        format!("{scope}/user_embedding/embedding_weights"),
-    );
+    let item = format!("{scope}/item_embedding/embedding_weights");
+    let user = format!("{scope}/user_embedding/embedding_weights");
     let expected = [
         ("linear/linear_model/user/weights", vec![50, 1]),
         (item.as_str(), vec![1_000_000, 3]),
@@ -88,11 +104,24 @@ fn tables_have_the_rules_of_their_feature_and_their_ids_travel_once() {
     ];
     assert_eq!(shown, expected);
     assert_eq!(found[2].access, Access::Dynamic(table));
-    let features = model.features(&batch(&model, &["a", "b", "a"], &[&[7, 8], &[], &[7]])).unwrap();
+    let features = model
+        .features(&batch(&model, &["a", "b", "a"], &[&[7, 8], &[], &[7]]))
+        .unwrap();
     let reads = model.reads(&features);
-    let ids: Vec<_> =
-        reads.iter().filter_map(|read| if let Read::Ids(ids) = read { Some(ids) } else { None }).collect();
-    assert!(ids[0].as_ptr() == ids[2].as_ptr(), "wide and deep share the ids of user");
+    let ids: Vec<_> = reads
+        .iter()
+        .filter_map(|read| {
+            if let Read::Ids(ids) = read {
+                Some(ids)
+            } else {
+                None
+            }
+        })
+        .collect();
+    assert!(
+        ids[0].as_ptr() == ids[2].as_ptr(),
+        "wide and deep share the ids of user"
+    );
     let mut users = [b"a", b"b"].map(|text| fingerprint64(text));
     let mut items = [b"7", b"8"].map(|text| fingerprint64(text));
     users.sort_unstable();
@@ -107,16 +136,21 @@ fn tables_have_the_rules_of_their_feature_and_their_ids_travel_once() {
 #[test]
 fn gradients_agree_with_finite_differences() {
     let model = parse(&JOB.replace("[train]\n", "loss_reduction = \"sum\"\n[train]\n")).unwrap();
-    let features = model.features(&batch(&model, &["a", "b", "a"], &[&[7, 8], &[], &[7]])).unwrap();
+    let features = model
+        .features(&batch(&model, &["a", "b", "a"], &[&[7, 8], &[], &[7]]))
+        .unwrap();
     let seed = Seed::of_environment(1);
     let mut random = ChaCha8Rng::seed_from_u64(seed.get());
     let reads = model.reads(&features);
-    let sizes = reads.iter().zip(model.variables()).map(|(read, spec)| match read {
-        Read::Whole => spec.len(),
-        Read::Rows(rows) => rows.len() * spec.width(),
-        Read::Ids(ids) => ids.len() * spec.width(),
-        Read::Nothing => 0,
-    });
+    let sizes = reads
+        .iter()
+        .zip(model.variables())
+        .map(|(read, spec)| match read {
+            Read::Whole => spec.len(),
+            Read::Rows(rows) => rows.len() * spec.width(),
+            Read::Ids(ids) => ids.len() * spec.width(),
+            Read::Nothing => 0,
+        });
     let values = sizes.map(|size| (0..size).map(|_| random.random_range(-0.5..0.5)).collect());
     let mut values: Values = values.collect();
     gradients::agree_with_finite_differences(&seed.to_string(), &model, &features, &mut values);
@@ -127,27 +161,44 @@ fn a_graph_cannot_hold_them() {
     let model = build("").unwrap();
     let values: Values = model.variables().iter().map(|_| Vec::new()).collect();
     for hashed in [HashedColumns::Refuse, HashedColumns::AsIds] {
-        let refused = model.to_onnx(&values, hashed).expect_err("there is no graph").to_string();
-        assert_eq!(refused, "an ONNX graph cannot hold the dynamic tables of `item`, `user`");
+        let refused = model
+            .to_onnx(&values, hashed)
+            .expect_err("there is no graph")
+            .to_string();
+        assert_eq!(
+            refused,
+            "an ONNX graph cannot hold the dynamic tables of `item`, `user`"
+        );
     }
-    let exporter =
-        "[[exporter]]\nkind = \"final\"\nname = \"graph\"\nformat = \"onnx\"\nhashed_as_ids = true\n";
+    let exporter = "[[exporter]]\nkind = \"final\"\nname = \"graph\"\nformat = \"onnx\"\nhashed_as_ids = true\n";
     let text = Diagnostic::from(build(exporter).expect_err("refused before training")).render();
-    assert!(text.contains("exporter `graph` of the job") && text.contains("export safetensors"), "{text}");
+    assert!(
+        text.contains("exporter `graph` of the job") && text.contains("export safetensors"),
+        "{text}"
+    );
 }
 
 #[test]
 fn rules_that_move_all_rows_are_refused() {
     for (section, expected) in [
-        ("[model.dnn_optimizer]\nkind = \"adam\"\n", "set lazy = true in [model.dnn_optimizer]"),
+        (
+            "[model.dnn_optimizer]\nkind = \"adam\"\n",
+            "set lazy = true in [model.dnn_optimizer]",
+        ),
         (
             "[model.linear_optimizer]\nkind = \"adam\"\n",
             "`linear/linear_model/user/weights` cannot take: set lazy",
         ),
-        ("[model.dnn_optimizer]\nkind = \"keras_rmsprop\"\n", "set a momentum, or use rmsprop"),
+        (
+            "[model.dnn_optimizer]\nkind = \"keras_rmsprop\"\n",
+            "set a momentum, or use rmsprop",
+        ),
     ] {
         let text = build(section).expect_err("the rule is refused").to_string();
-        assert!(text.contains(expected) && text.contains("moves all rows at each step"), "{text}");
+        assert!(
+            text.contains(expected) && text.contains("moves all rows at each step"),
+            "{text}"
+        );
     }
     assert!(build("[model.dnn_optimizer]\nkind = \"adam\"\nlazy = true\n").is_ok());
 }

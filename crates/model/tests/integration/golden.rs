@@ -1,7 +1,10 @@
 //! Everything that TensorFlow recorded of columns, heads, metrics and premade estimators, case by case.
 //!
 //! A case is turned into a job file first, so that what is tested is what a user gets.
-#![expect(clippy::unwrap_used, reason = "a recorded case that is not as its README says fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a recorded case that is not as its README says fails the test"
+)]
 
 mod batch;
 mod canned;
@@ -15,6 +18,11 @@ use trainyard_testing::Golden;
 
 /// Fails with every case that failed; `counts` as in [`Golden::assert_counts`].
 fn report(golden: &Golden, what: &str, failures: &[String], counts: &[(&str, usize, usize)]) {
-    assert!(failures.is_empty(), "{what}, {} cases failed:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{what}, {} cases failed:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
     golden.assert_counts(what, counts);
 }

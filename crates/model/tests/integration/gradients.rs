@@ -20,10 +20,14 @@ pub(crate) fn agree_with_finite_differences(
     features: &<Canned as Model>::Features,
     values: &mut Values,
 ) {
-    let (mut gradients, mut scratch) = (Vec::new(), Default::default());
-    model.train(features, values, &mut gradients, &mut scratch).expect("a loss");
+    let mut gradients = Vec::new();
+    let mut scratch = Default::default();
+    model
+        .train(features, values, &mut gradients, &mut scratch)
+        .expect("a loss");
     let mut unused = Vec::new();
-    let (mut telling_of_all, mut all) = (0, 0);
+    let mut telling_of_all = 0;
+    let mut all = 0;
     for (variable, spec) in model.variables().iter().enumerate() {
         if spec.optimizer_group == MOVING_AVERAGE {
             continue;
@@ -33,7 +37,10 @@ pub(crate) fn agree_with_finite_differences(
             let before = values[variable][place];
             let mut loss_at = |steps: f32| {
                 values[variable][place] = before + steps * STEP;
-                model.train(features, values, &mut unused, &mut scratch).expect("a loss").loss
+                model
+                    .train(features, values, &mut unused, &mut scratch)
+                    .expect("a loss")
+                    .loss
             };
             // The difference quotient whose error is of the fourth order in the step (Fornberg 1988, table 1).
             let near = loss_at(1.0) - loss_at(-1.0);
@@ -49,10 +56,21 @@ pub(crate) fn agree_with_finite_differences(
             telling += usize::from(numeric.abs() > TELLING);
         }
         let count = values[variable].len();
-        assert!(count > 0, "{what}: the batch reads nothing of {}", spec.name);
-        assert!(4 * telling >= count, "{what}: only {telling} of {count} gradients of {} tell", spec.name);
+        assert!(
+            count > 0,
+            "{what}: the batch reads nothing of {}",
+            spec.name
+        );
+        assert!(
+            4 * telling >= count,
+            "{what}: only {telling} of {count} gradients of {} tell",
+            spec.name
+        );
         (telling_of_all, all) = (telling_of_all + telling, all + count);
     }
-    assert!(2 * telling_of_all >= all, "{what}: only {telling_of_all} of {all} gradients tell");
+    assert!(
+        2 * telling_of_all >= all,
+        "{what}: only {telling_of_all} of {all} gradients tell"
+    );
     println!("{what}: {telling_of_all} of {all} gradients tell");
 }

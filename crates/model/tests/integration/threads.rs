@@ -1,5 +1,8 @@
 //! A step on several threads, and in the buffers of other steps.
-#![expect(clippy::unwrap_used, reason = "a model that is not as the test says fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a model that is not as the test says fails the test"
+)]
 
 use std::path::Path;
 
@@ -28,27 +31,45 @@ fn batch(model: &Canned, rows: usize, random: &mut ChaCha8Rng) -> Batch {
             Column::bytes(texts)
         }
         FieldKind::Int { .. } => Column::ints(vec![0; rows]),
-        _ => Column::floats((0..rows).map(|_| f32::from(u8::from(random.random_bool(0.3)))).collect()),
+        _ => Column::floats(
+            (0..rows)
+                .map(|_| f32::from(u8::from(random.random_bool(0.3))))
+                .collect(),
+        ),
     });
-    Batch { rows, columns: columns.collect(), position: Position::default() }
+    Batch {
+        rows,
+        columns: columns.collect(),
+        position: Position::default(),
+    }
 }
 
-fn values(model: &Canned, features: &<Canned as Model>::Features, random: &mut ChaCha8Rng) -> Values {
+fn values(
+    model: &Canned,
+    features: &<Canned as Model>::Features,
+    random: &mut ChaCha8Rng,
+) -> Values {
     let reads = model.reads(features);
-    let sizes = reads.iter().zip(model.variables()).map(|(read, spec)| match read {
-        Read::Whole => spec.len(),
-        Read::Rows(rows) => rows.len() * spec.width(),
-        Read::Ids(ids) => ids.len() * spec.width(),
-        Read::Nothing => 0,
-    });
-    sizes.map(|size| (0..size).map(|_| random.random_range(-0.1..0.1)).collect()).collect()
+    let sizes = reads
+        .iter()
+        .zip(model.variables())
+        .map(|(read, spec)| match read {
+            Read::Whole => spec.len(),
+            Read::Rows(rows) => rows.len() * spec.width(),
+            Read::Ids(ids) => ids.len() * spec.width(),
+            Read::Nothing => 0,
+        });
+    sizes
+        .map(|size| (0..size).map(|_| random.random_range(-0.1..0.1)).collect())
+        .collect()
 }
 
 #[test]
 fn a_step_is_the_same_bits_on_any_number_of_threads_and_in_buffers_of_other_steps() {
     let seed = Seed::of_environment(5);
     for kind in ["dnn_linear_combined_classifier", "deepfm_classifier"] {
-        let (model, mut random) = (click_through(kind), ChaCha8Rng::seed_from_u64(seed.get()));
+        let model = click_through(kind);
+        let mut random = ChaCha8Rng::seed_from_u64(seed.get());
         // More rows, then fewer, then more again: buffers shrink and grow.
         let steps = [600, 130, 513].map(|rows| {
             let features = model.features(&batch(&model, rows, &mut random)).unwrap();
@@ -57,18 +78,27 @@ fn a_step_is_the_same_bits_on_any_number_of_threads_and_in_buffers_of_other_step
         });
         let alone = steps.each_ref().map(|(features, values)| {
             let mut gradients = Vec::new();
-            let outcome = model.train(features, values, &mut gradients, &mut Default::default()).unwrap();
+            let outcome = model
+                .train(features, values, &mut gradients, &mut Default::default())
+                .unwrap();
             (outcome, gradients)
         });
         for threads in 1..5 {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let (mut gradients, mut scratch) = (Vec::new(), Default::default());
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .unwrap();
+            let mut gradients = Vec::new();
+            let mut scratch = Default::default();
             for ((features, values), (expected, of_expected)) in steps.iter().zip(&alone) {
-                let outcome =
-                    pool.install(|| model.train(features, values, &mut gradients, &mut scratch)).unwrap();
+                let outcome = pool
+                    .install(|| model.train(features, values, &mut gradients, &mut scratch))
+                    .unwrap();
                 assert_eq!(outcome, *expected, "{kind}, {threads} threads, {seed}");
-                for (spec, (given, expected)) in
-                    model.variables().iter().zip(gradients.iter().zip(of_expected))
+                for (spec, (given, expected)) in model
+                    .variables()
+                    .iter()
+                    .zip(gradients.iter().zip(of_expected))
                 {
                     assert!(
                         given == expected,

@@ -25,12 +25,19 @@ pub(super) struct Changed<T> {
 
 impl<T> Changed<T> {
     fn of(ids: &Recency) -> Self {
-        Self { places: ids.places() as u32, ids: ids.len(), unread: Some(0), was: SpreadMap::default() }
+        Self {
+            places: ids.places() as u32,
+            ids: ids.len(),
+            unread: Some(0),
+            was: SpreadMap::default(),
+        }
     }
 
     /// Whether a place is to be set aside, which `id` has now.
     fn needs(&self, place: u32, id: Option<u64>) -> bool {
-        let unread = self.unread.is_some_and(|unread| id.is_none_or(|id| id >= unread));
+        let unread = self
+            .unread
+            .is_some_and(|unread| id.is_none_or(|id| id >= unread));
         unread && place < self.places && !self.was.contains(place)
     }
 
@@ -130,7 +137,11 @@ impl State {
         let Some(aside) = &mut self.aside else { return };
         let now = self.candidates.at(place);
         if aside.candidates.needs(place, now.map(|(id, _)| id)) {
-            let seen = |(id, used)| Seen { id, used, sightings: self.sightings[place as usize] };
+            let seen = |(id, used)| Seen {
+                id,
+                used,
+                sightings: self.sightings[place as usize],
+            };
             aside.candidates.was.insert(place, now.map(seen));
         }
     }

@@ -32,7 +32,9 @@ struct Parts {
 
 impl Parts {
     fn of(ids: Range<u128>, count: u64) -> Self {
-        let length = (ids.end - ids.start).div_ceil(u128::from(count.max(1))).max(1);
+        let length = (ids.end - ids.start)
+            .div_ceil(u128::from(count.max(1)))
+            .max(1);
         Self { ids, length }
     }
 
@@ -52,7 +54,9 @@ impl Parts {
     /// Returns the first id behind a part; nothing behind the last.
     fn end(&self, part: usize) -> Option<u64> {
         let end = self.ids.start + (part as u128 + 1) * self.length;
-        u64::try_from(end).ok().filter(|end| u128::from(*end) < self.ids.end)
+        u64::try_from(end)
+            .ok()
+            .filter(|end| u128::from(*end) < self.ids.end)
     }
 }
 
@@ -82,11 +86,17 @@ impl Taken {
             out
         };
         self.candidates.sort_unstable_by_key(|seen| seen.id);
-        let candidate =
-            |seen: &Seen| Candidate { id: seen.id, idle: idle(&seen.used), sightings: seen.sightings.into() };
+        let candidate = |seen: &Seen| Candidate {
+            id: seen.id,
+            idle: idle(&seen.used),
+            sightings: seen.sightings.into(),
+        };
         DynamicRows {
             ids: order.iter().map(|row| self.rows[*row as usize].0).collect(),
-            idle: order.iter().map(|row| idle(&self.rows[*row as usize].1)).collect(),
+            idle: order
+                .iter()
+                .map(|row| idle(&self.rows[*row as usize].1))
+                .collect(),
             values: gather(self.values.values),
             slots: self.values.slots.into_iter().map(gather).collect(),
             candidates: self.candidates.iter().map(candidate).collect(),
@@ -145,14 +155,17 @@ impl<'a> Reader<'a> {
         if self.part == self.parts.count() {
             return Step::End;
         }
-        let (taken, now) = (std::mem::take(&mut self.taken), self.finish_part());
+        let taken = std::mem::take(&mut self.taken);
+        let now = self.finish_part();
         Step::Part(taken.into_rows(now, self.slice.width))
     }
 
     /// Notes the next places by the part of their id. Returns whether there were any.
     fn note(&mut self, places: usize) -> bool {
         let state = self.slice.state.read();
-        let Some(aside) = &state.aside else { return false };
+        let Some(aside) = &state.aside else {
+            return false;
+        };
         let most = aside.rows.places.max(aside.candidates.places) as usize;
         let next = self.noted..(self.noted + places).min(most);
         self.noted = next.end;
@@ -167,7 +180,9 @@ impl<'a> Reader<'a> {
             }
             let candidate = match aside.candidates.was(place) {
                 Some(was) => was.map(|seen| seen.id),
-                None if place < aside.candidates.places => state.candidates.at(place).map(|(id, _)| id),
+                None if place < aside.candidates.places => {
+                    state.candidates.at(place).map(|(id, _)| id)
+                }
                 None => None,
             };
             if let Some(id) = candidate {
@@ -179,22 +194,33 @@ impl<'a> Reader<'a> {
 
     /// Copies what the next places of the part had. Returns whether there were any.
     fn copy(&mut self, places: usize) -> bool {
-        let (Some(rows), Some(candidates)) = (self.rows.get(self.part), self.candidates.get(self.part))
+        let (Some(rows), Some(candidates)) =
+            (self.rows.get(self.part), self.candidates.get(self.part))
         else {
             return false;
         };
         let state = self.slice.state.read();
-        let Some(aside) = &state.aside else { return false };
+        let Some(aside) = &state.aside else {
+            return false;
+        };
         let end = (self.copied + places).min(rows.len().max(candidates.len()));
         let next = |list: &[u32]| self.copied.min(list.len())..end.min(list.len());
-        let (width, taken) = (self.slice.width, &mut self.taken);
-        taken.values.slots.resize_with(state.values.slots.len(), Vec::new);
+        let width = self.slice.width;
+        let taken = &mut self.taken;
+        taken
+            .values
+            .slots
+            .resize_with(state.values.slots.len(), Vec::new);
         for &place in &rows[next(rows)] {
             match aside.rows.was(place) {
                 Some(Some(row)) => {
                     taken.rows.push((row.id, row.used));
                     let parts = row.values.chunks_exact(width.max(1));
-                    taken.values.parts().zip(parts).for_each(|(out, part)| out.extend_from_slice(part));
+                    taken
+                        .values
+                        .parts()
+                        .zip(parts)
+                        .for_each(|(out, part)| out.extend_from_slice(part));
                 }
                 Some(None) => {}
                 None => {
@@ -210,11 +236,13 @@ impl<'a> Reader<'a> {
         for &place in &candidates[next(candidates)] {
             match aside.candidates.was(place) {
                 Some(was) => taken.candidates.extend(was),
-                None => taken.candidates.extend(state.candidates.at(place).map(|(id, used)| Seen {
-                    id,
-                    used,
-                    sightings: state.sightings[place as usize],
-                })),
+                None => taken
+                    .candidates
+                    .extend(state.candidates.at(place).map(|(id, used)| Seen {
+                        id,
+                        used,
+                        sightings: state.sightings[place as usize],
+                    })),
             }
         }
         let copied = self.copied;
@@ -246,7 +274,10 @@ impl DynamicSlice {
     /// Returns the number of rows, and of ids without one, at the instant of the checkpoint.
     pub(crate) fn counts_at_cut(&self) -> (usize, usize) {
         let state = self.state.read();
-        state.aside.as_ref().map_or((0, 0), |aside| (aside.rows.ids, aside.candidates.ids))
+        state
+            .aside
+            .as_ref()
+            .map_or((0, 0), |aside| (aside.rows.ids, aside.candidates.ids))
     }
 
     /// Hands on everything as it was at the instant of the checkpoint, in parts, in ascending order of id: pushes and pulls go
@@ -254,7 +285,10 @@ impl DynamicSlice {
     ///
     /// # Errors
     /// That of `each`.
-    pub(crate) fn read_cut<E>(&self, each: &mut dyn FnMut(DynamicRows) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn read_cut<E>(
+        &self,
+        each: &mut dyn FnMut(DynamicRows) -> Result<(), E>,
+    ) -> Result<(), E> {
         let parts = (self.bytes() / PART_BYTES).clamp(1, PARTS_MAX);
         let mut reader = Reader::new(self, parts);
         loop {
@@ -300,6 +334,9 @@ mod tests {
     #[test]
     fn one_part_has_every_id() {
         let parts = Parts::of(0..1 << 64, 1);
-        assert_eq!((parts.count(), parts.part_of(u64::MAX), parts.end(0)), (1, 0, None));
+        assert_eq!(
+            (parts.count(), parts.part_of(u64::MAX), parts.end(0)),
+            (1, 0, None)
+        );
     }
 }

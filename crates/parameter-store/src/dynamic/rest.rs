@@ -28,17 +28,30 @@ impl DynamicSlice {
         now: Moment,
     ) -> Result<Self, Error> {
         let bad = |message: String| Error::BadRequest(message);
-        let table = spec.dynamic().ok_or_else(|| bad(format!("`{}` is not a dynamic table", spec.name)))?;
+        let table = spec
+            .dynamic()
+            .ok_or_else(|| bad(format!("`{}` is not a dynamic table", spec.name)))?;
         if optimizer.moves_all_rows() {
             return Err(bad(format!(
                 "`{}` is a dynamic table, and its optimizer moves all rows at each step: set lazy = true",
                 spec.name
             )));
         }
-        let values = SliceValues { values: Vec::new(), slots: vec![Vec::new(); optimizer.slots().len()] };
-        let mut state = State { now, values, ..State::default() };
+        let values = SliceValues {
+            values: Vec::new(),
+            slots: vec![Vec::new(); optimizer.slots().len()],
+        };
+        let mut state = State {
+            now,
+            values,
+            ..State::default()
+        };
         let capacity = slice.rows.len();
-        state.reserve(capacity, if table.admit_after > 1 { capacity } else { 0 }, slice.width);
+        state.reserve(
+            capacity,
+            if table.admit_after > 1 { capacity } else { 0 },
+            slice.width,
+        );
         Ok(Self {
             variable: slice.variable,
             part: slice.part,
@@ -77,7 +90,9 @@ impl DynamicSlice {
         let now = state.now;
         let used = |idle: &Idle| Moment {
             pushes: now.pushes.saturating_sub(idle.pushes),
-            secs: now.secs.saturating_sub(i64::try_from(idle.secs).unwrap_or(i64::MAX)),
+            secs: now
+                .secs
+                .saturating_sub(i64::try_from(idle.secs).unwrap_or(i64::MAX)),
         };
         for (row, id) in lot.ids.iter().enumerate() {
             if state.rows.place(*id).is_some() {

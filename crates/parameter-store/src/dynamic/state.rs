@@ -55,7 +55,11 @@ impl State {
         };
         let sightings = &mut self.sightings[place as usize];
         *sightings = sightings.saturating_add(1);
-        if *sightings >= admit_after { Admission::Due } else { Admission::Later }
+        if *sightings >= admit_after {
+            Admission::Due
+        } else {
+            Admission::Later
+        }
     }
 
     /// Adds an id that has no row, and has been seen so often.
@@ -128,7 +132,9 @@ impl State {
     /// place holds up who waits for it.
     pub(super) fn reserve(&mut self, rows: usize, candidates: usize, width: usize) {
         self.rows.reserve(rows);
-        self.values.parts().for_each(|buffer| reserve(buffer, rows * width));
+        self.values
+            .parts()
+            .for_each(|buffer| reserve(buffer, rows * width));
         self.candidates.reserve(candidates);
         reserve(&mut self.sightings, candidates);
     }
@@ -159,7 +165,9 @@ impl State {
     pub(super) fn expire(&mut self, table: &DynamicTable, width: usize) -> u64 {
         let now = self.now;
         let stale = |used: Moment| {
-            table.expire_after_steps.is_some_and(|steps| now.pushes.saturating_sub(used.pushes) >= steps)
+            table
+                .expire_after_steps
+                .is_some_and(|steps| now.pushes.saturating_sub(used.pushes) >= steps)
                 || table
                     .expire_after_secs
                     .is_some_and(|secs| now.secs.saturating_sub(used.secs) >= secs as i64)

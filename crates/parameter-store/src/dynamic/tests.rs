@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{
-    Access, DynamicRows, DynamicTable, InitialRows, Initializer, Layout, Partitioner, Placement, VariableSpec,
+    Access, DynamicRows, DynamicTable, InitialRows, Initializer, Layout, Partitioner, Placement,
+    VariableSpec,
 };
 
 use super::reading::{Reader, Step};
@@ -27,11 +28,22 @@ fn adagrad() -> OptimizerConfig {
 }
 
 /// The slices of a table on `num_ps` servers.
-fn slices(spec: &VariableSpec, num_ps: usize, now: Moment, rows: Option<&DynamicRows>) -> Vec<DynamicSlice> {
+fn slices(
+    spec: &VariableSpec,
+    num_ps: usize,
+    now: Moment,
+    rows: Option<&DynamicRows>,
+) -> Vec<DynamicSlice> {
     let specs = std::slice::from_ref(spec);
-    let layout = Layout::new(specs, Partitioner::Fixed { num_shards: 1 }, Placement::Greedy, num_ps);
+    let layout = Layout::new(
+        specs,
+        Partitioner::Fixed { num_shards: 1 },
+        Placement::Greedy,
+        num_ps,
+    );
     let build = |slice| {
-        let rows = rows.map(|rows| cut(rows, |id| slice_ids(slice, spec).contains(&u128::from(id))));
+        let rows =
+            rows.map(|rows| cut(rows, |id| slice_ids(slice, spec).contains(&u128::from(id))));
         let built = DynamicSlice::new(spec, slice, adagrad(), InitialRows::new(spec, SEED), now);
         let built = built.expect("the slice fits");
         if let Some(rows) = rows {
@@ -53,16 +65,26 @@ fn slice_ids(slice: &trainyard_variable::Slice, spec: &VariableSpec) -> Range<u1
 }
 
 fn cut(rows: &DynamicRows, keep: impl Fn(u64) -> bool) -> DynamicRows {
-    let places: Vec<usize> = (0..rows.ids.len()).filter(|place| keep(rows.ids[*place])).collect();
+    let places: Vec<usize> = (0..rows.ids.len())
+        .filter(|place| keep(rows.ids[*place]))
+        .collect();
     let values = |all: &Vec<f32>| {
-        places.iter().flat_map(|place| all[place * WIDTH..][..WIDTH].iter().copied()).collect()
+        places
+            .iter()
+            .flat_map(|place| all[place * WIDTH..][..WIDTH].iter().copied())
+            .collect()
     };
     DynamicRows {
         ids: places.iter().map(|place| rows.ids[*place]).collect(),
         idle: places.iter().map(|place| rows.idle[*place]).collect(),
         values: values(&rows.values),
         slots: rows.slots.iter().map(values).collect(),
-        candidates: rows.candidates.iter().copied().filter(|candidate| keep(candidate.id)).collect(),
+        candidates: rows
+            .candidates
+            .iter()
+            .copied()
+            .filter(|candidate| keep(candidate.id))
+            .collect(),
     }
 }
 
@@ -70,7 +92,10 @@ fn cut(rows: &DynamicRows, keep: impl Fn(u64) -> bool) -> DynamicRows {
 fn snapshot(slice: &DynamicSlice, now: Moment) -> DynamicRows {
     slice.cut(now);
     let counts = slice.counts_at_cut();
-    let mut all = DynamicRows { slots: vec![Vec::new()], ..DynamicRows::default() };
+    let mut all = DynamicRows {
+        slots: vec![Vec::new()],
+        ..DynamicRows::default()
+    };
     let read: Result<(), ()> = slice.read_cut(&mut |part| {
         append(&mut all, part);
         Ok(())
@@ -84,12 +109,18 @@ fn append(all: &mut DynamicRows, part: DynamicRows) {
     all.ids.extend(part.ids);
     all.idle.extend(part.idle);
     all.values.extend(part.values);
-    all.slots.iter_mut().zip(part.slots).for_each(|(all, slot)| all.extend(slot));
+    all.slots
+        .iter_mut()
+        .zip(part.slots)
+        .for_each(|(all, slot)| all.extend(slot));
     all.candidates.extend(part.candidates);
 }
 
 fn joined(slices: &[DynamicSlice], now: Moment) -> DynamicRows {
-    let mut all = DynamicRows { slots: vec![Vec::new()], ..DynamicRows::default() };
+    let mut all = DynamicRows {
+        slots: vec![Vec::new()],
+        ..DynamicRows::default()
+    };
     for slice in slices {
         append(&mut all, snapshot(slice, now));
     }
@@ -114,13 +145,20 @@ fn gradient(id: u64, pushes: u64) -> [f32; WIDTH] {
 
 fn push(slices: &[DynamicSlice], now: Moment, ids: &[u64]) {
     for slice in slices {
-        let own: Vec<u64> = ids.iter().copied().filter(|id| slice.ids.contains(&u128::from(*id))).collect();
+        let own: Vec<u64> = ids
+            .iter()
+            .copied()
+            .filter(|id| slice.ids.contains(&u128::from(*id)))
+            .collect();
         if own.is_empty() {
             slice.pass(now);
             continue;
         }
         slice.check_ids(0, &own).expect("the ids are good");
-        let gradients: Vec<f32> = own.iter().flat_map(|id| gradient(*id, now.pushes)).collect();
+        let gradients: Vec<f32> = own
+            .iter()
+            .flat_map(|id| gradient(*id, now.pushes))
+            .collect();
         slice.apply(now, &own, &gradients, &mut Vec::new());
     }
 }
@@ -128,10 +166,14 @@ fn push(slices: &[DynamicSlice], now: Moment, ids: &[u64]) {
 fn read(slices: &[DynamicSlice], ids: &[u64]) -> Vec<f32> {
     let mut out = Vec::new();
     for id in ids {
-        let slice = slices.iter().find(|slice| slice.ids.contains(&u128::from(*id)));
+        let slice = slices
+            .iter()
+            .find(|slice| slice.ids.contains(&u128::from(*id)));
         out.resize(out.len() + WIDTH, 0.0);
         let begin = out.len() - WIDTH;
-        slice.expect("a slice holds it").read(&[*id], &mut out[begin..]);
+        slice
+            .expect("a slice holds it")
+            .read(&[*id], &mut out[begin..]);
     }
     out
 }
@@ -157,7 +199,11 @@ struct Twin {
 
 impl Twin {
     fn push(&mut self, now: Moment, ids: &[u64]) {
-        for row in self.rows.extract_if(.., |row| ids.contains(&row.id)).collect::<Vec<_>>() {
+        for row in self
+            .rows
+            .extract_if(.., |row| ids.contains(&row.id))
+            .collect::<Vec<_>>()
+        {
             self.rows.push(Row { used: now, ..row });
         }
         for &id in ids {
@@ -182,20 +228,35 @@ impl Twin {
             }
             let mut values = [0.0; WIDTH];
             self.first.fill(id, &mut values);
-            self.rows.push(Row { id, used: now, values, slot: [0.1; WIDTH] });
+            self.rows.push(Row {
+                id,
+                used: now,
+                values,
+                slot: [0.1; WIDTH],
+            });
             self.candidates.retain(|(other, ..)| *other != id);
         }
         self.rows.sort_by_key(|row| (row.used, row.id));
         for &id in ids {
             match self.rows.iter_mut().find(|row| row.id == id) {
                 Some(row) => {
-                    let (values, slot) = (&mut row.values, &mut row.slot);
-                    adagrad().apply_dense(now.pushes, values, &mut [slot], &gradient(id, now.pushes));
+                    let values = &mut row.values;
+                    let slot = &mut row.slot;
+                    adagrad().apply_dense(
+                        now.pushes,
+                        values,
+                        &mut [slot],
+                        &gradient(id, now.pushes),
+                    );
                 }
                 None => self.dropped += 1,
             }
         }
-        let DynamicTable { expire_after_steps: steps, expire_after_secs: secs, .. } = self.table;
+        let DynamicTable {
+            expire_after_steps: steps,
+            expire_after_secs: secs,
+            ..
+        } = self.table;
         let stale = |used: Moment| {
             steps.is_some_and(|steps| now.pushes - used.pushes >= steps)
                 || secs.is_some_and(|secs| now.secs - used.secs >= secs as i64)
@@ -219,9 +280,13 @@ impl Twin {
 
 fn tables() -> impl Strategy<Value = DynamicTable> {
     let never_or = |most: u64| prop::option::of(1..most);
-    (1_u32..4, never_or(8), never_or(6)).prop_map(|(admit_after, expire_after_steps, expire_after_secs)| {
-        DynamicTable { admit_after, expire_after_steps, expire_after_secs }
-    })
+    (1_u32..4, never_or(8), never_or(6)).prop_map(
+        |(admit_after, expire_after_steps, expire_after_secs)| DynamicTable {
+            admit_after,
+            expire_after_steps,
+            expire_after_secs,
+        },
+    )
 }
 
 /// Pushes: which ids, and how many seconds after the one before.
@@ -230,7 +295,10 @@ fn pushes() -> impl Strategy<Value = Vec<(Vec<u64>, i64)>> {
 }
 
 fn later(now: Moment, secs: i64) -> Moment {
-    Moment { pushes: now.pushes + 1, secs: now.secs + secs }
+    Moment {
+        pushes: now.pushes + 1,
+        secs: now.secs + secs,
+    }
 }
 
 proptest! {
@@ -240,7 +308,8 @@ proptest! {
         let slices = slices(&spec, 1, Moment::default(), None);
         let first = InitialRows::new(&spec, SEED);
         let mut twin = Twin { table, capacity, first, rows: Vec::new(), candidates: Vec::new(), dropped: 0 };
-        let (mut now, all) = (Moment::default(), sorted(&(0..12).collect::<Vec<_>>()));
+        let mut now = Moment::default();
+        let all = sorted(&(0..12).collect::<Vec<_>>());
         for (numbers, secs) in pushes {
             now = later(now, secs);
             let ids = sorted(&numbers);
@@ -295,9 +364,12 @@ proptest! {
     #[test]
     fn a_table_that_forgets_nothing_is_one_without_bounds(pushes in pushes(), num_ps in 1_usize..4) {
         // Room for every id on each server.
-        let (small, large) = (spec(DynamicTable::KEEP_ALL, 12 * num_ps), spec(DynamicTable::KEEP_ALL, 10_000));
-        let (bounded, twin) = (slices(&small, num_ps, Moment::default(), None), slices(&large, 1, Moment::default(), None));
-        let (mut now, all) = (Moment::default(), sorted(&(0..12).collect::<Vec<_>>()));
+        let small = spec(DynamicTable::KEEP_ALL, 12 * num_ps);
+        let large = spec(DynamicTable::KEEP_ALL, 10_000);
+        let bounded = slices(&small, num_ps, Moment::default(), None);
+        let twin = slices(&large, 1, Moment::default(), None);
+        let mut now = Moment::default();
+        let all = sorted(&(0..12).collect::<Vec<_>>());
         for (numbers, secs) in pushes {
             now = later(now, secs);
             push(&bounded, now, &sorted(&numbers));
@@ -353,7 +425,10 @@ proptest! {
 
 #[test]
 fn the_third_sighting_admits_and_its_gradient_counts() {
-    let table = DynamicTable { admit_after: 3, ..DynamicTable::KEEP_ALL };
+    let table = DynamicTable {
+        admit_after: 3,
+        ..DynamicTable::KEEP_ALL
+    };
     let slices = slices(&spec(table, 4), 1, Moment::default(), None);
     let ids = sorted(&[1]);
     let first = read(&slices, &ids);
@@ -368,7 +443,10 @@ fn the_third_sighting_admits_and_its_gradient_counts() {
 
 #[test]
 fn a_row_goes_at_the_push_that_makes_it_too_old() {
-    let table = DynamicTable { expire_after_steps: Some(3), ..DynamicTable::KEEP_ALL };
+    let table = DynamicTable {
+        expire_after_steps: Some(3),
+        ..DynamicTable::KEEP_ALL
+    };
     let slices = slices(&spec(table, 4), 1, Moment::default(), None);
     push(&slices, Moment { pushes: 1, secs: 0 }, &sorted(&[1]));
     for (pushes, rows) in [(2, 1), (3, 1), (4, 0)] {
@@ -383,7 +461,14 @@ fn a_smaller_table_keeps_what_was_used_last() {
     let table = DynamicTable::KEEP_ALL;
     let large = slices(&spec(table, 12), 1, Moment::default(), None);
     for number in 0..6 {
-        push(&large, Moment { pushes: number + 1, secs: 0 }, &sorted(&[5 - number]));
+        push(
+            &large,
+            Moment {
+                pushes: number + 1,
+                secs: 0,
+            },
+            &sorted(&[5 - number]),
+        );
     }
     let now = Moment { pushes: 6, secs: 0 };
     let small = slices(&spec(table, 2), 1, now, Some(&joined(&large, now)));
@@ -395,9 +480,21 @@ fn a_smaller_table_keeps_what_was_used_last() {
 fn a_rule_that_moves_all_rows_is_refused() {
     let spec = spec(DynamicTable::KEEP_ALL, 4);
     let adam = serde_json::json!({"kind": "adam", "lazy": false});
-    let slice = trainyard_variable::Slice { variable: 0, part: 0, rows: 0..4, width: WIDTH, ps: 0 };
+    let slice = trainyard_variable::Slice {
+        variable: 0,
+        part: 0,
+        rows: 0..4,
+        width: WIDTH,
+        ps: 0,
+    };
     let adam = serde_json::from_value(adam).expect("an optimizer");
-    let refused = DynamicSlice::new(&spec, &slice, adam, InitialRows::new(&spec, SEED), Moment::default());
+    let refused = DynamicSlice::new(
+        &spec,
+        &slice,
+        adam,
+        InitialRows::new(&spec, SEED),
+        Moment::default(),
+    );
     assert!(
         matches!(&refused, Err(Error::BadRequest(message)) if message.contains("lazy = true")),
         "{refused:?}"
@@ -406,7 +503,12 @@ fn a_rule_that_moves_all_rows_is_refused() {
 
 #[test]
 fn rows_that_do_not_fit_or_come_twice_are_an_error() {
-    let slices = slices(&spec(DynamicTable::KEEP_ALL, 12), 1, Moment::default(), None);
+    let slices = slices(
+        &spec(DynamicTable::KEEP_ALL, 12),
+        1,
+        Moment::default(),
+        None,
+    );
     let row = |id| DynamicRows {
         ids: vec![id],
         idle: vec![trainyard_variable::Idle::default()],
@@ -415,10 +517,21 @@ fn rows_that_do_not_fit_or_come_twice_are_an_error() {
         candidates: Vec::new(),
     };
     slices[0].load(&row(7)).expect("it fits");
-    for bad in
-        [row(7), DynamicRows { values: vec![1.0], ..row(8) }, DynamicRows { slots: Vec::new(), ..row(8) }]
-    {
+    for bad in [
+        row(7),
+        DynamicRows {
+            values: vec![1.0],
+            ..row(8)
+        },
+        DynamicRows {
+            slots: Vec::new(),
+            ..row(8)
+        },
+    ] {
         let refused = slices[0].load(&bad);
-        assert!(matches!(&refused, Err(Error::Restore(why)) if why.contains("`table`")), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(Error::Restore(why)) if why.contains("`table`")),
+            "{refused:?}"
+        );
     }
 }

@@ -49,7 +49,10 @@ impl BuildStanding {
 
     pub(super) fn progress(&self) -> Progress {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Progress { done_bytes: read(&self.done_bytes), total_bytes: read(&self.total_bytes) }
+        Progress {
+            done_bytes: read(&self.done_bytes),
+            total_bytes: read(&self.total_bytes),
+        }
     }
 
     fn add(&self, bytes: usize) {
@@ -62,15 +65,26 @@ enum Piece {
     /// All rows of a stripe of the slice at this place: they are counted from the slice's first.
     Stripe { slice: usize, rows: Range<usize> },
     /// The rows of such a stripe that a checkpoint holds, counted in the same way.
-    Listed { slice: usize, rows: Range<usize>, held: Vec<Range<usize>> },
+    Listed {
+        slice: usize,
+        rows: Range<usize>,
+        held: Vec<Range<usize>>,
+    },
     /// The slice of a dynamic table at this place.
     Table { slice: usize },
 }
 
 /// A piece that is there, in the order of the plan.
 enum BuiltPiece {
-    Stripe { slice: usize, first_row: usize, stripe: Stripe },
-    Table { slice: usize, table: Box<DynamicSlice> },
+    Stripe {
+        slice: usize,
+        first_row: usize,
+        stripe: Stripe,
+    },
+    Table {
+        slice: usize,
+        table: Box<DynamicSlice>,
+    },
 }
 
 /// A slice to be built: its variable, the rule that updates it, what its rows have that nobody has changed.
@@ -101,28 +115,41 @@ pub(super) fn plan<'a>(prepare: &'a Prepare<'a>) -> Result<Building<'a>, Error> 
         } else if !holds_changed_rows(planned.spec, &planned.optimizer) {
             pieces.extend(stripes.map(|rows| Piece::Stripe { slice: place, rows }));
         } else if let Some((source, name)) = planned.source {
-            let held = source.held(name, slice.rows.clone()).map_err(Error::Restore)?;
+            let held = source
+                .held(name, slice.rows.clone())
+                .map_err(Error::Restore)?;
             for rows in stripes {
                 let held = held_in(&held, slice.rows.start, &rows);
                 let count: usize = held.iter().map(Range::len).sum();
                 if count > listed_max(slice.rows.len(), slice.width, rows.len()) {
                     pieces.push(Piece::Stripe { slice: place, rows });
                 } else if count > 0 {
-                    pieces.push(Piece::Listed { slice: place, rows, held });
+                    pieces.push(Piece::Listed {
+                        slice: place,
+                        rows,
+                        held,
+                    });
                 }
             }
         }
         slices.push(planned);
     }
-    Ok(Building { prepare, slices, pieces })
+    Ok(Building {
+        prepare,
+        slices,
+        pieces,
+    })
 }
 
 /// Returns the parts of `held` rows of a variable that lie in `rows` of a slice, which begins at row `begin`, counted from there.
 fn held_in(held: &[Range<usize>], begin: usize, rows: &Range<usize>) -> Vec<Range<usize>> {
-    let (from, to) = (begin + rows.start, begin + rows.end);
+    let from = begin + rows.start;
+    let to = begin + rows.end;
     let first = held.partition_point(|held| held.end <= from);
     let within = held[first..].iter().take_while(|held| held.start < to);
-    within.map(|held| held.start.max(from) - begin..held.end.min(to) - begin).collect()
+    within
+        .map(|held| held.start.max(from) - begin..held.end.min(to) - begin)
+        .collect()
 }
 
 impl Building<'_> {
@@ -165,7 +192,9 @@ impl Building<'_> {
             let joined = handles.into_iter().map(|handle| handle.join());
             joined
                 .map(|part| {
-                    part.unwrap_or_else(|_| Err(Error::BadRequest("a slice could not be built".into())))
+                    part.unwrap_or_else(|_| {
+                        Err(Error::BadRequest("a slice could not be built".into()))
+                    })
                 })
                 .collect()
         });
@@ -175,7 +204,11 @@ impl Building<'_> {
         for part in parts {
             for piece in part? {
                 match piece {
-                    BuiltPiece::Stripe { slice, first_row, stripe } => {
+                    BuiltPiece::Stripe {
+                        slice,
+                        first_row,
+                        stripe,
+                    } => {
                         stripes[slice].insert(first_row, stripe);
                     }
                     BuiltPiece::Table { slice, table } => {
@@ -185,13 +218,20 @@ impl Building<'_> {
             }
         }
         if standing.is_cancelled() {
-            return Err(Error::NotReady("another chief wants it to hold something else"));
+            return Err(Error::NotReady(
+                "another chief wants it to hold something else",
+            ));
         }
-        for ((number, slice), (planned, mut stripes)) in
-            self.prepare.slices.iter().zip(self.slices.into_iter().zip(stripes))
+        for ((number, slice), (planned, mut stripes)) in self
+            .prepare
+            .slices
+            .iter()
+            .zip(self.slices.into_iter().zip(stripes))
         {
             if planned.spec.dynamic().is_none() {
-                let PlannedSlice { optimizer, first, .. } = planned;
+                let PlannedSlice {
+                    optimizer, first, ..
+                } = planned;
                 let parts = Parts {
                     variable: slice.variable,
                     part: slice.part,
@@ -209,19 +249,35 @@ impl Building<'_> {
         Ok(built)
     }
 
-    fn build_piece(&self, now: Moment, piece: &Piece, standing: &BuildStanding) -> Result<BuiltPiece, Error> {
+    fn build_piece(
+        &self,
+        now: Moment,
+        piece: &Piece,
+        standing: &BuildStanding,
+    ) -> Result<BuiltPiece, Error> {
         match piece {
             Piece::Stripe { slice, rows } => {
                 let stripe = Stripe::new(Rows::All, self.build_stripe(*slice, rows)?);
-                Ok(BuiltPiece::Stripe { slice: *slice, first_row: rows.start, stripe })
+                Ok(BuiltPiece::Stripe {
+                    slice: *slice,
+                    first_row: rows.start,
+                    stripe,
+                })
             }
             Piece::Listed { slice, rows, held } => {
                 let stripe = self.build_list(*slice, rows, held)?;
-                Ok(BuiltPiece::Stripe { slice: *slice, first_row: rows.start, stripe })
+                Ok(BuiltPiece::Stripe {
+                    slice: *slice,
+                    first_row: rows.start,
+                    stripe,
+                })
             }
             Piece::Table { slice } => {
                 let table = self.build_table(*slice, now, standing)?;
-                Ok(BuiltPiece::Table { slice: *slice, table: Box::new(table) })
+                Ok(BuiltPiece::Table {
+                    slice: *slice,
+                    table: Box::new(table),
+                })
             }
         }
     }
@@ -233,7 +289,12 @@ impl Building<'_> {
         now: Moment,
         standing: &BuildStanding,
     ) -> Result<DynamicSlice, Error> {
-        let PlannedSlice { spec, optimizer, first, source } = &self.slices[place];
+        let PlannedSlice {
+            spec,
+            optimizer,
+            first,
+            source,
+        } = &self.slices[place];
         let slice = &self.prepare.slices[place].1;
         let slots = optimizer.slots();
         let table = DynamicSlice::new(spec, slice, optimizer.clone(), first.clone(), now)?;
@@ -241,12 +302,22 @@ impl Building<'_> {
             let ids = slice.ids(spec.rows());
             // Rows of another run come without their slots.
             let restores = self.prepare.restore.is_some();
-            let names: Vec<&str> = slots.iter().map(|slot| slot.name).filter(|_| restores).collect();
-            for lot in source.read_dynamic(name, &names, ids).map_err(Error::Restore)? {
+            let names: Vec<&str> = slots
+                .iter()
+                .map(|slot| slot.name)
+                .filter(|_| restores)
+                .collect();
+            for lot in source
+                .read_dynamic(name, &names, ids)
+                .map_err(Error::Restore)?
+            {
                 let mut lot = lot.map_err(Error::Restore)?;
                 if !restores {
                     // As if they had just been seen, with slots that have seen nothing.
-                    lot.slots = slots.iter().map(|slot| vec![slot.initial; lot.values.len()]).collect();
+                    lot.slots = slots
+                        .iter()
+                        .map(|slot| vec![slot.initial; lot.values.len()])
+                        .collect();
                     lot.idle.fill(Idle::default());
                     lot.candidates.clear();
                 }
@@ -275,11 +346,21 @@ impl Building<'_> {
     }
 
     /// Reads the rows of a stripe that a checkpoint holds.
-    fn build_list(&self, place: usize, rows: &Range<usize>, held: &[Range<usize>]) -> Result<Stripe, Error> {
+    fn build_list(
+        &self,
+        place: usize,
+        rows: &Range<usize>,
+        held: &[Range<usize>],
+    ) -> Result<Stripe, Error> {
         let slice = &self.prepare.slices[place].1;
         let of_variable = slice.rows.start + rows.start..slice.rows.start + rows.end;
-        let listed = held.iter().flat_map(|held| held.start - rows.start..held.end - rows.start);
-        let places: HashMap<u32, u32, _> = listed.zip(0..).map(|(row, place)| (row as u32, place)).collect();
+        let listed = held
+            .iter()
+            .flat_map(|held| held.start - rows.start..held.end - rows.start);
+        let places: HashMap<u32, u32, _> = listed
+            .zip(0..)
+            .map(|(row, place)| (row as u32, place))
+            .collect();
         let values = self.read_parts(place, places.len(), |source, name, slot, out| {
             source.read_held(name, slot, of_variable.clone(), out)
         })?;
@@ -294,7 +375,9 @@ impl Building<'_> {
         rows: usize,
         read: impl Fn(&dyn TensorSource, &str, Option<&str>, &mut [f32]) -> Result<(), String>,
     ) -> Result<SliceValues, Error> {
-        let PlannedSlice { optimizer, source, .. } = &self.slices[place];
+        let PlannedSlice {
+            optimizer, source, ..
+        } = &self.slices[place];
         let length = rows * self.prepare.slices[place].1.width;
         let part = |slot: Option<&str>, initial: f32| {
             let mut out = vec![initial; length];
@@ -307,7 +390,10 @@ impl Building<'_> {
         };
         let slots = optimizer.slots();
         let slots = slots.iter().map(|slot| part(Some(slot.name), slot.initial));
-        Ok(SliceValues { values: part(None, 0.0)?, slots: slots.collect::<Result<_, Error>>()? })
+        Ok(SliceValues {
+            values: part(None, 0.0)?,
+            slots: slots.collect::<Result<_, Error>>()?,
+        })
     }
 }
 
@@ -335,7 +421,12 @@ fn plan_slice<'a>(
     // What rows have that nobody has changed stays what it was, whatever the job says by now.
     let kept = source.and_then(|(source, name)| source.first_rows(name));
     let first = InitialRows::of(kept.unwrap_or_else(|| FirstRows::new(spec, prepare.seed)));
-    Ok(PlannedSlice { spec, optimizer, first, source })
+    Ok(PlannedSlice {
+        spec,
+        optimizer,
+        first,
+        source,
+    })
 }
 
 /// What a slice is of, and the rule that updates it.
@@ -344,7 +435,10 @@ fn described<'a>(
     slice: &trainyard_variable::Slice,
 ) -> Result<(&'a VariableSpec, OptimizerConfig), Error> {
     let spec: &VariableSpec = prepare.variables.get(slice.variable).ok_or_else(|| {
-        Error::BadRequest(format!("slice names variable {}, which does not exist", slice.variable))
+        Error::BadRequest(format!(
+            "slice names variable {}, which does not exist",
+            slice.variable
+        ))
     })?;
     let group = &spec.optimizer_group;
     let optimizer = prepare.optimizers.get(group).cloned().ok_or_else(|| {

@@ -56,7 +56,10 @@ impl Store {
         }
         let reached = self.ledger.lock().version;
         // An earlier snapshot that nobody came for would keep this one from being taken.
-        *awaited = Awaited { version: (reached < version).then_some(version), cut: None };
+        *awaited = Awaited {
+            version: (reached < version).then_some(version),
+            cut: None,
+        };
         match reached.cmp(&version) {
             Ordering::Less => Ok(SnapshotAt::NotYet),
             Ordering::Equal => self.cut_now(&aggregation).map(SnapshotAt::Taken),
@@ -93,10 +96,14 @@ impl Store {
 
     /// The caller sees to it that no push is half applied.
     pub(super) fn cut_now(&self, aggregation: &Aggregation) -> Result<Snapshot, Error> {
-        let turn = Turn::take(&self.snapshot_taken).ok_or(Error::NotReady("it writes another checkpoint"))?;
+        let turn = Turn::take(&self.snapshot_taken)
+            .ok_or(Error::NotReady("it writes another checkpoint"))?;
         // One of them is read after the other.
         let copies = self.tables.reading_bytes_max();
-        self.check_room(copies, "the copies of dynamic tables that a checkpoint takes")?;
+        self.check_room(
+            copies,
+            "the copies of dynamic tables that a checkpoint takes",
+        )?;
         let loan = Loan::new(copies, &self.memory.copies);
         let variables = Arc::clone(&*self.variables.read());
         let ledger = self.ledger.lock();
@@ -112,17 +119,35 @@ impl Store {
             journal.cut(self.standing_of(&ledger, aggregation.standing()));
         }
         let positions = ledger.sessions.positions();
-        let (version, global_step) = (ledger.version, ledger.steps.global_step());
+        let version = ledger.version;
+        let global_step = ledger.steps.global_step();
         let named = |slice: Arc<DynamicSlice>| SnapshotTable {
             variable: variables[slice.variable].name.clone(),
             part: slice.part,
             width: slice.width,
-            slot_names: slice.optimizer.slots().iter().map(|slot| slot.name).collect(),
+            slot_names: slice
+                .optimizer
+                .slots()
+                .iter()
+                .map(|slot| slot.name)
+                .collect(),
             slice,
         };
-        let tables = self.tables.cut(self.moment(version)).into_iter().map(named).collect();
+        let tables = self
+            .tables
+            .cut(self.moment(version))
+            .into_iter()
+            .map(named)
+            .collect();
         drop(ledger);
         let slices = slices.into_iter().map(|(_, slice)| slice).collect();
-        Ok(Snapshot { version, global_step, positions, slices, tables, _turn: (turn, loan) })
+        Ok(Snapshot {
+            version,
+            global_step,
+            positions,
+            slices,
+            tables,
+            _turn: (turn, loan),
+        })
     }
 }

@@ -21,7 +21,9 @@ impl ShardPosition {
     pub fn of_all<'a>(servers: impl IntoIterator<Item = &'a [Self]>) -> Vec<Self> {
         let both = |one: Vec<Self>, other: &[Self]| {
             let same = |position: &Self| other.iter().find(|known| known.shard == position.shard);
-            one.iter().filter_map(|position| Some(position.both(same(position)?))).collect()
+            one.iter()
+                .filter_map(|position| Some(position.both(same(position)?)))
+                .collect()
         };
         let mut servers = servers.into_iter();
         let first = servers.next().map(<[Self]>::to_vec).unwrap_or_default();
@@ -31,10 +33,14 @@ impl ShardPosition {
     /// Returns what two servers have both applied of a data shard.
     fn both(&self, other: &Self) -> Self {
         let whole = |position: &Self| -> Vec<Range<u64>> {
-            std::iter::once(0..position.batch).chain(position.ahead.iter().cloned()).collect()
+            std::iter::once(0..position.batch)
+                .chain(position.ahead.iter().cloned())
+                .collect()
         };
-        let (mine, others) = (whole(self), whole(other));
-        let (mut here, mut there) = (mine.iter().peekable(), others.iter().peekable());
+        let mine = whole(self);
+        let others = whole(other);
+        let mut here = mine.iter().peekable();
+        let mut there = others.iter().peekable();
         let mut shared: Vec<Range<u64>> = Vec::new();
         while let (Some(one), Some(other)) = (here.peek(), there.peek()) {
             let range = one.start.max(other.start)..one.end.min(other.end);
@@ -49,7 +55,12 @@ impl ShardPosition {
         }
         let begun = shared.first().is_some_and(|first| first.start == 0);
         let batch = if begun { shared.remove(0).end } else { 0 };
-        Self { shard: self.shard, pass: self.pass.min(other.pass), batch, ahead: shared }
+        Self {
+            shard: self.shard,
+            pass: self.pass.min(other.pass),
+            batch,
+            ahead: shared,
+        }
     }
 }
 
@@ -65,7 +76,12 @@ mod tests {
     fn position(shard: u64, applied: &BTreeSet<u64>) -> ShardPosition {
         let mut set = BatchSet::starting_at(0);
         applied.iter().for_each(|batch| set.insert(*batch));
-        ShardPosition { shard, pass: 0, batch: set.floor(), ahead: set.ahead() }
+        ShardPosition {
+            shard,
+            pass: 0,
+            batch: set.floor(),
+            ahead: set.ahead(),
+        }
     }
 
     proptest! {
@@ -82,9 +98,15 @@ mod tests {
 
     #[test]
     fn of_a_data_shard_that_one_server_does_not_know_nothing_is_applied_by_all() {
-        let some = [position(1, &(0..9).collect()), position(2, &(0..5).collect())];
+        let some = [
+            position(1, &(0..9).collect()),
+            position(2, &(0..5).collect()),
+        ];
         let other = [position(2, &(0..3).collect())];
-        assert_eq!(ShardPosition::of_all([&some[..], &other]), [position(2, &(0..3).collect())]);
+        assert_eq!(
+            ShardPosition::of_all([&some[..], &other]),
+            [position(2, &(0..3).collect())]
+        );
         assert_eq!(ShardPosition::of_all([&some[..], &[]]), []);
         assert_eq!(ShardPosition::of_all([]), []);
     }

@@ -38,7 +38,12 @@ impl Store {
         let held_before = self.begin_preparing(identity, &prepare)?;
         // Gigabytes take a while to be given back.
         drop(held_before);
-        let now = self.moment(prepare.restore.as_ref().map_or(0, |restore| restore.version));
+        let now = self.moment(
+            prepare
+                .restore
+                .as_ref()
+                .map_or(0, |restore| restore.version),
+        );
         let built = self.build(&prepare, now);
         let outcome = built.and_then(|built| self.hold(identity, prepare, built));
         if outcome.is_err() {
@@ -56,7 +61,10 @@ impl Store {
         let planned = build::plan(prepare)?;
         let bytes = planned.bytes();
         let counted = self.memory.slices.load(Ordering::Relaxed);
-        self.check_first_room(bytes.saturating_sub(counted), "the rows that a checkpoint has")?;
+        self.check_first_room(
+            bytes.saturating_sub(counted),
+            "the rows that a checkpoint has",
+        )?;
         self.memory.slices.store(bytes, Ordering::Relaxed);
         self.building.begin(bytes);
         let built = planned.build(now, &self.building)?;
@@ -67,7 +75,11 @@ impl Store {
     }
 
     /// Empties the store and shuts it until it is prepared. Returns what it held.
-    fn begin_preparing(&self, identity: &Identity, prepare: &Prepare<'_>) -> Result<Contents, Error> {
+    fn begin_preparing(
+        &self,
+        identity: &Identity,
+        prepare: &Prepare<'_>,
+    ) -> Result<Contents, Error> {
         let mut control = self.control.write();
         check_control(&control, identity)?;
         if control.state == State::Preparing {
@@ -78,7 +90,8 @@ impl Store {
         let held_before = self.clear();
         let dense = prepare.dense_bytes();
         self.check_first_room(dense, "the variables and slots of the job")?;
-        self.has_company.store(prepare.stores > 1, Ordering::Relaxed);
+        self.has_company
+            .store(prepare.stores > 1, Ordering::Relaxed);
         // They count from now on, as they come.
         self.memory.slices.store(dense, Ordering::Relaxed);
         self.building.begin(dense);
@@ -147,7 +160,11 @@ impl Store {
 
     /// Empties the store and returns what it held, to be dropped where nobody waits. The caller has the store to itself.
     pub(super) fn clear(&self) -> Contents {
-        let slices = self.slices.iter().map(|slice| Arc::clone(slice.value())).collect();
+        let slices = self
+            .slices
+            .iter()
+            .map(|slice| Arc::clone(slice.value()))
+            .collect();
         self.slices.clear();
         self.memory.slices.store(0, Ordering::Relaxed);
         self.memory.parts.store(0, Ordering::Relaxed);

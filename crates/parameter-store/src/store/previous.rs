@@ -24,9 +24,18 @@ pub(super) struct Previous {
 
 impl Previous {
     /// Keeps the values that a step is about to change: what it names, and `restless` slices, of which it changes all.
-    pub(super) fn keep(&mut self, version: u64, named: &Arc<Resolved>, restless: &[(u32, Arc<Slice>)]) {
+    pub(super) fn keep(
+        &mut self,
+        version: u64,
+        named: &Arc<Resolved>,
+        restless: &[(u32, Arc<Slice>)],
+    ) {
         self.version = Some(version);
-        self.resolved = if restless.is_empty() { Arc::clone(named) } else { with_all(named, restless) };
+        self.resolved = if restless.is_empty() {
+            Arc::clone(named)
+        } else {
+            with_all(named, restless)
+        };
         let mut reading = Reading::new(Arc::clone(&self.resolved), Vec::new());
         self.values.resize(reading.remaining(), 0.0);
         reading.read(&mut self.values);
@@ -43,7 +52,11 @@ impl Previous {
 
     /// Returns those of a standing.
     pub(super) fn at(replaced: Replaced, resolved: Resolved) -> Self {
-        Self { version: Some(replaced.version), resolved: Arc::new(resolved), values: replaced.values }
+        Self {
+            version: Some(replaced.version),
+            resolved: Arc::new(resolved),
+            values: replaced.values,
+        }
     }
 
     /// Returns whether the values are those of `version`.
@@ -53,25 +66,45 @@ impl Previous {
 
     /// Turns values that were read behind the step into those before it.
     pub(super) fn lay_over(&self, wanted: &Resolved, values: &mut [f32]) {
-        let (theirs, own) = (places(wanted), places(&self.resolved));
-        let (asked, kept) = (&wanted.selection, &self.resolved.selection);
+        let theirs = places(wanted);
+        let own = places(&self.resolved);
+        let asked = &wanted.selection;
+        let kept = &self.resolved.selection;
         for (number, to) in asked.whole.iter().zip(&theirs) {
             if let Some(place) = kept.whole.iter().position(|known| known == number) {
                 values[to.clone()].copy_from_slice(&self.values[own[place].clone()]);
             }
         }
-        let (to, from) = (&theirs[asked.whole.len()..], &own[kept.whole.len()..]);
+        let to = &theirs[asked.whole.len()..];
+        let from = &own[kept.whole.len()..];
         for (((number, set), slice), to) in asked.rows.iter().zip(&wanted.rows).zip(to) {
             if let Some(place) = kept.rows.iter().position(|(known, _)| known == number) {
-                let old = (kept.row_sets[kept.rows[place].1].as_slice(), &self.values[from[place].clone()]);
-                copy_shared(&asked.row_sets[*set], &mut values[to.clone()], old, slice.width);
+                let old = (
+                    kept.row_sets[kept.rows[place].1].as_slice(),
+                    &self.values[from[place].clone()],
+                );
+                copy_shared(
+                    &asked.row_sets[*set],
+                    &mut values[to.clone()],
+                    old,
+                    slice.width,
+                );
             }
         }
-        let (to, from) = (&to[asked.rows.len()..], &from[kept.rows.len()..]);
+        let to = &to[asked.rows.len()..];
+        let from = &from[kept.rows.len()..];
         for (((number, set), slice), to) in asked.ids.iter().zip(&wanted.ids).zip(to) {
             if let Some(place) = kept.ids.iter().position(|(known, _)| known == number) {
-                let old = (kept.id_sets[kept.ids[place].1].as_slice(), &self.values[from[place].clone()]);
-                copy_shared(&asked.id_sets[*set], &mut values[to.clone()], old, slice.width);
+                let old = (
+                    kept.id_sets[kept.ids[place].1].as_slice(),
+                    &self.values[from[place].clone()],
+                );
+                copy_shared(
+                    &asked.id_sets[*set],
+                    &mut values[to.clone()],
+                    old,
+                    slice.width,
+                );
             }
         }
     }
@@ -88,7 +121,12 @@ fn places(resolved: &Resolved) -> Vec<Range<usize>> {
 }
 
 /// Copies the rows that both name. The keys ascend on both sides.
-fn copy_shared<K: Ord>(wanted: &[K], values: &mut [f32], (kept, old): (&[K], &[f32]), width: usize) {
+fn copy_shared<K: Ord>(
+    wanted: &[K],
+    values: &mut [f32],
+    (kept, old): (&[K], &[f32]),
+    width: usize,
+) {
     let mut at = 0;
     for (key, row) in wanted.iter().zip(values.chunks_exact_mut(width.max(1))) {
         at += kept[at..].iter().take_while(|known| *known < key).count();
@@ -103,7 +141,9 @@ fn with_all(named: &Resolved, restless: &[(u32, Arc<Slice>)]) -> Arc<Resolved> {
     let mut selection = Selection::clone(&named.selection);
     let mut rows = named.rows.clone();
     for (number, slice) in restless {
-        selection.row_sets.push(slice.rows.clone().map(|row| row as u32).collect());
+        selection
+            .row_sets
+            .push(slice.rows.clone().map(|row| row as u32).collect());
         let all = (*number, selection.row_sets.len() - 1);
         match selection.rows.iter().position(|(known, _)| known == number) {
             Some(place) => selection.rows[place] = all,
@@ -113,6 +153,12 @@ fn with_all(named: &Resolved, restless: &[(u32, Arc<Slice>)]) -> Arc<Resolved> {
             }
         }
     }
-    let (whole, ids) = (named.whole.clone(), named.ids.clone());
-    Arc::new(Resolved { selection: Arc::new(selection), whole, rows, ids })
+    let whole = named.whole.clone();
+    let ids = named.ids.clone();
+    Arc::new(Resolved {
+        selection: Arc::new(selection),
+        whole,
+        rows,
+        ids,
+    })
 }

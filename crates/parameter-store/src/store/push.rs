@@ -9,8 +9,8 @@ use crate::selection::Resolved;
 use crate::sessions::Admission;
 use crate::slice::Scratch;
 use crate::{
-    Change, Contribution, Error, Fault, Found, Gradients, Guard, Identity, Nonfinite, Push, PushRecord,
-    Pushed, Rejection, Selection, Take, Update, zero_nonfinite,
+    Change, Contribution, Error, Fault, Found, Gradients, Guard, Identity, Nonfinite, Push,
+    PushRecord, Pushed, Rejection, Selection, Take, Update, zero_nonfinite,
 };
 
 impl Store {
@@ -53,19 +53,37 @@ impl Store {
             None => {
                 let resolved = match &push.selection {
                     Some(selection) => Arc::new(self.resolve(selection)?),
-                    None => turn.recall(identity).ok_or(Error::Forgotten { seq: identity.seq })?,
+                    None => turn
+                        .recall(identity)
+                        .ok_or(Error::Forgotten { seq: identity.seq })?,
                 };
                 check_length(&resolved, push.gradients)?;
                 let kept = contribution.is_some_and(|place| place.of > 1);
-                self.check_push(&resolved, if kept { push.gradients.values() as u64 * 4 } else { 0 })?;
+                self.check_push(
+                    &resolved,
+                    if kept {
+                        push.gradients.values() as u64 * 4
+                    } else {
+                        0
+                    },
+                )?;
                 match guard.find(push.gradients) {
                     None => self.take_in(identity, push, contribution, resolved, counts_steps)?,
-                    Some(Found { fault: Fault::Nonfinite, .. }) if guard.nonfinite == Nonfinite::Zero => {
+                    Some(Found {
+                        fault: Fault::Nonfinite,
+                        ..
+                    }) if guard.nonfinite == Nonfinite::Zero => {
                         let mut values = push.gradients.copy();
                         zero_nonfinite(&mut values);
                         let gradients = values.as_slice();
-                        let Push { batch, batches, pulled_version, .. } = *push;
-                        let (selection, rejected) = (push.selection.clone(), None);
+                        let Push {
+                            batch,
+                            batches,
+                            pulled_version,
+                            ..
+                        } = *push;
+                        let selection = push.selection.clone();
+                        let rejected = None;
                         let push = Push {
                             batch,
                             batches,
@@ -76,13 +94,17 @@ impl Store {
                             rejected,
                         };
                         match guard.find(gradients) {
-                            None => self.take_in(identity, &push, contribution, resolved, counts_steps)?,
+                            None => {
+                                self.take_in(identity, &push, contribution, resolved, counts_steps)?
+                            }
                             Some(found) => {
                                 self.refuse(identity, &push, contribution, &resolved, guard, found)?
                             }
                         }
                     }
-                    Some(found) => self.refuse(identity, push, contribution, &resolved, guard, found)?,
+                    Some(found) => {
+                        self.refuse(identity, push, contribution, &resolved, guard, found)?
+                    }
                 }
             }
         };
@@ -120,7 +142,9 @@ impl Store {
             self.use_up(&mut self.ledger.lock(), identity);
             let variables = Arc::clone(&self.variables.read());
             let name = |variable: usize| variables.get(variable).map(|spec| spec.name.as_str());
-            let (task, batch, what) = (identity.task, push.batch, rejection.describe(name));
+            let task = identity.task;
+            let batch = push.batch;
+            let what = rejection.describe(name);
             return Err(Error::NotFinite { task, batch, what });
         }
         self.reject(identity, push, contribution, rejection)
@@ -135,10 +159,23 @@ impl Store {
         contribution: Option<Contribution>,
         rejection: Rejection,
     ) -> Result<Pushed, Error> {
-        let Push { batch, batches, pulled_version, .. } = *push;
+        let Push {
+            batch,
+            batches,
+            pulled_version,
+            ..
+        } = *push;
         let (gradients, rejected): (&[f32], _) = (&[], Some(rejection));
         let selection = Some(Arc::<Selection>::default());
-        let empty = Push { batch, batches, pulled_version, contribution, selection, gradients, rejected };
+        let empty = Push {
+            batch,
+            batches,
+            pulled_version,
+            contribution,
+            selection,
+            gradients,
+            rejected,
+        };
         if let Some(place) = contribution {
             return self.contribute(identity, &empty, place, Arc::default());
         }
@@ -157,9 +194,17 @@ impl Store {
         if let Some(take) = record {
             take(ledger.version);
         }
-        let (version, global_step) = (ledger.version, ledger.steps.global_step());
+        let version = ledger.version;
+        let global_step = ledger.steps.global_step();
         let staleness = (version - 1).saturating_sub(pulled_version);
-        Ok(Pushed { duplicate: false, stale: false, version, global_step, staleness, rejected })
+        Ok(Pushed {
+            duplicate: false,
+            stale: false,
+            version,
+            global_step,
+            staleness,
+            rejected,
+        })
     }
 
     /// Applies a push that is an update of its own.
@@ -179,7 +224,10 @@ impl Store {
                 return Ok(self.duplicate(identity, push.pulled_version, false));
             }
             if counts_steps && !ledger.steps.holds(identity) {
-                return Err(Error::NoTicket { task: identity.task, seq: identity.seq });
+                return Err(Error::NoTicket {
+                    task: identity.task,
+                    seq: identity.seq,
+                });
             }
             ledger.sessions.consume(identity);
             ledger.sessions.record(&push.batch, push.batches);
@@ -193,7 +241,14 @@ impl Store {
             let staleness = (ledger.version - 1).saturating_sub(push.pulled_version);
             let global_step = ledger.steps.global_step();
             let version = ledger.version;
-            Pushed { duplicate: false, stale: false, version, global_step, staleness, rejected: None }
+            Pushed {
+                duplicate: false,
+                stale: false,
+                version,
+                global_step,
+                staleness,
+                rejected: None,
+            }
         };
         self.apply(pushed.version, resolved, push.gradients);
         if counts_steps {
@@ -213,7 +268,11 @@ impl Store {
     ) -> Result<Pushed, Error> {
         let record = self.draw_up(identity, push, Some(place), &resolved);
         // A step of one part is applied from where it lies.
-        let values = if place.of > 1 { push.gradients.copy() } else { Vec::new() };
+        let values = if place.of > 1 {
+            push.gradients.copy()
+        } else {
+            Vec::new()
+        };
         let mut aggregation = self.aggregation.lock();
         let pushed = {
             let mut ledger = self.ledger.lock();
@@ -223,12 +282,19 @@ impl Store {
                 return Ok(self.duplicate(identity, push.pulled_version, true));
             }
             if ledger.version < push.pulled_version {
-                let (most, given) = (ledger.version, push.pulled_version);
-                let message = format!("the step of a synchronous push must be at most {most}, given {given}");
+                let most = ledger.version;
+                let given = push.pulled_version;
+                let message =
+                    format!("the step of a synchronous push must be at most {most}, given {given}");
                 return Err(Error::BadRequest(message));
             }
             let bytes = values.len() as u64 * 4;
-            let part = Part { batch: push.batch, batches: push.batches, resolved, values };
+            let part = Part {
+                batch: push.batch,
+                batches: push.batches,
+                resolved,
+                values,
+            };
             let complete = aggregation.put(place, part)? == Put::Complete;
             self.memory.parts.fetch_add(bytes, Ordering::Relaxed);
             ledger.sessions.consume(identity);
@@ -239,10 +305,17 @@ impl Store {
             if let Some(take) = record {
                 take(ledger.version);
             }
-            let (version, global_step) = (ledger.version, ledger.steps.global_step());
+            let version = ledger.version;
+            let global_step = ledger.steps.global_step();
             let rejected = push.rejected;
-            let pushed =
-                Pushed { duplicate: false, stale: false, version, global_step, staleness: 0, rejected };
+            let pushed = Pushed {
+                duplicate: false,
+                stale: false,
+                version,
+                global_step,
+                staleness: 0,
+                rejected,
+            };
             if !complete {
                 return Ok(pushed);
             }
@@ -260,14 +333,22 @@ impl Store {
         };
         let alone = self.step.write();
         if self.has_company.load(Ordering::Relaxed) {
-            self.previous.lock().keep(pushed.version, &resolved, &self.restless.read());
+            self.previous
+                .lock()
+                .keep(pushed.version, &resolved, &self.restless.read());
         }
         let pushed = {
             let mut ledger = self.ledger.lock();
-            parts.iter().for_each(|part| ledger.sessions.record(&part.batch, part.batches));
+            parts
+                .iter()
+                .for_each(|part| ledger.sessions.record(&part.batch, part.batches));
             ledger.version += 1;
             ledger.steps.advance_all();
-            Pushed { version: ledger.version, global_step: ledger.steps.global_step(), ..pushed }
+            Pushed {
+                version: ledger.version,
+                global_step: ledger.steps.global_step(),
+                ..pushed
+            }
         };
         match &values {
             Some(values) => self.apply(pushed.version, &resolved, values.as_slice()),
@@ -279,7 +360,8 @@ impl Store {
     }
 
     fn apply<G: Gradients + ?Sized>(&self, version: u64, resolved: &Resolved, gradients: &G) {
-        let (mut begin, mut scratch) = (0, Scratch::default());
+        let mut begin = 0;
+        let mut scratch = Scratch::default();
         for slice in &resolved.whole {
             slice.apply_whole(version, gradients, begin);
             begin += slice.len();
@@ -290,30 +372,53 @@ impl Store {
         }
         // Of tables whose rule moves all rows at each step, the parts that this batch names no row of.
         for (number, slice) in self.restless.read().iter() {
-            if !resolved.selection.rows.iter().any(|(named, _)| named == number) {
+            if !resolved
+                .selection
+                .rows
+                .iter()
+                .any(|(named, _)| named == number)
+            {
                 slice.apply_rows(version, &[], gradients, begin, &mut scratch);
             }
         }
-        self.tables.apply(self.moment(version), resolved, gradients, begin, &mut scratch);
+        self.tables.apply(
+            self.moment(version),
+            resolved,
+            gradients,
+            begin,
+            &mut scratch,
+        );
     }
 
     /// The answer to a push that changes nothing: it had been applied before, or somebody else was faster.
     fn duplicate(&self, identity: &Identity, pulled_version: u64, synchronous: bool) -> Pushed {
         let mut ledger = self.ledger.lock();
-        let stale = synchronous && !ledger.sessions.used(identity) && ledger.version > pulled_version;
+        let stale =
+            synchronous && !ledger.sessions.used(identity) && ledger.version > pulled_version;
         // A batch that another session applied needs no step of this one.
         self.use_up(&mut ledger, identity);
-        let (version, global_step) = (ledger.version, ledger.steps.global_step());
+        let version = ledger.version;
+        let global_step = ledger.steps.global_step();
         let rejected = ledger.sessions.rejection(identity);
         let staleness = version.saturating_sub(pulled_version);
-        Pushed { duplicate: true, stale, version, global_step, staleness, rejected }
+        Pushed {
+            duplicate: true,
+            stale,
+            version,
+            global_step,
+            staleness,
+            rejected,
+        }
     }
 
     /// Uses up a sequence number, and takes its ticket back.
     pub(super) fn use_up(&self, ledger: &mut Ledger, identity: &Identity) {
-        let (held, fresh) = (ledger.steps.give_back(identity), ledger.sessions.consume(identity));
+        let held = ledger.steps.give_back(identity);
+        let fresh = ledger.sessions.consume(identity);
         if held || fresh {
-            let Identity { task, session, seq, .. } = *identity;
+            let Identity {
+                task, session, seq, ..
+            } = *identity;
             self.note(ledger.version, &Change::Use { task, session, seq });
         }
     }
@@ -326,7 +431,9 @@ impl Store {
         contribution: Option<Contribution>,
         resolved: &Resolved,
     ) -> Option<Take> {
-        let Identity { task, session, seq, .. } = *identity;
+        let Identity {
+            task, session, seq, ..
+        } = *identity;
         let journal = self.journal.read();
         Some(journal.as_ref()?.draw_up(&Change::Push(PushRecord {
             task,
@@ -357,14 +464,27 @@ fn check_length<G: Gradients + ?Sized>(resolved: &Resolved, gradients: &G) -> Re
 
 /// Finds the variable that a value is of.
 fn place(resolved: &Resolved, found: Found) -> Rejection {
-    let Found { fault, mut position, value } = found;
-    let mut named = resolved.variables().zip(resolved.lengths()).filter(|_| fault != Fault::Norm);
-    let variable = named.find_map(|(variable, (_, length))| match position < length {
-        true => Some(variable as u32),
-        false => {
+    let Found {
+        fault,
+        mut position,
+        value,
+    } = found;
+    let mut named = resolved
+        .variables()
+        .zip(resolved.lengths())
+        .filter(|_| fault != Fault::Norm);
+    let variable = named.find_map(|(variable, (_, length))| {
+        if position < length {
+            Some(variable as u32)
+        } else {
             position -= length;
             None
         }
     });
-    Rejection { fault, variable, position: position as u64, bits: value.to_bits() }
+    Rejection {
+        fault,
+        variable,
+        position: position as u64,
+        bits: value.to_bits(),
+    }
 }

@@ -10,7 +10,8 @@ use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{Access, DynamicRows, FirstRows, Slice, VariableSpec};
 
 use crate::{
-    BatchId, Contribution, DynamicStatus, Guard, Held, Rejection, Selection, ShardPosition, Ticket, Update,
+    BatchId, Contribution, DynamicStatus, Guard, Held, Rejection, Selection, ShardPosition, Ticket,
+    Update,
 };
 
 /// What a parameter server is doing.
@@ -43,7 +44,12 @@ pub struct Progress {
 impl fmt::Display for Progress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gigabytes = |bytes: u64| bytes as f64 / 1e9;
-        write!(formatter, "{:.1} of {:.1} GB", gigabytes(self.done_bytes), gigabytes(self.total_bytes))
+        write!(
+            formatter,
+            "{:.1} of {:.1} GB",
+            gigabytes(self.done_bytes),
+            gigabytes(self.total_bytes)
+        )
     }
 }
 
@@ -183,7 +189,11 @@ pub struct Restore<'a> {
 
 impl fmt::Debug for Restore<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Restore {{ version: {}, global_step: {} }}", self.version, self.global_step)
+        write!(
+            formatter,
+            "Restore {{ version: {}, global_step: {} }}",
+            self.version, self.global_step
+        )
     }
 }
 

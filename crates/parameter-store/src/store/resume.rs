@@ -30,21 +30,41 @@ impl Store {
         let _alone = self.cut.write();
         self.set_clock(standing.secs);
         for part in &standing.parts {
-            let PartStanding { place, batch, batches, selection, values } = part;
+            let PartStanding {
+                place,
+                batch,
+                batches,
+                selection,
+                values,
+            } = part;
             let resolved = Arc::new(self.resolve(selection)?);
             if resolved.lengths().map(|(_, length)| length).sum::<usize>() != values.len() {
-                return Err(Error::BadRequest("a part of a step is not as long as what it names".into()));
+                return Err(Error::BadRequest(
+                    "a part of a step is not as long as what it names".into(),
+                ));
             }
-            self.memory.parts.fetch_add(values.len() as u64 * 4, Ordering::Relaxed);
-            let part = Part { batch: *batch, batches: *batches, resolved, values: values.clone() };
+            self.memory
+                .parts
+                .fetch_add(values.len() as u64 * 4, Ordering::Relaxed);
+            let part = Part {
+                batch: *batch,
+                batches: *batches,
+                resolved,
+                values: values.clone(),
+            };
             if self.aggregation.lock().put(*place, part)? != Put::Waits {
-                return Err(Error::BadRequest("the parts of a step under way cannot be all of it".into()));
+                return Err(Error::BadRequest(
+                    "the parts of a step under way cannot be all of it".into(),
+                ));
             }
         }
         if let Some(replaced) = &standing.replaced {
             let resolved = self.resolve(&replaced.selection)?;
-            if resolved.lengths().map(|(_, length)| length).sum::<usize>() != replaced.values.len() {
-                return Err(Error::BadRequest("replaced values are not as many as what they are of".into()));
+            if resolved.lengths().map(|(_, length)| length).sum::<usize>() != replaced.values.len()
+            {
+                return Err(Error::BadRequest(
+                    "replaced values are not as many as what they are of".into(),
+                ));
             }
             *self.previous.lock() = Previous::at(replaced.clone(), resolved);
         }
@@ -61,7 +81,9 @@ impl Store {
     /// its slices is then known not to be theirs.
     pub fn set_restarts(&self, restarts: u64) {
         let updates = restarts.saturating_mul(UPDATES_A_RESTART).saturating_add(1);
-        self.slices.iter().for_each(|slice| slice.count_from(updates));
+        self.slices
+            .iter()
+            .for_each(|slice| slice.count_from(updates));
     }
 
     /// Gives up everything, as if nothing had been asked of the store.

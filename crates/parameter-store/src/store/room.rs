@@ -19,10 +19,15 @@ impl Store {
             if !taken {
                 return 0;
             }
-            self.slices.iter().map(|slice| slice.aside_bytes()).sum::<u64>() + self.tables.aside_bytes()
+            self.slices
+                .iter()
+                .map(|slice| slice.aside_bytes())
+                .sum::<u64>()
+                + self.tables.aside_bytes()
         };
         Held {
-            slices: read(&self.memory.slices) + self.slices.iter().map(|slice| slice.bytes()).sum::<u64>(),
+            slices: read(&self.memory.slices)
+                + self.slices.iter().map(|slice| slice.bytes()).sum::<u64>(),
             tables: self.tables.memory_bytes(),
             set_aside: aside(self.snapshot_taken.load(Ordering::Acquire)),
             copies: read(&self.memory.copies),
@@ -46,9 +51,16 @@ impl Store {
         what: &'static str,
     ) -> Result<(), Error> {
         let held = self.held();
-        match held.total().saturating_add(asked) > max {
-            true => Err(Error::NoRoom { max, bound, held, asked, what }),
-            false => Ok(()),
+        if held.total().saturating_add(asked) > max {
+            Err(Error::NoRoom {
+                max,
+                bound,
+                held,
+                asked,
+                what,
+            })
+        } else {
+            Ok(())
         }
     }
 
@@ -56,9 +68,12 @@ impl Store {
     pub(super) fn check_first_room(&self, asked: u64, what: &'static str) -> Result<(), Error> {
         self.check_room(asked, what)?;
         match self.memory.machine() {
-            Some(machine) => {
-                self.check_bound(machine, "the memory of its machine, or of its unit", asked, what)
-            }
+            Some(machine) => self.check_bound(
+                machine,
+                "the memory of its machine, or of its unit",
+                asked,
+                what,
+            ),
             None => Ok(()),
         }
     }
@@ -70,8 +85,17 @@ impl Store {
 
     /// Returns the bytes that the store would hold if every row was changed, and the most that it may, if those are fewer.
     pub fn outgrows(&self) -> Option<(u64, u64)> {
-        let all: u64 = self.slices.iter().map(|slice| slice.row_bytes(slice.rows.len())).sum();
-        let most = self.memory.max().into_iter().chain(self.memory.machine()).min()?;
+        let all: u64 = self
+            .slices
+            .iter()
+            .map(|slice| slice.row_bytes(slice.rows.len()))
+            .sum();
+        let most = self
+            .memory
+            .max()
+            .into_iter()
+            .chain(self.memory.machine())
+            .min()?;
         (all > most).then_some((all, most))
     }
 
@@ -81,27 +105,44 @@ impl Store {
         if self.memory.max().is_none() {
             return Ok(());
         }
-        let most = resolved.ids().map(|(_, slice, ids)| slice.growth_max(ids.len())).sum::<u64>()
-            + resolved.rows().map(|(_, slice, _)| slice.growth_max()).sum::<u64>()
+        let most = resolved
+            .ids()
+            .map(|(_, slice, ids)| slice.growth_max(ids.len()))
+            .sum::<u64>()
+            + resolved
+                .rows()
+                .map(|(_, slice, _)| slice.growth_max())
+                .sum::<u64>()
             + part;
-        let aside: u64 = match self.snapshot_taken.load(Ordering::Acquire) {
-            true => {
-                let whole = resolved.whole.iter().map(|slice| slice.row_bytes(slice.rows.len()));
-                let rows = resolved.rows().map(|(_, slice, rows)| slice.row_bytes(rows.len()));
-                let ids = resolved.ids().map(|(_, slice, ids)| slice.aside_max(ids.len()));
-                whole.chain(rows).chain(ids).sum()
-            }
-            false => 0,
+        let aside: u64 = if self.snapshot_taken.load(Ordering::Acquire) {
+            let whole = resolved
+                .whole
+                .iter()
+                .map(|slice| slice.row_bytes(slice.rows.len()));
+            let rows = resolved
+                .rows()
+                .map(|(_, slice, rows)| slice.row_bytes(rows.len()));
+            let ids = resolved
+                .ids()
+                .map(|(_, slice, ids)| slice.aside_max(ids.len()));
+            whole.chain(rows).chain(ids).sum()
+        } else {
+            0
         };
         if self.check_room(most + aside, "").is_ok() {
             return Ok(());
         }
         // Nearly full: now it is worth a look which rows and ids are new.
-        let new = resolved.ids().map(|(_, slice, ids)| match slice.count_new(ids) {
-            0 => 0,
-            new => slice.growth_max(new),
-        });
-        let rows: u64 = resolved.rows().map(|(_, slice, rows)| slice.growth(rows)).sum();
+        let new = resolved
+            .ids()
+            .map(|(_, slice, ids)| match slice.count_new(ids) {
+                0 => 0,
+                new => slice.growth_max(new),
+            });
+        let rows: u64 = resolved
+            .rows()
+            .map(|(_, slice, rows)| slice.growth(rows))
+            .sum();
         let what = match (part > 0, rows > 0) {
             (true, _) => "the part of a synchronous step",
             (false, true) => "rows that are changed for the first time",
@@ -111,11 +152,12 @@ impl Store {
         if asked > 0 {
             self.check_room(asked, what)?;
         }
-        match aside > 0 && self.check_room(asked + aside, "").is_err() {
-            true => Err(Error::NotReady(
+        if aside > 0 && self.check_room(asked + aside, "").is_err() {
+            Err(Error::NotReady(
                 "a checkpoint is being written, and memory_bytes_max leaves no room to set aside what changes meanwhile",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 }

@@ -24,14 +24,23 @@ impl Tables {
         &self,
         slices: impl IntoIterator<Item = (u32, DynamicSlice)>,
     ) -> BTreeMap<u32, Arc<DynamicSlice>> {
-        let past = self.status().into_iter().map(|status| (status.variable.clone(), status));
+        let past = self
+            .status()
+            .into_iter()
+            .map(|status| (status.variable.clone(), status));
         self.before.write().extend(past.collect::<Vec<_>>());
-        let slices = slices.into_iter().map(|(number, slice)| (number, Arc::new(slice)));
+        let slices = slices
+            .into_iter()
+            .map(|(number, slice)| (number, Arc::new(slice)));
         std::mem::replace(&mut *self.slices.write(), slices.collect())
     }
 
     /// Finds the slices that a request names, and checks its ids.
-    pub(super) fn resolve(&self, ps: usize, selection: &Selection) -> Result<Vec<Arc<DynamicSlice>>, Error> {
+    pub(super) fn resolve(
+        &self,
+        ps: usize,
+        selection: &Selection,
+    ) -> Result<Vec<Arc<DynamicSlice>>, Error> {
         if selection.ids.is_empty() {
             return Ok(Vec::new());
         }
@@ -39,15 +48,22 @@ impl Tables {
         let mut found = BTreeSet::new();
         let resolve = |&(number, set): &(u32, usize)| {
             let slice = held.get(&number).ok_or_else(|| {
-                Error::BadRequest(format!("ps:{ps} does not hold slice {number} of a dynamic table"))
+                Error::BadRequest(format!(
+                    "ps:{ps} does not hold slice {number} of a dynamic table"
+                ))
             })?;
             let id_sets = &selection.id_sets;
             let ids = id_sets.get(set).ok_or_else(|| {
-                Error::BadRequest(format!("id_set must be below {}, given {set}", id_sets.len()))
+                Error::BadRequest(format!(
+                    "id_set must be below {}, given {set}",
+                    id_sets.len()
+                ))
             })?;
             // Named twice, its ids would count as seen twice.
             if !found.insert(number) {
-                return Err(Error::BadRequest(format!("slice {number} must be named once, given twice")));
+                return Err(Error::BadRequest(format!(
+                    "slice {number} must be named once, given twice"
+                )));
             }
             slice.check_ids(number, ids)?;
             Ok(Arc::clone(slice))
@@ -73,7 +89,12 @@ impl Tables {
             begin += length;
         }
         for (number, slice) in self.slices.read().iter() {
-            if !resolved.selection.ids.iter().any(|(named, _)| named == number) {
+            if !resolved
+                .selection
+                .ids
+                .iter()
+                .any(|(named, _)| named == number)
+            {
                 slice.pass(now);
             }
         }
@@ -83,7 +104,9 @@ impl Tables {
         let before = self.before.read();
         let since = |slice: &Arc<DynamicSlice>| {
             let now = slice.status();
-            let Some(before) = before.get(&now.variable) else { return now };
+            let Some(before) = before.get(&now.variable) else {
+                return now;
+            };
             DynamicStatus {
                 evicted: now.evicted + before.evicted,
                 expired: now.expired + before.expired,
@@ -99,22 +122,39 @@ impl Tables {
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.slices.read().values().map(|slice| slice.memory_bytes()).sum()
+        self.slices
+            .read()
+            .values()
+            .map(|slice| slice.memory_bytes())
+            .sum()
     }
 
     /// Returns the bytes that are set aside for a checkpoint.
     pub(super) fn aside_bytes(&self) -> u64 {
-        self.slices.read().values().map(|slice| slice.aside_bytes()).sum()
+        self.slices
+            .read()
+            .values()
+            .map(|slice| slice.aside_bytes())
+            .sum()
     }
 
     /// Returns the bytes that reading one of them takes.
     pub(super) fn reading_bytes_max(&self) -> u64 {
-        self.slices.read().values().map(|slice| slice.reading_bytes()).max().unwrap_or(0)
+        self.slices
+            .read()
+            .values()
+            .map(|slice| slice.reading_bytes())
+            .max()
+            .unwrap_or(0)
     }
 
     /// The instant of a checkpoint. Returns the slices, in the order of their numbers.
     pub(super) fn cut(&self, now: Moment) -> Vec<Arc<DynamicSlice>> {
         let slices = self.slices.read();
-        slices.values().inspect(|slice| slice.cut(now)).cloned().collect()
+        slices
+            .values()
+            .inspect(|slice| slice.cut(now))
+            .cloned()
+            .collect()
     }
 }

@@ -13,8 +13,8 @@ use trainyard_cluster_client::LocalShard;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{
-    BatchId, Claim, Contribution, Identity, Journal, Pull, Push, Selection, SnapshotTable, Standing, Status,
-    Update,
+    BatchId, Claim, Contribution, Identity, Journal, Pull, Push, Selection, SnapshotTable,
+    Standing, Status, Update,
 };
 use trainyard_protocol::{convert, v1};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
@@ -26,20 +26,42 @@ use crate::service::plan_of;
 
 pub(crate) const CLUSTER: u128 = 77;
 const TASKS: usize = 3;
-const CHIEF: Task = Task { role: Role::Chief, index: 0 };
-pub(crate) const SERVER: Task = Task { role: Role::Ps, index: 0 };
+const CHIEF: Task = Task {
+    role: Role::Chief,
+    index: 0,
+};
+pub(crate) const SERVER: Task = Task {
+    role: Role::Ps,
+    index: 0,
+};
 
 /// One thing that is asked of the store. Much of it is refused: that changes nothing.
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
-    OpenSession { task: usize },
-    CloseSession { task: usize },
-    Reserve { task: usize },
-    Push { task: usize, rows: u8, values: u8, repeated: bool, finite: bool },
-    Rest { task: usize },
+    OpenSession {
+        task: usize,
+    },
+    CloseSession {
+        task: usize,
+    },
+    Reserve {
+        task: usize,
+    },
+    Push {
+        task: usize,
+        rows: u8,
+        values: u8,
+        repeated: bool,
+        finite: bool,
+    },
+    Rest {
+        task: usize,
+    },
     Claim,
     Tick,
-    Checkpoint { committed: bool },
+    Checkpoint {
+        committed: bool,
+    },
 }
 
 pub(crate) fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -56,11 +78,16 @@ pub(crate) fn acts() -> impl Strategy<Value = Vec<Act>> {
         2 => any::<bool>().prop_map(|committed| Act::Checkpoint { committed }),
     ];
     let opened: Vec<Act> = (0..TASKS).map(|task| Act::OpenSession { task }).collect();
-    prop::collection::vec(act, 1..60).prop_map(move |acts: Vec<Act>| [opened.clone(), acts].concat())
+    prop::collection::vec(act, 1..60)
+        .prop_map(move |acts: Vec<Act>| [opened.clone(), acts].concat())
 }
 
 pub(crate) fn updates() -> impl Strategy<Value = Update> {
-    prop_oneof![Just(Update::Async), Just(Update::StaleSynchronous { staleness_max: 1 }), Just(Update::Sync),]
+    prop_oneof![
+        Just(Update::Async),
+        Just(Update::StaleSynchronous { staleness_max: 1 }),
+        Just(Update::Sync),
+    ]
 }
 
 /// A dense vector, a table whose rule moves all rows, and a dynamic table with room for four rows.
@@ -69,20 +96,36 @@ fn request(update: Update) -> v1::PrepareRequest {
         name: name.into(),
         shape: shape.into(),
         access,
-        initializer: Initializer::Uniform { low: -1.0, high: 1.0 },
+        initializer: Initializer::Uniform {
+            low: -1.0,
+            high: 1.0,
+        },
         optimizer_group: group.into(),
     };
-    let dynamic = DynamicTable { admit_after: 2, expire_after_steps: Some(9), expire_after_secs: Some(5) };
+    let dynamic = DynamicTable {
+        admit_after: 2,
+        expire_after_steps: Some(9),
+        expire_after_secs: Some(5),
+    };
     let variables = [
         variable("dense", &[3], Access::Whole, "adagrad"),
         variable("table", &[8, 2], Access::Rows, "adam"),
         variable("users", &[4, 2], Access::Dynamic(dynamic), "adagrad"),
     ];
-    let slice = |variable, rows, width| Slice { variable, part: 0, rows: 0..rows, width, ps: 0 };
+    let slice = |variable, rows, width| Slice {
+        variable,
+        part: 0,
+        rows: 0..rows,
+        width,
+        ps: 0,
+    };
     let adam = r#"{"kind": "adam", "learning_rate": 0.1}"#;
     let optimizers = BTreeMap::from([
         ("adagrad".to_owned(), OptimizerConfig::adagrad(0.5)),
-        ("adam".to_owned(), serde_json::from_str(adam).expect("a rule")),
+        (
+            "adam".to_owned(),
+            serde_json::from_str(adam).expect("a rule"),
+        ),
     ]);
     let (update, staleness_max) = match update {
         Update::Async => (v1::Update::Async, 0),
@@ -124,14 +167,26 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    pub(crate) fn new(model_dir: &'a Path, update: Update, journal: Option<&Arc<LogJournal>>) -> Self {
+    pub(crate) fn new(
+        model_dir: &'a Path,
+        update: Update,
+        journal: Option<&Arc<LogJournal>>,
+    ) -> Self {
         let shard = LocalShard::new(0, 2, 1, 1);
         let request = request(update);
         if let Some(journal) = journal {
             journal.stage(CLUSTER, request.clone());
-            shard.store().keep_journal(Arc::clone(journal) as Arc<dyn Journal>);
+            shard
+                .store()
+                .keep_journal(Arc::clone(journal) as Arc<dyn Journal>);
         }
-        shard.store().claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).expect("it is free");
+        shard
+            .store()
+            .claim(&Claim {
+                cluster_id: CLUSTER,
+                epoch: 1,
+            })
+            .expect("it is free");
         let synchronous = update == Update::Sync;
         let this = Self {
             shard,
@@ -146,17 +201,32 @@ impl<'a> Worker<'a> {
             saved_version: None,
         };
         let (plan, place, slices) = plan_of(&request, 0).expect("a plan");
-        this.shard.prepare_now(&this.identity(CHIEF, 0, 0), plan, place, slices).expect("it can be held");
-        this.shard.store().open(&this.identity(CHIEF, 0, 0)).expect("it is prepared");
+        this.shard
+            .prepare_now(&this.identity(CHIEF, 0, 0), plan, place, slices)
+            .expect("it can be held");
+        this.shard
+            .store()
+            .open(&this.identity(CHIEF, 0, 0))
+            .expect("it is prepared");
         this
     }
 
     fn identity(&self, task: Task, session: u64, seq: u64) -> Identity {
-        Identity { cluster_id: CLUSTER, epoch: self.epoch, task, incarnation: 1, session, seq }
+        Identity {
+            cluster_id: CLUSTER,
+            epoch: self.epoch,
+            task,
+            incarnation: 1,
+            session,
+            seq,
+        }
     }
 
     fn of(&self, task: usize) -> Identity {
-        let name = Task { role: Role::Worker, index: task };
+        let name = Task {
+            role: Role::Worker,
+            index: task,
+        };
         self.identity(name, self.sessions[task], self.seqs[task] + 1)
     }
 
@@ -166,23 +236,44 @@ impl<'a> Worker<'a> {
             Act::OpenSession { task } => {
                 self.sessions[task] += 1;
                 self.seqs[task] = 0;
-                drop(store.open_session(&Identity { seq: 0, ..self.of(task) }, 9, 0));
+                drop(store.open_session(
+                    &Identity {
+                        seq: 0,
+                        ..self.of(task)
+                    },
+                    9,
+                    0,
+                ));
             }
             Act::CloseSession { task } => {
                 let Identity { task, session, .. } = self.of(task);
                 drop(store.close_session(&self.identity(CHIEF, 0, 0), task, session));
             }
             Act::Reserve { task } => {
-                let pull = Pull { reserve_step: true, ..Pull::default() };
+                let pull = Pull {
+                    reserve_step: true,
+                    ..Pull::default()
+                };
                 drop(store.pull(&self.of(task), &pull));
             }
-            Act::Push { task, rows, values, repeated, finite } => {
+            Act::Push {
+                task,
+                rows,
+                values,
+                repeated,
+                finite,
+            } => {
                 self.push(task, rows, values, repeated, finite);
             }
             Act::Rest { task } => drop(store.rest(&self.of(task))),
             Act::Claim => {
                 self.epoch += 1;
-                store.claim(&Claim { cluster_id: CLUSTER, epoch: self.epoch }).expect("a higher epoch");
+                store
+                    .claim(&Claim {
+                        cluster_id: CLUSTER,
+                        epoch: self.epoch,
+                    })
+                    .expect("a higher epoch");
             }
             Act::Tick => {
                 self.secs += 3;
@@ -195,7 +286,10 @@ impl<'a> Worker<'a> {
 
     fn push(&mut self, task: usize, rows: u8, values: u8, repeated: bool, finite: bool) {
         let all: Vec<u32> = (0..8).filter(|row| rows >> row & 1 == 1).collect();
-        let ids: Vec<u64> = all.iter().map(|row| u64::from(row * 7 + u32::from(values % 3))).collect();
+        let ids: Vec<u64> = all
+            .iter()
+            .map(|row| u64::from(row * 7 + u32::from(values % 3)))
+            .collect();
         let selection = Selection {
             whole: vec![0],
             rows: vec![(1, 0)],
@@ -204,15 +298,23 @@ impl<'a> Worker<'a> {
             id_sets: vec![ids],
         };
         let count = 3 + all.len() * 2 + all.len() * 2;
-        let mut gradients: Vec<f32> =
-            (0..count).map(|place| (place as f32 + f32::from(values)).sin()).collect();
+        let mut gradients: Vec<f32> = (0..count)
+            .map(|place| (place as f32 + f32::from(values)).sin())
+            .collect();
         if !finite {
             gradients[1] = f32::NAN;
         }
         let identity = self.of(task);
         let version = self.shard.store().status().version;
-        let batch = BatchId { pass: 0, shard: 0, batch: self.batches.saturating_sub(u64::from(repeated)) };
-        let contribution = self.synchronous.then_some(Contribution { slot: task as u32, of: TASKS as u32 });
+        let batch = BatchId {
+            pass: 0,
+            shard: 0,
+            batch: self.batches.saturating_sub(u64::from(repeated)),
+        };
+        let contribution = self.synchronous.then_some(Contribution {
+            slot: task as u32,
+            of: TASKS as u32,
+        });
         let push = Push {
             batch,
             batches: 1,
@@ -237,7 +339,8 @@ impl<'a> Worker<'a> {
         }
         self.saves += 1;
         let folder = begin(self.model_dir, self.saves, "test", 0).expect("there is room");
-        let saved = block(self.shard.save(self.identity(CHIEF, 0, 0), &folder, None)).expect("it is written");
+        let saved = block(self.shard.save(self.identity(CHIEF, 0, 0), &folder, None))
+            .expect("it is written");
         if !committed {
             return;
         }
@@ -252,7 +355,11 @@ impl<'a> Worker<'a> {
 }
 
 fn block<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(work)
 }
 
 /// Everything that two stores must have in common.
@@ -266,7 +373,8 @@ pub(crate) struct Image {
 
 pub(crate) fn image(shard: &LocalShard) -> Image {
     let store = shard.store();
-    let (mut status, mut standing) = (store.status(), store.standing());
+    let mut status = store.status();
+    let mut standing = store.standing();
     // Of no consequence: when it was last saved, whom it waited for, what tables have given up. The memory of replaced
     // values is compared by bits.
     (status.saved_version, status.slowest_slot) = (None, None);
@@ -275,7 +383,12 @@ pub(crate) fn image(shard: &LocalShard) -> Image {
     status.dynamic.iter_mut().for_each(|table| {
         (table.evicted, table.expired, table.gradients_dropped) = (0, 0, 0);
     });
-    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let bits = |values: &[f32]| {
+        values
+            .iter()
+            .map(|value| value.to_bits())
+            .collect::<Vec<_>>()
+    };
     let mut all: Vec<Vec<u32>> = Vec::new();
     if let Some(replaced) = &mut standing.replaced {
         all.push(bits(&std::mem::take(&mut replaced.values)));
@@ -307,19 +420,30 @@ pub(crate) fn image(shard: &LocalShard) -> Image {
         parts.concat()
     };
     let tables = snapshot.tables.iter().map(table).collect();
-    Image { status, standing, bits: all, tables }
+    Image {
+        status,
+        standing,
+        bits: all,
+        tables,
+    }
 }
 
 pub(crate) fn open_log(path: &Path) -> Arc<LogJournal> {
-    let log = Log::open(Folder::open(path).expect("it is free"), Durability::Wal, None).expect("it opens");
+    let log = Log::open(
+        Folder::open(path).expect("it is free"),
+        Durability::Wal,
+        None,
+    )
+    .expect("it opens");
     Arc::new(LogJournal::new(log, CLUSTER, 0, Course::default(), None))
 }
 
 /// Segments and bytes in them.
 fn extent(path: &Path) -> Vec<(PathBuf, u64)> {
     let entries = path.read_dir().expect("the log").filter_map(Result::ok);
-    let mut found: Vec<_> =
-        entries.map(|entry| (entry.path(), entry.metadata().expect("a file").len())).collect();
+    let mut found: Vec<_> = entries
+        .map(|entry| (entry.path(), entry.metadata().expect("a file").len()))
+        .collect();
     found.sort();
     found
 }
@@ -327,7 +451,12 @@ fn extent(path: &Path) -> Vec<(PathBuf, u64)> {
 fn bring_back(model_dir: &Path, path: &Path) -> (LocalShard, Result<Option<Recovered>, Problem>) {
     let shard = LocalShard::new(0, 2, 2, 1);
     let folder = Folder::open(path).expect("it is free");
-    let expected = Expected { model_dir, owner: Some(CLUSTER), memory: 1, task: SERVER };
+    let expected = Expected {
+        model_dir,
+        owner: Some(CLUSTER),
+        memory: 1,
+        task: SERVER,
+    };
     let recovered = recover(&shard, &folder, expected);
     (shard, recovered)
 }
@@ -341,7 +470,8 @@ struct Done {
 impl Done {
     fn new(update: Update, acts: &[Act]) -> Self {
         let scratch = tempfile::tempdir().expect("a folder");
-        let (model_dir, path) = (scratch.path().join("model"), scratch.path().join("log"));
+        let model_dir = scratch.path().join("model");
+        let path = scratch.path().join("log");
         let journal = open_log(&path);
         let mut worker = Worker::new(&model_dir, update, Some(&journal));
         let settle = || block(journal.settle()).expect("it is written");
@@ -374,14 +504,21 @@ impl Done {
                 break;
             }
         }
-        let total = |lengths: &Vec<(PathBuf, u64)>| lengths.iter().map(|(_, length)| length).sum::<u64>();
-        let held = self.lengths.iter().rposition(|lengths| total(lengths) <= bytes);
+        let total =
+            |lengths: &Vec<(PathBuf, u64)>| lengths.iter().map(|(_, length)| length).sum::<u64>();
+        let held = self
+            .lengths
+            .iter()
+            .rposition(|lengths| total(lengths) <= bytes);
         (copy, held.expect("more than the first head"))
     }
 
     fn bytes(&self) -> (u64, u64) {
         let total = |lengths: &Vec<(PathBuf, u64)>| lengths.iter().map(|(_, length)| length).sum();
-        (total(&self.lengths[0]), total(self.lengths.last().expect("the end")))
+        (
+            total(&self.lengths[0]),
+            total(self.lengths.last().expect("the end")),
+        )
     }
 }
 
@@ -409,7 +546,8 @@ proptest! {
         // Time passes without a record: the store knows it from the next push on.
         let reference = without_log(update, &acts[..held]);
         let secs = shard.store().clock();
-        let (mut expected, mut found) = (image(&reference), image(&shard));
+        let mut expected = image(&reference);
+        let mut found = image(&shard);
         prop_assert!(secs <= expected.standing.secs);
         (expected.standing.secs, found.standing.secs) = (0, 0);
         if secs == reference.store().clock() {
@@ -425,7 +563,8 @@ proptest! {
         update in updates(), acts in acts(), first in any::<prop::sample::Index>(),
     ) {
         let scratch = tempfile::tempdir().expect("a folder");
-        let (model_dir, path) = (scratch.path().join("model"), scratch.path().join("log"));
+        let model_dir = scratch.path().join("model");
+        let path = scratch.path().join("log");
         let journal = open_log(&path);
         let mut worker = Worker::new(&model_dir, update, Some(&journal));
         let (before, behind) = acts.split_at(first.index(acts.len()));
@@ -473,12 +612,41 @@ fn a_log_of_something_else_is_told_apart() {
         let recovered = recover(&shard, &Folder::open(&path).expect("it is free"), expected);
         recovered.expect_err("it is another's").to_string()
     };
-    let right = Expected { model_dir: &model_dir, owner: Some(CLUSTER), memory: 1, task: SERVER };
+    let right = Expected {
+        model_dir: &model_dir,
+        owner: Some(CLUSTER),
+        memory: 1,
+        task: SERVER,
+    };
     let cases = [
-        (Expected { owner: Some(5), ..right }, "model_dir is of cluster 00000000000000000000000000000005"),
-        (Expected { owner: None, ..right }, "model_dir is of cluster none"),
-        (Expected { memory: 2, ..right }, "those of the job in epoch 2"),
-        (Expected { task: Task { role: Role::Ps, index: 1 }, ..right }, "it is of ps:0, this is ps:1"),
+        (
+            Expected {
+                owner: Some(5),
+                ..right
+            },
+            "model_dir is of cluster 00000000000000000000000000000005",
+        ),
+        (
+            Expected {
+                owner: None,
+                ..right
+            },
+            "model_dir is of cluster none",
+        ),
+        (
+            Expected { memory: 2, ..right },
+            "those of the job in epoch 2",
+        ),
+        (
+            Expected {
+                task: Task {
+                    role: Role::Ps,
+                    index: 1,
+                },
+                ..right
+            },
+            "it is of ps:0, this is ps:1",
+        ),
     ];
     for (expected, words) in cases {
         let message = told(expected);
@@ -489,13 +657,23 @@ fn a_log_of_something_else_is_told_apart() {
 #[test]
 fn segments_go_when_their_checkpoint_is_committed_and_not_before() {
     let scratch = tempfile::tempdir().expect("a folder");
-    let (model_dir, path) = (scratch.path().join("model"), scratch.path().join("log"));
+    let model_dir = scratch.path().join("model");
+    let path = scratch.path().join("log");
     let journal = open_log(&path);
     let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
     let mut step = |committed| {
         worker.act(&Act::OpenSession { task: 0 }, true);
         worker.act(&Act::Reserve { task: 0 }, true);
-        worker.act(&Act::Push { task: 0, rows: 7, values: 1, repeated: false, finite: true }, true);
+        worker.act(
+            &Act::Push {
+                task: 0,
+                rows: 7,
+                values: 1,
+                repeated: false,
+                finite: true,
+            },
+            true,
+        );
         worker.act(&Act::Checkpoint { committed }, true);
         block(journal.settle()).expect("it is written");
         journal.retire(&model_dir).expect("removed");
@@ -509,5 +687,8 @@ fn segments_go_when_their_checkpoint_is_committed_and_not_before() {
     drop((worker, journal));
     let (shard, recovered) = bring_back(&model_dir, &path);
     let recovered = recovered.expect("it is sound").expect("there is a log");
-    assert_eq!((shard.store().status().version, recovered.course.cuts.len()), (4, 1));
+    assert_eq!(
+        (shard.store().status().version, recovered.course.cuts.len()),
+        (4, 1)
+    );
 }

@@ -15,11 +15,19 @@ use crate::feed::Subscription;
 use crate::journal::LogJournal;
 use crate::post::{Order, Refused, Role, Term};
 use crate::recovery::Expected;
-use crate::recovery::tests::{Act, CLUSTER, SERVER, Worker, acts, image, open_log, updates, without_log};
+use crate::recovery::tests::{
+    Act, CLUSTER, SERVER, Worker, acts, image, open_log, updates, without_log,
+};
 use crate::shipping::{item_to_wire, send_log};
 
-const FIRST: Term = Term { epoch: 1, version: 1 };
-const SECOND: Term = Term { epoch: 1, version: 2 };
+const FIRST: Term = Term {
+    epoch: 1,
+    version: 1,
+};
+const SECOND: Term = Term {
+    epoch: 1,
+    version: 2,
+};
 
 /// The server `ps:1` of two, whose files lie in a folder.
 fn context(folder: &Path) -> Context {
@@ -29,7 +37,15 @@ fn context(folder: &Path) -> Context {
                 [parameter_servers]\ndurability = \"replica\"\n";
     let mut job = Job::parse(Path::new("job.toml"), text, &[]).expect("a job");
     job.model_dir = folder.join("model");
-    let ps = |index| (Task { role: TaskRole::Ps, index }, format!("127.0.0.1:{}", 1 + index));
+    let ps = |index| {
+        (
+            Task {
+                role: TaskRole::Ps,
+                index,
+            },
+            format!("127.0.0.1:{}", 1 + index),
+        )
+    };
     let cluster = ClusterSpec {
         tasks: [ps(0), ps(1)].into(),
         admin: Default::default(),
@@ -48,19 +64,36 @@ fn context(folder: &Path) -> Context {
 
 /// The backup of `ps:0`.
 fn backup(folder: &Path) -> Arc<Replica> {
-    Arc::new(Replica::new(&context(folder), 0, (SERVER, "127.0.0.1:1".to_owned())))
+    Arc::new(Replica::new(
+        &context(folder),
+        0,
+        (SERVER, "127.0.0.1:1".to_owned()),
+    ))
 }
 
 /// What a primary sends: its log up to where the subscription begins, and what is queued behind.
-fn sent(journal: &LogJournal, path: &Path, model_dir: &Path, from: Subscription) -> Vec<v1::FollowRequest> {
-    let expected = Expected { model_dir, owner: Some(CLUSTER), memory: 1, task: SERVER };
+fn sent(
+    journal: &LogJournal,
+    path: &Path,
+    model_dir: &Path,
+    from: Subscription,
+) -> Vec<v1::FollowRequest> {
+    let expected = Expected {
+        model_dir,
+        owner: Some(CLUSTER),
+        memory: 1,
+        task: SERVER,
+    };
     let mut requests = Vec::new();
     let all = send_log(path, expected, from.changes, |request| {
         requests.push(request);
         true
     });
     assert!(all.expect("the log is sound"));
-    requests.push(v1::FollowRequest { level: true, ..v1::FollowRequest::default() });
+    requests.push(v1::FollowRequest {
+        level: true,
+        ..v1::FollowRequest::default()
+    });
     requests.extend(queued(journal, from));
     requests
 }
@@ -76,9 +109,15 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 }
 
 fn queued(journal: &LogJournal, from: Subscription) -> Option<v1::FollowRequest> {
-    let items = journal.feed().take(from, u64::MAX).expect("nobody else has subscribed");
+    let items = journal
+        .feed()
+        .take(from, u64::MAX)
+        .expect("nobody else has subscribed");
     let items: Vec<_> = items.iter().map(item_to_wire).collect();
-    (!items.is_empty()).then(|| v1::FollowRequest { items, ..v1::FollowRequest::default() })
+    (!items.is_empty()).then(|| v1::FollowRequest {
+        items,
+        ..v1::FollowRequest::default()
+    })
 }
 
 proptest! {
@@ -89,7 +128,8 @@ proptest! {
         update in updates(), acts in acts(), first in any::<prop::sample::Index>(), again in any::<prop::sample::Index>(),
     ) {
         let scratch = tempfile::tempdir().expect("a folder");
-        let (model_dir, path) = (scratch.path().join("model"), scratch.path().join("log"));
+        let model_dir = scratch.path().join("model");
+        let path = scratch.path().join("log");
         let journal = open_log(&path);
         let mut worker = Worker::new(&model_dir, update, Some(&journal));
         let (before, behind) = acts.split_at(first.index(acts.len()));
@@ -145,17 +185,24 @@ proptest! {
 #[test]
 fn a_change_that_cannot_be_made_again_is_no_backup_any_more() {
     let scratch = tempfile::tempdir().expect("a folder");
-    let (model_dir, path) = (scratch.path().join("model"), scratch.path().join("log"));
+    let model_dir = scratch.path().join("model");
+    let path = scratch.path().join("log");
     let journal = open_log(&path);
     let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
     run(async {
         let replica = backup(scratch.path());
-        replica.appoint(CLUSTER, FIRST, Order::Backup).await.expect("it is idle");
+        replica
+            .appoint(CLUSTER, FIRST, Order::Backup)
+            .await
+            .expect("it is idle");
         let stream = replica.greet(CLUSTER, FIRST).await.expect("it is a backup");
         let from = journal.feed().subscribe();
         journal.write().await.expect("there is room");
         for request in sent(&journal, &path, &model_dir, from) {
-            replica.take(CLUSTER, stream, request, |_| ()).await.expect("it fits");
+            replica
+                .take(CLUSTER, stream, request, |_| ())
+                .await
+                .expect("it fits");
         }
         worker.act(&Act::OpenSession { task: 0 }, true);
         worker.act(&Act::CloseSession { task: 0 }, true);
@@ -172,7 +219,13 @@ fn a_change_that_cannot_be_made_again_is_no_backup_any_more() {
         assert_eq!(taken, Err(Refused::Superseded));
         assert_eq!(replica.role(), Role::Backup { level: false });
         let order = Order::Primary { waits: false };
-        assert_eq!(replica.appoint(CLUSTER, SECOND, order).await, Err(Refused::NotLevel));
-        replica.greet(CLUSTER, FIRST).await.expect("it is sent anew");
+        assert_eq!(
+            replica.appoint(CLUSTER, SECOND, order).await,
+            Err(Refused::NotLevel)
+        );
+        replica
+            .greet(CLUSTER, FIRST)
+            .await
+            .expect("it is sent anew");
     });
 }

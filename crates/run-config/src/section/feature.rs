@@ -49,27 +49,38 @@ pub(crate) fn read_all(
         if !needed {
             return Some(features);
         }
-        root.missing_section("feature", "[[feature]]", "column = \"age\" and kind = \"numeric\"");
+        root.missing_section(
+            "feature",
+            "[[feature]]",
+            "column = \"age\" and kind = \"numeric\"",
+        );
         return None;
     }
     let problems_before = root.problems().len();
     let sections = root.sections("feature");
     if needed && sections.is_empty() && root.problems().len() == problems_before {
-        root.fail(Code::E1002, "feature", "a model must have at least one feature, given none");
+        root.fail(
+            Code::E1002,
+            "feature",
+            "a model must have at least one feature, given none",
+        );
     }
     let mut complete = true;
-    for section in &sections {
+    // Of each feature, the place of its table: a table of several columns stands for several features.
+    let mut tables = Vec::new();
+    for (place, section) in sections.iter().enumerate() {
         match read(path, section, model) {
             Some(read) => {
                 for feature in read {
                     if features.iter().any(|have| clash(have, &feature)) {
                         let message = format!("feature name `{}` is given twice", feature.name);
                         let problem = section.reject(Code::E1002, "name", message);
-                        section
-                            .problems()
-                            .push(problem.help("give one of them another name, with the key `name`"));
+                        section.problems().push(
+                            problem.help("give one of them another name, with the key `name`"),
+                        );
                     }
                     features.push(feature);
+                    tables.push(place);
                 }
             }
             None => complete = false,
@@ -77,7 +88,8 @@ pub(crate) fn read_all(
     }
     if complete {
         if needed {
-            part::check_use(root, &sections, &features, model);
+            let table_of = |feature: usize| &sections[tables[feature]];
+            part::check_use(root, table_of, &features, model);
         }
         cross::settle(root, &mut features);
         part::check_tables(root, &features);
@@ -98,7 +110,11 @@ fn clash(one: &FeatureConfig, other: &FeatureConfig) -> bool {
     one.name == other.name && (one.wide && other.wide || deep || unused(one) || unused(other))
 }
 
-fn read(path: &Path, section: &Section<'_>, model: Option<ModelKind>) -> Option<Vec<FeatureConfig>> {
+fn read(
+    path: &Path,
+    section: &Section<'_>,
+    model: Option<ModelKind>,
+) -> Option<Vec<FeatureConfig>> {
     let kind = match section.node("kind") {
         Some(_) => section.choice("kind", "feature kind", &KINDS),
         None => {
@@ -118,10 +134,31 @@ fn read(path: &Path, section: &Section<'_>, model: Option<ModelKind>) -> Option<
             "values",
             "file",
         ]);
-        section.know(&["oov_buckets", "default", "normalizer", "mean", "stddev", "shape", "separator"]);
+        section.know(&[
+            "oov_buckets",
+            "default",
+            "normalizer",
+            "mean",
+            "stddev",
+            "shape",
+            "separator",
+        ]);
         section.know(&["weights", "integers", "hash_key", "size"]);
-        section.know(&["min", "max", "clip", "minus", "divided_by", "time", "time_unit"]);
-        section.know(&["rows_max", "admit_after", "expire_after_steps", "expire_after_secs"]);
+        section.know(&[
+            "min",
+            "max",
+            "clip",
+            "minus",
+            "divided_by",
+            "time",
+            "time_unit",
+        ]);
+        section.know(&[
+            "rows_max",
+            "admit_after",
+            "expire_after_steps",
+            "expire_after_secs",
+        ]);
         return None;
     };
     // Everything is read before anything is given up, so that every mistake is told and no key is overlooked.
@@ -131,8 +168,11 @@ fn read(path: &Path, section: &Section<'_>, model: Option<ModelKind>) -> Option<
     if let (Some(names), Some(kinds)) = (&names, &kinds)
         && names.len() != kinds.len()
     {
-        let message =
-            format!("name must be a name for each of the {} columns, given {}", kinds.len(), names.len());
+        let message = format!(
+            "name must be a name for each of the {} columns, given {}",
+            kinds.len(),
+            names.len()
+        );
         section.fail(Code::E1006, "name", message);
     }
     let apart = match section.node("separator") {
@@ -149,7 +189,8 @@ fn read(path: &Path, section: &Section<'_>, model: Option<ModelKind>) -> Option<
         section.fail(Code::E1006, "separator", message);
     }
     let parts = part::read(section, kind, model);
-    let (kinds, (wide, deep)) = (kinds?, parts?);
+    let kinds = kinds?;
+    let (wide, deep) = parts?;
     columns?;
     let features = kinds.into_iter().enumerate().map(|(place, kind)| {
         let name = names.as_ref().and_then(|names| names.get(place)).cloned();
@@ -199,9 +240,16 @@ fn default_name(kind: &FeatureKind, weights: Option<&str>) -> String {
 fn read_columns(section: &Section<'_>, kind: Kind) -> Option<Vec<String>> {
     let column = section.text("column");
     let columns = section.texts("columns");
-    for (key, names) in [("column", column.as_slice()), ("columns", columns.as_deref().unwrap_or_default())] {
+    for (key, names) in [
+        ("column", column.as_slice()),
+        ("columns", columns.as_deref().unwrap_or_default()),
+    ] {
         if names.iter().any(String::is_empty) {
-            section.fail(Code::E1002, key, format!("{key} must name columns of the input, given \"\""));
+            section.fail(
+                Code::E1002,
+                key,
+                format!("{key} must name columns of the input, given \"\""),
+            );
             return None;
         }
     }
@@ -213,10 +261,17 @@ fn read_columns(section: &Section<'_>, kind: Kind) -> Option<Vec<String>> {
             return None;
         };
         if column.is_some() {
-            section.fail(Code::E1006, "column", "a crossed feature takes `columns`, not `column`");
+            section.fail(
+                Code::E1006,
+                "column",
+                "a crossed feature takes `columns`, not `column`",
+            );
         }
         if keys.len() < 2 {
-            let message = format!("columns of a cross must be at least 2, given {}", keys.len());
+            let message = format!(
+                "columns of a cross must be at least 2, given {}",
+                keys.len()
+            );
             section.fail(Code::E1002, "columns", message);
             return None;
         }
@@ -224,18 +279,30 @@ fn read_columns(section: &Section<'_>, kind: Kind) -> Option<Vec<String>> {
     }
     match (column, columns) {
         (Some(_), Some(_)) => {
-            section.fail(Code::E1006, "columns", "column and columns cannot be both set");
+            section.fail(
+                Code::E1006,
+                "columns",
+                "column and columns cannot be both set",
+            );
             None
         }
         (Some(column), None) => Some(vec![column]),
         (None, Some(columns)) if !columns.is_empty() => Some(columns),
         (None, Some(_)) => {
-            section.fail(Code::E1002, "columns", "columns must name at least one column, given none");
+            section.fail(
+                Code::E1002,
+                "columns",
+                "columns must name at least one column, given none",
+            );
             None
         }
         // One that is there and could not be read has been reported.
         (None, None) => {
-            if section.node("column").or_else(|| section.node("columns")).is_none() {
+            if section
+                .node("column")
+                .or_else(|| section.node("columns"))
+                .is_none()
+            {
                 section.missing("column", "\"age\"");
             }
             None
@@ -255,7 +322,11 @@ fn read_kinds(
     match kind {
         Kind::Numeric => {
             let numbers = numbers::read(section)?;
-            Some(columns.map(|column| FeatureKind::Numeric(numbers.of(column))).collect())
+            Some(
+                columns
+                    .map(|column| FeatureKind::Numeric(numbers.of(column)))
+                    .collect(),
+            )
         }
         Kind::Bucketized => {
             let numbers = numbers::read(section);
@@ -270,7 +341,11 @@ fn read_kinds(
         Kind::Hashed => {
             let integers = section.flag("integers").unwrap_or(false);
             let buckets = read_buckets(section, count, 1)?;
-            let hashed = |(column, buckets)| FeatureKind::Hashed { column, buckets, integers };
+            let hashed = |(column, buckets)| FeatureKind::Hashed {
+                column,
+                buckets,
+                integers,
+            };
             Some(columns.zip(buckets).map(hashed).collect())
         }
         Kind::Vocabulary => {
@@ -278,7 +353,9 @@ fn read_kinds(
             Some(columns.map(|column| listed.of(column)).collect())
         }
         Kind::Identity => {
-            let default = section.integer("default", 0..=BUCKETS_MAX).map(|id| id as u32);
+            let default = section
+                .integer("default", 0..=BUCKETS_MAX)
+                .map(|id| id as u32);
             let buckets = read_buckets(section, count, 1)?;
             if let (Some(id), Some(least)) = (default, buckets.iter().min())
                 && id >= *least
@@ -286,7 +363,11 @@ fn read_kinds(
                 let message = format!("default must be below buckets ({least}), given {id}");
                 section.fail(Code::E1002, "default", message);
             }
-            let identity = |(column, buckets)| FeatureKind::Identity { column, buckets, default };
+            let identity = |(column, buckets)| FeatureKind::Identity {
+                column,
+                buckets,
+                default,
+            };
             Some(columns.zip(buckets).map(identity).collect())
         }
         Kind::Dynamic => {
@@ -297,7 +378,11 @@ fn read_kinds(
             let hash_key = section.integer("hash_key", 0..=u64::MAX);
             let buckets = read_buckets(section, Some(1), 2)?;
             let keys: Vec<CrossKey> = columns.map(|text| cross::key(&text)).collect();
-            let crossed = |buckets| FeatureKind::Crossed { keys: keys.clone(), buckets, hash_key };
+            let crossed = |buckets| FeatureKind::Crossed {
+                keys: keys.clone(),
+                buckets,
+                hash_key,
+            };
             Some(buckets.into_iter().map(crossed).collect())
         }
     }

@@ -2,7 +2,9 @@
 
 use trainyard_diagnostic::{Code, Section};
 
-use crate::{BadRows, Compression, EvaluationConfig, Format, InputConfig, InputPart, LabelConfig, Sharding};
+use crate::{
+    BadRows, Compression, EvaluationConfig, Format, InputConfig, InputPart, LabelConfig, Sharding,
+};
 
 /// Most records in a batch or a shuffle buffer.
 const ROWS_MAX: u64 = 100_000_000;
@@ -27,7 +29,11 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
             .choice(
                 "compression",
                 "compression",
-                &[("none", Compression::None), ("gzip", Compression::Gzip), ("zlib", Compression::Zlib)],
+                &[
+                    ("none", Compression::None),
+                    ("gzip", Compression::Gzip),
+                    ("zlib", Compression::Zlib),
+                ],
             )
             .map(Some),
         None => Some(None),
@@ -46,14 +52,24 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
             None
         }
     };
-    let eval = section.section("eval").map(|part| read_part(part, 0, false));
+    let eval = section
+        .section("eval")
+        .map(|part| read_part(part, 0, false));
     let bad_rows = match section.node("bad_rows") {
-        Some(_) => section.choice("bad_rows", "policy", &[("fail", BadRows::Fail), ("skip", BadRows::Skip)]),
+        Some(_) => section.choice(
+            "bad_rows",
+            "policy",
+            &[("fail", BadRows::Fail), ("skip", BadRows::Skip)],
+        ),
         None => Some(BadRows::Fail),
     };
     let columns = section.texts("columns");
     if let Some(twice) = columns.as_ref().and_then(|columns| duplicate(columns)) {
-        section.fail(Code::E1002, "columns", format!("columns must be unique, `{twice}` is given twice"));
+        section.fail(
+            Code::E1002,
+            "columns",
+            format!("columns must be unique, `{twice}` is given twice"),
+        );
     }
     let (without, why): (&[&str], _) = match format {
         Some(Format::TfRecord) => (
@@ -73,8 +89,13 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
     for key in without.iter().filter(|key| section.node(key).is_some()) {
         section.fail(Code::E1006, key, format!("{key} {why}"));
     }
-    if section.node("index_base").is_some() && format.is_some_and(|format| format != Format::LibSvm) {
-        section.fail(Code::E1006, "index_base", "index_base is for format = \"libsvm\"");
+    if section.node("index_base").is_some() && format.is_some_and(|format| format != Format::LibSvm)
+    {
+        section.fail(
+            Code::E1006,
+            "index_base",
+            "index_base is for format = \"libsvm\"",
+        );
     }
     // In range of the type.
     let index_base = section.integer("index_base", 0..=1).unwrap_or(1) as u8;
@@ -125,11 +146,18 @@ fn read_label(section: Section<'_>) -> Option<LabelConfig> {
     let positive = section.text("positive");
     let vocabulary = section.texts("vocabulary");
     if positive.is_some() && vocabulary.is_some() {
-        section.fail(Code::E1006, "vocabulary", "label.positive and label.vocabulary cannot be both set");
+        section.fail(
+            Code::E1006,
+            "vocabulary",
+            "label.positive and label.vocabulary cannot be both set",
+        );
     }
     if let Some(classes) = &vocabulary {
         if classes.len() < 2 {
-            let message = format!("label.vocabulary must name at least 2 classes, given {}", classes.len());
+            let message = format!(
+                "label.vocabulary must name at least 2 classes, given {}",
+                classes.len()
+            );
             section.fail(Code::E1002, "vocabulary", message);
         }
         if let Some(twice) = duplicate(classes) {
@@ -145,7 +173,12 @@ fn read_label(section: Section<'_>) -> Option<LabelConfig> {
         None => Some(b'|'),
     };
     section.finish();
-    Some(LabelConfig { column: column?, positive, vocabulary, separator: separator? })
+    Some(LabelConfig {
+        column: column?,
+        positive,
+        vocabulary,
+        separator: separator?,
+    })
 }
 
 /// Further evaluations, each of an input of its own.
@@ -172,7 +205,10 @@ pub(crate) fn read_evaluations(root: &Section<'_>) -> Option<Vec<EvaluationConfi
             _ => complete = false,
         }
     }
-    let names: Vec<String> = out.iter().map(|evaluation| evaluation.name.clone()).collect();
+    let names: Vec<String> = out
+        .iter()
+        .map(|evaluation| evaluation.name.clone())
+        .collect();
     if let Some(twice) = duplicate(&names) {
         let message = format!("evaluations must have unique names, `{twice}` is given twice");
         root.fail(Code::E1002, "evaluation", message);
@@ -194,8 +230,15 @@ fn read_part(section: Section<'_>, shuffle_rows: u64, training: bool) -> Option<
     if section.node("files").is_none() {
         section.missing("files", "[\"train.csv\"]");
     }
-    if files.as_ref().is_some_and(|files| files.is_empty() || files.iter().any(String::is_empty)) {
-        section.fail(Code::E1002, "files", "files must name at least one file, and no name may be empty");
+    if files
+        .as_ref()
+        .is_some_and(|files| files.is_empty() || files.iter().any(String::is_empty))
+    {
+        section.fail(
+            Code::E1002,
+            "files",
+            "files must name at least one file, and no name may be empty",
+        );
     }
     let epochs = section.integer("epochs", 1..=u64::MAX);
     // The evaluator reads everything alone, and nothing ahead: there, both keys are unknown.
@@ -213,12 +256,20 @@ fn read_part(section: Section<'_>, shuffle_rows: u64, training: bool) -> Option<
         None if training => Some(Sharding::Dynamic),
         None => Some(Sharding::Row),
     };
-    let prefetch_batches = training.then(|| section.integer("prefetch_batches", 1..=1_000_000)).flatten();
+    let prefetch_batches = training
+        .then(|| section.integer("prefetch_batches", 1..=1_000_000))
+        .flatten();
     let part = InputPart {
         files: files.unwrap_or_default(),
         batch_size: section.integer("batch_size", 1..=ROWS_MAX).unwrap_or(128) as usize,
-        shuffle_rows: section.integer("shuffle_rows", 0..=ROWS_MAX).unwrap_or(shuffle_rows) as usize,
-        epochs: if training { epochs } else { Some(epochs.unwrap_or(1)) },
+        shuffle_rows: section
+            .integer("shuffle_rows", 0..=ROWS_MAX)
+            .unwrap_or(shuffle_rows) as usize,
+        epochs: if training {
+            epochs
+        } else {
+            Some(epochs.unwrap_or(1))
+        },
         sharding: sharding?,
         prefetch_batches: prefetch_batches.unwrap_or(4) as usize,
     };

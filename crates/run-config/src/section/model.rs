@@ -21,7 +21,9 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     if section.node("kind").is_none() {
         section.missing("kind", "\"dnn_classifier\"");
     }
-    let kind = section.node("kind").and_then(|_| section.choice("kind", "model", &ModelKind::NAMES));
+    let kind = section
+        .node("kind")
+        .and_then(|_| section.choice("kind", "model", &ModelKind::NAMES));
     let head = read_choice(&section, "head", "head", &HeadKind::NAMES);
     let hidden_units = section.integers("hidden_units", 1..=UNITS_MAX);
     let n_classes = section.integer("n_classes", 2..=CLASSES_MAX);
@@ -32,7 +34,10 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     let calibration_buckets = section.integer("calibration_buckets", 1..=CALIBRATION_BUCKETS_MAX);
     let loss = read_loss(&section);
     let class_weights = read_class_weights(&section);
-    let reductions = [("sum", LossReduction::Sum), ("sum_over_batch_size", LossReduction::SumOverBatchSize)];
+    let reductions = [
+        ("sum", LossReduction::Sum),
+        ("sum_over_batch_size", LossReduction::SumOverBatchSize),
+    ];
     let reduction = read_choice(&section, "loss_reduction", "loss reduction", &reductions);
     let known = [
         ("trainyard", Defaults::Trainyard),
@@ -44,16 +49,21 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     let combiner = read_choice(&section, "sparse_combiner", "combiner", &Combiner::NAMES);
     let dropout = single(&section, "dropout");
     if let Some(dropout) = dropout.filter(|dropout| !(0.0..1.0).contains(dropout)) {
-        section.fail(Code::E1002, "dropout", format!("dropout must be >= 0 and < 1, given {dropout}"));
+        section.fail(
+            Code::E1002,
+            "dropout",
+            format!("dropout must be >= 0 and < 1, given {dropout}"),
+        );
     }
     let batch_norm = section.flag("batch_norm");
     let cross_layers = section.integer("cross_layers", 1..=64);
     let linear_optimizer = read_optimizer(&section, "linear_optimizer", "ftrl");
     let dnn_optimizer = read_optimizer(&section, "dnn_optimizer", "adagrad");
     // A key of custom models alone: elsewhere it is unknown, and the nearest right name is told.
-    let optimizer = match kind.is_some_and(ModelKind::is_custom) {
-        true => read_optimizer(&section, "optimizer", "adagrad"),
-        false => Some(None),
+    let optimizer = if kind.is_some_and(ModelKind::is_custom) {
+        read_optimizer(&section, "optimizer", "adagrad")
+    } else {
+        Some(None)
     };
     if let Some(kind) = kind {
         check_keys(&section, kind);
@@ -61,7 +71,9 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     section.finish();
     let kind = kind?;
     let head = match (kind.goal, head?) {
-        (Goal::Classifier, _) if n_classes.is_some_and(|classes| classes > 2) => HeadKind::MultiClass,
+        (Goal::Classifier, _) if n_classes.is_some_and(|classes| classes > 2) => {
+            HeadKind::MultiClass
+        }
         // A label of more than two names makes it a multi-class head: see `settle`.
         (Goal::Classifier, _) => HeadKind::Binary,
         (Goal::Regressor, _) => HeadKind::Regression,
@@ -75,7 +87,11 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     Some(ModelConfig {
         kind,
         head,
-        hidden_units: hidden_units.unwrap_or_default().into_iter().map(|units| units as usize).collect(),
+        hidden_units: hidden_units
+            .unwrap_or_default()
+            .into_iter()
+            .map(|units| units as usize)
+            .collect(),
         // 0 stands for "not given" until `settle` has seen the label.
         n_classes: n_classes.unwrap_or(0) as usize,
         label_dimension: label_dimension.unwrap_or(1) as usize,
@@ -85,7 +101,11 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
             .into_iter()
             .map(|class| class as usize)
             .collect(),
-        top_k: top_k.unwrap_or_default().into_iter().map(|count| count as usize).collect(),
+        top_k: top_k
+            .unwrap_or_default()
+            .into_iter()
+            .map(|count| count as usize)
+            .collect(),
         calibration_buckets: calibration_buckets.unwrap_or(0) as usize,
         loss: loss?,
         class_weights: class_weights?,
@@ -132,9 +152,14 @@ fn read_optimizer(
 }
 
 fn read_loss(section: &Section<'_>) -> Option<LossConfig> {
-    let (gamma, alpha) = (single(section, "focal_gamma"), single(section, "focal_alpha"));
+    let gamma = single(section, "focal_gamma");
+    let alpha = single(section, "focal_alpha");
     if let Some(gamma) = gamma.filter(|gamma| *gamma < 0.0) {
-        section.fail(Code::E1002, "focal_gamma", format!("focal_gamma must be >= 0, given {gamma}"));
+        section.fail(
+            Code::E1002,
+            "focal_gamma",
+            format!("focal_gamma must be >= 0, given {gamma}"),
+        );
     }
     if let Some(alpha) = alpha.filter(|alpha| !(0.0..=1.0).contains(alpha)) {
         section.fail(
@@ -145,13 +170,26 @@ fn read_loss(section: &Section<'_>) -> Option<LossConfig> {
     }
     let known = [
         ("cross_entropy", LossConfig::CrossEntropy),
-        ("focal", LossConfig::Focal { gamma: gamma.unwrap_or(FOCAL_GAMMA), alpha }),
+        (
+            "focal",
+            LossConfig::Focal {
+                gamma: gamma.unwrap_or(FOCAL_GAMMA),
+                alpha,
+            },
+        ),
         ("hinge", LossConfig::Hinge),
     ];
     let loss = read_choice(section, "loss", "loss", &known)?.unwrap_or_default();
     if !matches!(loss, LossConfig::Focal { .. }) {
-        for key in ["focal_gamma", "focal_alpha"].into_iter().filter(|key| section.node(key).is_some()) {
-            section.fail(Code::E1006, key, format!("{key} has no meaning without loss = \"focal\""));
+        for key in ["focal_gamma", "focal_alpha"]
+            .into_iter()
+            .filter(|key| section.node(key).is_some())
+        {
+            section.fail(
+                Code::E1006,
+                key,
+                format!("{key} has no meaning without loss = \"focal\""),
+            );
         }
     }
     Some(loss)
@@ -161,10 +199,20 @@ fn read_class_weights(section: &Section<'_>) -> Option<Vec<f32>> {
     if section.node("class_weights").is_none() {
         return Some(Vec::new());
     }
-    let weights: Vec<f32> =
-        section.numbers("class_weights")?.into_iter().map(|number| number as f32).collect();
-    if let Some(bad) = weights.iter().find(|weight| !(weight.is_finite() && **weight >= 0.0)) {
-        section.fail(Code::E1002, "class_weights", format!("class_weights must be >= 0, given {bad}"));
+    let weights: Vec<f32> = section
+        .numbers("class_weights")?
+        .into_iter()
+        .map(|number| number as f32)
+        .collect();
+    if let Some(bad) = weights
+        .iter()
+        .find(|weight| !(weight.is_finite() && **weight >= 0.0))
+    {
+        section.fail(
+            Code::E1002,
+            "class_weights",
+            format!("class_weights must be >= 0, given {bad}"),
+        );
         return None;
     }
     Some(weights)
@@ -174,10 +222,20 @@ fn read_thresholds(section: &Section<'_>) -> Option<Vec<f32>> {
     if section.node("thresholds").is_none() {
         return Some(Vec::new());
     }
-    let thresholds: Vec<f32> =
-        section.numbers("thresholds")?.into_iter().map(|number| number as f32).collect();
-    if let Some(bad) = thresholds.iter().find(|threshold| !(**threshold > 0.0 && **threshold < 1.0)) {
-        section.fail(Code::E1002, "thresholds", format!("thresholds must lie between 0 and 1, given {bad}"));
+    let thresholds: Vec<f32> = section
+        .numbers("thresholds")?
+        .into_iter()
+        .map(|number| number as f32)
+        .collect();
+    if let Some(bad) = thresholds
+        .iter()
+        .find(|threshold| !(**threshold > 0.0 && **threshold < 1.0))
+    {
+        section.fail(
+            Code::E1002,
+            "thresholds",
+            format!("thresholds must lie between 0 and 1, given {bad}"),
+        );
         return None;
     }
     Some(thresholds)
@@ -205,20 +263,33 @@ fn check_keys(section: &Section<'_>, kind: ModelKind) {
         ("head", kind.goal == Goal::Estimator),
     ] {
         if !used && section.keys().any(|name| name == key) {
-            section.fail(Code::E1006, key, format!("{key} has no meaning for this kind of model"));
+            section.fail(
+                Code::E1006,
+                key,
+                format!("{key} has no meaning for this kind of model"),
+            );
         }
     }
     if kind.goal == Goal::Regressor && section.node("n_classes").is_some() {
-        section.fail(Code::E1006, "n_classes", "n_classes has no meaning for a regressor");
+        section.fail(
+            Code::E1006,
+            "n_classes",
+            "n_classes has no meaning for a regressor",
+        );
     }
     if kind.goal == Goal::Classifier && section.node("label_dimension").is_some() {
-        section.fail(Code::E1006, "label_dimension", "label_dimension has no meaning for a classifier");
+        section.fail(
+            Code::E1006,
+            "label_dimension",
+            "label_dimension has no meaning for a classifier",
+        );
     }
 }
 
 /// Returns what the model says of its loss and metrics that its head cannot do: the key, and why.
 fn misfits_of_head(model: &ModelConfig) -> Vec<(&'static str, String)> {
-    let (head, classes) = (model.head, model.n_classes);
+    let head = model.head;
+    let classes = model.n_classes;
     let name = head.name();
     let weights = &model.class_weights;
     let has_alpha = matches!(model.loss, LossConfig::Focal { alpha: Some(_), .. });
@@ -231,12 +302,20 @@ fn misfits_of_head(model: &ModelConfig) -> Vec<(&'static str, String)> {
     if !head.has_classes() {
         let given = given.into_iter().filter(|(_, given)| *given);
         return given
-            .map(|(key, _)| (key, format!("{key} has no meaning for a {name} head: it has no classes")))
+            .map(|(key, _)| {
+                (
+                    key,
+                    format!("{key} has no meaning for a {name} head: it has no classes"),
+                )
+            })
             .collect();
     }
     let mut found = Vec::new();
     if model.loss == LossConfig::Hinge && head != HeadKind::Binary {
-        found.push(("loss", format!("loss = \"hinge\" needs a binary head, given {name}")));
+        found.push((
+            "loss",
+            format!("loss = \"hinge\" needs a binary head, given {name}"),
+        ));
     }
     if has_alpha && head == HeadKind::MultiClass {
         let why = "weighs positives against negatives: a multi_class head takes class_weights";
@@ -248,20 +327,34 @@ fn misfits_of_head(model: &ModelConfig) -> Vec<(&'static str, String)> {
     } else if !weights.is_empty() && weights.len() != classes {
         let count = weights.len();
         let rule = format!("must be one number for each of {classes} classes, in their order");
-        found.push(("class_weights", format!("class_weights {rule}, given {count}")));
+        found.push((
+            "class_weights",
+            format!("class_weights {rule}, given {count}"),
+        ));
     }
     if model.calibration_buckets > 0 && head != HeadKind::Binary {
-        found.push(("calibration_buckets", format!("calibration_buckets needs a binary head, given {name}")));
+        found.push((
+            "calibration_buckets",
+            format!("calibration_buckets needs a binary head, given {name}"),
+        ));
     }
-    if let Some(count) = model.top_k.iter().find(|count| head != HeadKind::Binary && **count > classes) {
-        found.push(("top_k", format!("top_k must be at most n_classes ({classes}), given {count}")));
+    if let Some(count) = model
+        .top_k
+        .iter()
+        .find(|count| head != HeadKind::Binary && **count > classes)
+    {
+        found.push((
+            "top_k",
+            format!("top_k must be at most n_classes ({classes}), given {count}"),
+        ));
     }
     found
 }
 
 /// Checks the head against the label, and fills in what the label tells.
 pub(crate) fn settle(root: &Section<'_>, model: &mut ModelConfig, input: &InputConfig) {
-    let (label, given) = (&input.label, model.n_classes);
+    let label = &input.label;
+    let given = model.n_classes;
     let place = root.section("input").and_then(|input| input.place("label"));
     let fail = |message: String| {
         let problem = Diagnostic::error(Code::E1006, message);
@@ -285,33 +378,59 @@ pub(crate) fn settle(root: &Section<'_>, model: &mut ModelConfig, input: &InputC
             fail_in_model(key, message);
         }
         if label.positive.is_some() || named.is_some() {
-            let goal = if model.kind.goal == Goal::Regressor { "a regressor" } else { "this head" };
-            fail(format!("label.positive and label.vocabulary have no meaning for {goal}"));
+            let goal = if model.kind.goal == Goal::Regressor {
+                "a regressor"
+            } else {
+                "this head"
+            };
+            fail(format!(
+                "label.positive and label.vocabulary have no meaning for {goal}"
+            ));
         }
         return;
     }
-    let least = if model.head == HeadKind::MultiClass && named.is_none() && given == 0 { 0 } else { 2 };
+    let least = if model.head == HeadKind::MultiClass && named.is_none() && given == 0 {
+        0
+    } else {
+        2
+    };
     model.n_classes = named.unwrap_or(if given == 0 { least } else { given });
     if model.n_classes == 0 {
         fail("a multi_class head needs n_classes, or label.vocabulary".to_owned());
         model.n_classes = 3;
     }
     if model.kind.goal == Goal::Classifier {
-        model.head = if model.n_classes > 2 { HeadKind::MultiClass } else { HeadKind::Binary };
+        model.head = if model.n_classes > 2 {
+            HeadKind::MultiClass
+        } else {
+            HeadKind::Binary
+        };
     }
     if model.head == HeadKind::Binary && model.n_classes != 2 {
-        fail(format!("a binary head has 2 classes, given {}", model.n_classes));
+        fail(format!(
+            "a binary head has 2 classes, given {}",
+            model.n_classes
+        ));
     }
     if given != 0 && given != model.n_classes {
-        fail(format!("label.vocabulary names {} classes, model.n_classes says {given}", model.n_classes));
+        fail(format!(
+            "label.vocabulary names {} classes, model.n_classes says {given}",
+            model.n_classes
+        ));
     }
     for (key, message) in misfits_of_head(model) {
         fail_in_model(key, message);
     }
     if label.positive.is_some() && model.head != HeadKind::Binary {
-        fail(format!("label.positive needs a model of 2 classes, given {}", model.n_classes));
+        fail(format!(
+            "label.positive needs a model of 2 classes, given {}",
+            model.n_classes
+        ));
     }
-    if let Some(class) = model.classes_for_class_based_metrics.iter().find(|class| **class >= model.n_classes)
+    if let Some(class) = model
+        .classes_for_class_based_metrics
+        .iter()
+        .find(|class| **class >= model.n_classes)
     {
         fail(format!(
             "classes_for_class_based_metrics must be below n_classes ({}), given {class}",

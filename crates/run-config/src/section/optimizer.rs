@@ -47,9 +47,30 @@ const DECAY: (&str, Range) = ("decay", Range::Fraction);
 const RULES: [Rule; 12] = [
     ("sgd", &[RATE]),
     ("momentum", &[RATE, MOMENTUM, ("use_nesterov", Range::Flag)]),
-    ("keras_momentum", &[RATE, MOMENTUM, ("use_nesterov", Range::Flag)]),
-    ("adagrad", &[RATE, ("initial_accumulator_value", Range::NotNegative), ("epsilon", Range::NotNegative)]),
-    ("adagrad_da", &[RATE, ("initial_gradient_squared_accumulator_value", Range::Positive), L1, L2]),
+    (
+        "keras_momentum",
+        &[RATE, MOMENTUM, ("use_nesterov", Range::Flag)],
+    ),
+    (
+        "adagrad",
+        &[
+            RATE,
+            ("initial_accumulator_value", Range::NotNegative),
+            ("epsilon", Range::NotNegative),
+        ],
+    ),
+    (
+        "adagrad_da",
+        &[
+            RATE,
+            (
+                "initial_gradient_squared_accumulator_value",
+                Range::Positive,
+            ),
+            L1,
+            L2,
+        ],
+    ),
     ("adadelta", &[RATE, ("rho", Range::Fraction), EPSILON]),
     (
         "adam",
@@ -63,8 +84,14 @@ const RULES: [Rule; 12] = [
             ("weight_decay", Range::NotNegative),
         ],
     ),
-    ("rmsprop", &[RATE, DECAY, MOMENTUM, EPSILON, ("centered", Range::Flag)]),
-    ("keras_rmsprop", &[RATE, DECAY, MOMENTUM, EPSILON, ("centered", Range::Flag)]),
+    (
+        "rmsprop",
+        &[RATE, DECAY, MOMENTUM, EPSILON, ("centered", Range::Flag)],
+    ),
+    (
+        "keras_rmsprop",
+        &[RATE, DECAY, MOMENTUM, EPSILON, ("centered", Range::Flag)],
+    ),
     (
         "ftrl",
         &[
@@ -83,8 +110,12 @@ const RULES: [Rule; 12] = [
 
 const START: (&str, Range) = ("learning_rate", Range::Positive);
 const STEPS: (&str, Range) = ("decay_steps", Range::Positive);
-const BY_RATE: &[(&str, Range)] =
-    &[START, STEPS, ("decay_rate", Range::Positive), ("staircase", Range::Flag)];
+const BY_RATE: &[(&str, Range)] = &[
+    START,
+    STEPS,
+    ("decay_rate", Range::Positive),
+    ("staircase", Range::Flag),
+];
 
 const SCHEDULES: [Rule; 9] = [
     ("exponential_decay", BY_RATE),
@@ -113,13 +144,28 @@ const SCHEDULES: [Rule; 9] = [
     ),
     (
         "linear_cosine_decay",
-        &[START, STEPS, ("num_periods", Range::Any), ("alpha", Range::Any), ("beta", Range::Any)],
+        &[
+            START,
+            STEPS,
+            ("num_periods", Range::Any),
+            ("alpha", Range::Any),
+            ("beta", Range::Any),
+        ],
     ),
-    ("piecewise_constant", &[("boundaries", Range::Ascending), ("values", Range::Rates)]),
+    (
+        "piecewise_constant",
+        &[("boundaries", Range::Ascending), ("values", Range::Rates)],
+    ),
     WARMUP,
 ];
 /// What comes before another schedule: it stands at the end of them, for it cannot follow itself.
-const WARMUP: Rule = ("warmup", &[("warmup_steps", Range::Positive), ("learning_rate", Range::RateBehind)]);
+const WARMUP: Rule = (
+    "warmup",
+    &[
+        ("warmup_steps", Range::Positive),
+        ("learning_rate", Range::RateBehind),
+    ],
+);
 
 const CLIPPINGS: [Rule; 3] = [
     ("value", &[("clip", Range::Positive)]),
@@ -148,7 +194,13 @@ pub(super) fn read_clipping(section: Section<'_>) -> Option<OptimizerSection> {
     if section.node("kind").is_none() {
         section.missing("kind", "\"global_norm\"");
     }
-    read_kind(section, "kind of clipping", &CLIPPINGS, "global_norm", &["clip"])
+    read_kind(
+        section,
+        "kind of clipping",
+        &CLIPPINGS,
+        "global_norm",
+        &["clip"],
+    )
 }
 
 /// Reads a kind and its parameters; without a kind it is the default one. `needed` names parameters that must be there
@@ -167,9 +219,9 @@ fn read_kind(
     };
     let Some((kind, parameters)) = rule else {
         // The keys cannot be judged without the kind: only the kind is reported.
-        rules
-            .iter()
-            .for_each(|(_, keys)| section.know(&keys.iter().map(|(key, _)| *key).collect::<Vec<_>>()));
+        rules.iter().for_each(|(_, keys)| {
+            section.know(&keys.iter().map(|(key, _)| *key).collect::<Vec<_>>())
+        });
         return None;
     };
     let mut values = Map::new();
@@ -180,35 +232,59 @@ fn read_kind(
     }
     for &(name, _) in parameters {
         if needed.contains(&name) && section.node(name).is_none() {
-            section.missing(name, if name == "boundaries" { "[1000]" } else { "0.1" });
+            section.missing(
+                name,
+                if name == "boundaries" {
+                    "[1000]"
+                } else {
+                    "0.1"
+                },
+            );
         }
     }
     section.finish();
-    Some(OptimizerSection { kind: kind.to_owned(), values })
+    Some(OptimizerSection {
+        kind: kind.to_owned(),
+        values,
+    })
 }
 
 fn parameter(section: &Section<'_>, name: &'static str, range: Range) -> Option<Json> {
     match range {
         Range::Flag => section.flag(name).map(Json::from),
         Range::Rate | Range::RateBehind
-            if matches!(section.node(name).map(|node| &node.value), Some(Value::Table(_))) =>
+            if matches!(
+                section.node(name).map(|node| &node.value),
+                Some(Value::Table(_))
+            ) =>
         {
             let inner = section.section(name)?;
-            let known = if range == Range::Rate { &SCHEDULES[..] } else { &SCHEDULES[..SCHEDULES.len() - 1] };
+            let known = if range == Range::Rate {
+                &SCHEDULES[..]
+            } else {
+                &SCHEDULES[..SCHEDULES.len() - 1]
+            };
             if inner.node("kind").is_none() {
                 inner.missing("kind", "\"exponential_decay\"");
-                known
-                    .iter()
-                    .for_each(|(_, keys)| inner.know(&keys.iter().map(|(key, _)| *key).collect::<Vec<_>>()));
+                known.iter().for_each(|(_, keys)| {
+                    inner.know(&keys.iter().map(|(key, _)| *key).collect::<Vec<_>>())
+                });
                 return None;
             }
             let schedule = read_kind(inner, "schedule", known, "", SCHEDULE_NEEDS)?;
-            let counts = |key: &str| schedule.values.get(key).and_then(Json::as_array).map(Vec::len);
+            let counts = |key: &str| {
+                schedule
+                    .values
+                    .get(key)
+                    .and_then(Json::as_array)
+                    .map(Vec::len)
+            };
             if let (Some(boundaries), Some(values)) = (counts("boundaries"), counts("values"))
                 && values != boundaries + 1
             {
-                let message =
-                    format!("values must be one more than the {boundaries} boundaries, given {values}");
+                let message = format!(
+                    "values must be one more than the {boundaries} boundaries, given {values}"
+                );
                 section.fail(Code::E1002, name, message);
             }
             Some(schedule.fields().into())
@@ -221,7 +297,11 @@ fn parameter(section: &Section<'_>, name: &'static str, range: Range) -> Option<
             if range == Range::Rates
                 && let Some(bad) = numbers.iter().find(|number| **number < 0.0)
             {
-                section.fail(Code::E1002, name, format!("{name} must be >= 0, given {bad:?}"));
+                section.fail(
+                    Code::E1002,
+                    name,
+                    format!("{name} must be >= 0, given {bad:?}"),
+                );
             }
             Some(numbers.into())
         }
@@ -242,7 +322,11 @@ fn number(section: &Section<'_>, name: &'static str, range: Range) -> Option<Jso
         Range::Any | Range::Flag | Range::Ascending | Range::Rates => (true, ""),
     };
     if !holds {
-        section.fail(Code::E1002, name, format!("{name} must be {rule}, given {given:?}"));
+        section.fail(
+            Code::E1002,
+            name,
+            format!("{name} must be {rule}, given {given:?}"),
+        );
     }
     Some(given.into())
 }

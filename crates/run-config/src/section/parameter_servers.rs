@@ -15,7 +15,9 @@ const LATEST_PUSHES: u64 = 64;
 
 pub(crate) fn read(section: Option<Section<'_>>) -> Option<ParameterServersConfig> {
     let default = ParameterServersConfig::default();
-    let Some(section) = section else { return Some(default) };
+    let Some(section) = section else {
+        return Some(default);
+    };
     let modes = [
         ("none", DurabilityConfig::None),
         ("wal", DurabilityConfig::Wal),
@@ -26,12 +28,18 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<ParameterServersConfi
         Some(_) => section.choice("durability", "durability", &modes),
         None => Some(default.durability),
     };
-    let log_bytes_max =
-        section.integer("log_bytes_max", LOG_BYTES_MIN..=LOG_BYTES_MAX).unwrap_or(default.log_bytes_max);
+    let log_bytes_max = section
+        .integer("log_bytes_max", LOG_BYTES_MIN..=LOG_BYTES_MAX)
+        .unwrap_or(default.log_bytes_max);
     let memory_bytes_max = section.integer("memory_bytes_max", MEMORY_BYTES_MIN..=LOG_BYTES_MAX);
     let guard = section.section("guard").map_or(Some(default.guard), guard);
     section.finish();
-    Some(ParameterServersConfig { durability: durability?, log_bytes_max, memory_bytes_max, guard: guard? })
+    Some(ParameterServersConfig {
+        durability: durability?,
+        log_bytes_max,
+        memory_bytes_max,
+        guard: guard?,
+    })
 }
 
 /// Reads `[parameter_servers.guard]`.
@@ -46,19 +54,29 @@ fn guard(section: Section<'_>) -> Option<GuardConfig> {
         Some(_) => section.choice("nonfinite", "policy", &policies),
         None => Some(default.nonfinite),
     };
-    let (max_norm, max_abs) = (bound(&section, "max_norm"), bound(&section, "max_abs"));
+    let max_norm = bound(&section, "max_norm");
+    let max_abs = bound(&section, "max_abs");
     let quarantine_after = section
         .integer("quarantine_after", 0..=LATEST_PUSHES)
         .map_or(default.quarantine_after, |count| count as u32);
     section.finish();
-    Some(GuardConfig { nonfinite: nonfinite?, max_norm, max_abs, quarantine_after })
+    Some(GuardConfig {
+        nonfinite: nonfinite?,
+        max_norm,
+        max_abs,
+        quarantine_after,
+    })
 }
 
 /// Reads a bound that must leave room for something.
 fn bound(section: &Section<'_>, key: &'static str) -> Option<f32> {
     let most = single(section, key)?;
     if most <= 0.0 {
-        section.fail(Code::E1002, key, format!("{key} must be > 0, given {most:?}"));
+        section.fail(
+            Code::E1002,
+            key,
+            format!("{key} must be > 0, given {most:?}"),
+        );
         return None;
     }
     Some(most)

@@ -26,24 +26,34 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<RunConfig> {
     };
     let steps = section.integer("save_checkpoints_steps", 1..=u64::MAX);
     let secs = section.integer("save_checkpoints_secs", 1..=u64::MAX);
-    if section.node("save_checkpoints_steps").is_some() && section.node("save_checkpoints_secs").is_some() {
+    if section.node("save_checkpoints_steps").is_some()
+        && section.node("save_checkpoints_secs").is_some()
+    {
         let message = "save_checkpoints_steps and save_checkpoints_secs cannot be both set";
         section.fail(Code::E1006, "save_checkpoints_secs", message);
     }
-    let hours = section.number("keep_checkpoint_every_n_hours").unwrap_or(10_000.0);
+    let hours = section
+        .number("keep_checkpoint_every_n_hours")
+        .unwrap_or(10_000.0);
     if hours <= 0.0 {
         let message = format!("keep_checkpoint_every_n_hours must be > 0, given {hours}");
         section.fail(Code::E1002, "keep_checkpoint_every_n_hours", message);
     }
     let run = RunConfig {
         seed: section.integer("seed", 0..=u64::MAX).unwrap_or(0),
-        save_summary_steps: section.integer("save_summary_steps", 0..=u64::MAX).unwrap_or(100),
+        save_summary_steps: section
+            .integer("save_summary_steps", 0..=u64::MAX)
+            .unwrap_or(100),
         summary_histograms: section.flag("summary_histograms").unwrap_or(false),
         save_checkpoints_steps: steps,
         save_checkpoints_secs: secs.or(steps.is_none().then_some(SAVE_CHECKPOINTS_SECS)),
-        keep_checkpoint_max: section.integer("keep_checkpoint_max", 0..=1_000_000).unwrap_or(5) as usize,
+        keep_checkpoint_max: section
+            .integer("keep_checkpoint_max", 0..=1_000_000)
+            .unwrap_or(5) as usize,
         keep_checkpoint_every_n_hours: hours,
-        log_step_count_steps: section.integer("log_step_count_steps", 0..=u64::MAX).unwrap_or(100),
+        log_step_count_steps: section
+            .integer("log_step_count_steps", 0..=u64::MAX)
+            .unwrap_or(100),
         session_creation_timeout_secs: section
             .integer("session_creation_timeout_secs", 1..=u64::MAX)
             .unwrap_or(7200),

@@ -3,8 +3,8 @@
 use trainyard_diagnostic::{Code, Diagnostic, Section};
 
 use crate::{
-    InputConfig, PartitionerConfig, PayloadType, PlacementConfig, Replication, Sharding, StrategyConfig,
-    StrategyKind, UpdateConfig,
+    InputConfig, PartitionerConfig, PayloadType, PlacementConfig, Replication, Sharding,
+    StrategyConfig, StrategyKind, UpdateConfig,
 };
 
 /// TensorFlow's least size of a piece (`tf.distribute.experimental.partitioners.MinSizePartitioner`), in bytes.
@@ -36,7 +36,10 @@ enum Cut {
 }
 
 pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
-    let default = PartitionerConfig::MinSize { min_shard_bytes: MIN_SHARD_BYTES as usize, max_shards: None };
+    let default = PartitionerConfig::MinSize {
+        min_shard_bytes: MIN_SHARD_BYTES as usize,
+        max_shards: None,
+    };
     let Some(section) = section else {
         return Some(StrategyConfig {
             kind: StrategyKind::ParameterServer,
@@ -62,14 +65,24 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
     ];
     let kind = choice(&section, "kind", "strategy", &kinds);
     let update = read_update(&section, kind);
-    let replications = [("between_graph", Replication::BetweenGraph), ("in_graph", Replication::InGraph)];
+    let replications = [
+        ("between_graph", Replication::BetweenGraph),
+        ("in_graph", Replication::InGraph),
+    ];
     let replication = choice(&section, "replication", "replication", &replications);
-    let replicas = section.integer("replicas", 1..=REPLICAS_MAX).map(|count| count as usize);
+    let replicas = section
+        .integer("replicas", 1..=REPLICAS_MAX)
+        .map(|count| count as usize);
     let scale_learning_rate = section.flag("scale_learning_rate").unwrap_or(false);
-    let placements = [("greedy", PlacementConfig::Greedy), ("round_robin", PlacementConfig::RoundRobin)];
+    let placements = [
+        ("greedy", PlacementConfig::Greedy),
+        ("round_robin", PlacementConfig::RoundRobin),
+    ];
     let placement = choice(&section, "placement", "placement", &placements);
     let chief_trains = section.flag("chief_trains");
-    let pipeline_depth = section.integer("pipeline_depth", 0..=PIPELINE_DEPTH_MAX).unwrap_or(0) as usize;
+    let pipeline_depth = section
+        .integer("pipeline_depth", 0..=PIPELINE_DEPTH_MAX)
+        .unwrap_or(0) as usize;
     let payloads = [
         ("float32", PayloadType::Float32),
         ("bfloat16", PayloadType::Bfloat16),
@@ -80,7 +93,14 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
         Some(partitioner) => read_partitioner(partitioner),
         None => Some(default),
     };
-    check(&section, kind, update, replication, replicas.is_some(), pipeline_depth);
+    check(
+        &section,
+        kind,
+        update,
+        replication,
+        replicas.is_some(),
+        pipeline_depth,
+    );
     section.finish();
     Some(StrategyConfig {
         kind: kind?,
@@ -99,12 +119,22 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
 
 /// Reads `update` and what belongs to it.
 fn read_update(section: &Section<'_>, kind: Option<StrategyKind>) -> Option<UpdateConfig> {
-    let modes = [("async", Mode::Async), ("sync", Mode::Sync), ("ssp", Mode::Ssp)];
-    let aggregate = section.integer("replicas_to_aggregate", 1..=REPLICAS_MAX).map(|count| count as usize);
+    let modes = [
+        ("async", Mode::Async),
+        ("sync", Mode::Sync),
+        ("ssp", Mode::Ssp),
+    ];
+    let aggregate = section
+        .integer("replicas_to_aggregate", 1..=REPLICAS_MAX)
+        .map(|count| count as usize);
     let staleness = section.integer("staleness_steps_max", 0..=STALENESS_MAX);
     // Only parameter servers know another than this.
-    let together =
-        kind.is_some_and(|kind| !matches!(kind, StrategyKind::ParameterServer | StrategyKind::OneDevice));
+    let together = kind.is_some_and(|kind| {
+        !matches!(
+            kind,
+            StrategyKind::ParameterServer | StrategyKind::OneDevice
+        )
+    });
     let mode = match section.node("update") {
         Some(_) => section.choice("update", "update", &modes)?,
         None if together => Mode::Sync,
@@ -112,7 +142,11 @@ fn read_update(section: &Section<'_>, kind: Option<StrategyKind>) -> Option<Upda
     };
     let only = |key: &'static str, of: &str| {
         if section.node(key).is_some() {
-            section.fail(Code::E1006, key, format!("{key} belongs to update = \"{of}\""));
+            section.fail(
+                Code::E1006,
+                key,
+                format!("{key} belongs to update = \"{of}\""),
+            );
         }
     };
     if mode != Mode::Sync {
@@ -123,12 +157,16 @@ fn read_update(section: &Section<'_>, kind: Option<StrategyKind>) -> Option<Upda
     }
     match mode {
         Mode::Async => Some(UpdateConfig::Async),
-        Mode::Sync => Some(UpdateConfig::Sync { replicas_to_aggregate: aggregate }),
+        Mode::Sync => Some(UpdateConfig::Sync {
+            replicas_to_aggregate: aggregate,
+        }),
         Mode::Ssp => {
             if section.node("staleness_steps_max").is_none() {
                 section.missing("staleness_steps_max", "3");
             }
-            staleness.map(|staleness_steps_max| UpdateConfig::Ssp { staleness_steps_max })
+            staleness.map(|staleness_steps_max| UpdateConfig::Ssp {
+                staleness_steps_max,
+            })
         }
     }
 }
@@ -142,7 +180,8 @@ fn check(
     replicas: bool,
     pipeline_depth: usize,
 ) {
-    let fail = |key: &'static str, message: &str| section.fail(Code::E1006, key, message.to_owned());
+    let fail =
+        |key: &'static str, message: &str| section.fail(Code::E1006, key, message.to_owned());
     if pipeline_depth > 0 && matches!(update, Some(UpdateConfig::Sync { .. })) {
         fail(
             "pipeline_depth",
@@ -156,10 +195,16 @@ fn check(
         fail("update", message);
     }
     if kind != StrategyKind::ParameterServer && replication == Some(Replication::InGraph) {
-        fail("replication", "replication = \"in_graph\" goes with kind = \"parameter_server\" only");
+        fail(
+            "replication",
+            "replication = \"in_graph\" goes with kind = \"parameter_server\" only",
+        );
     }
     if replicas && !kind.has_replicas() {
-        fail("replicas", "replicas belongs to kind = \"mirrored\" and kind = \"central_storage\"");
+        fail(
+            "replicas",
+            "replicas belongs to kind = \"mirrored\" and kind = \"central_storage\"",
+        );
     }
 }
 
@@ -177,12 +222,19 @@ pub(crate) fn settle(root: &Section<'_>, strategy: &StrategyConfig, input: &Inpu
         _ => return,
     };
     let given = format!("{sharding:?}").to_lowercase();
-    let message = format!("input.train.sharding must be \"dynamic\" under {what}, given \"{given}\"");
-    root.problems().push(Diagnostic::error(Code::E1006, message).help("leave out input.train.sharding"));
+    let message =
+        format!("input.train.sharding must be \"dynamic\" under {what}, given \"{given}\"");
+    root.problems()
+        .push(Diagnostic::error(Code::E1006, message).help("leave out input.train.sharding"));
 }
 
 /// Returns what the name in `key` stands for, the first that is known where it is not given.
-fn choice<T: Copy>(section: &Section<'_>, key: &'static str, what: &str, known: &[(&str, T)]) -> Option<T> {
+fn choice<T: Copy>(
+    section: &Section<'_>,
+    key: &'static str,
+    what: &str,
+    known: &[(&str, T)],
+) -> Option<T> {
     match section.node(key) {
         Some(_) => section.choice(key, what, known),
         None => known.first().map(|(_, value)| *value),
@@ -193,9 +245,21 @@ fn read_partitioner(section: Section<'_>) -> Option<PartitionerConfig> {
     if section.node("kind").is_none() {
         section.missing("kind", "\"min_size\"");
     }
-    let known = [("fixed", Cut::Fixed), ("min_size", Cut::MinSize), ("max_size", Cut::MaxSize)];
-    let Some(kind) = section.node("kind").and_then(|_| section.choice("kind", "partitioner", &known)) else {
-        section.know(&["num_shards", "min_shard_bytes", "max_shard_bytes", "max_shards"]);
+    let known = [
+        ("fixed", Cut::Fixed),
+        ("min_size", Cut::MinSize),
+        ("max_size", Cut::MaxSize),
+    ];
+    let Some(kind) = section
+        .node("kind")
+        .and_then(|_| section.choice("kind", "partitioner", &known))
+    else {
+        section.know(&[
+            "num_shards",
+            "min_shard_bytes",
+            "max_shard_bytes",
+            "max_shards",
+        ]);
         section.finish();
         return None;
     };
@@ -205,19 +269,31 @@ fn read_partitioner(section: Section<'_>) -> Option<PartitionerConfig> {
         }
         section.integer(key, 1..=most).map(|number| number as usize)
     };
-    let max_shards = || section.integer("max_shards", 1..=SHARDS_MAX).map(|count| count as usize);
+    let max_shards = || {
+        section
+            .integer("max_shards", 1..=SHARDS_MAX)
+            .map(|count| count as usize)
+    };
     let config = match kind {
-        Cut::Fixed => {
-            required("num_shards", SHARDS_MAX, "2").map(|num_shards| PartitionerConfig::Fixed { num_shards })
-        }
+        Cut::Fixed => required("num_shards", SHARDS_MAX, "2")
+            .map(|num_shards| PartitionerConfig::Fixed { num_shards }),
         Cut::MinSize => {
-            let bytes = section.integer("min_shard_bytes", 1..=SHARD_BYTES_MAX).unwrap_or(MIN_SHARD_BYTES);
-            Some(PartitionerConfig::MinSize { min_shard_bytes: bytes as usize, max_shards: max_shards() })
+            let bytes = section
+                .integer("min_shard_bytes", 1..=SHARD_BYTES_MAX)
+                .unwrap_or(MIN_SHARD_BYTES);
+            Some(PartitionerConfig::MinSize {
+                min_shard_bytes: bytes as usize,
+                max_shards: max_shards(),
+            })
         }
         Cut::MaxSize => {
             let max_shards = max_shards();
-            required("max_shard_bytes", SHARD_BYTES_MAX, "16_777_216")
-                .map(|max_shard_bytes| PartitionerConfig::MaxSize { max_shard_bytes, max_shards })
+            required("max_shard_bytes", SHARD_BYTES_MAX, "16_777_216").map(|max_shard_bytes| {
+                PartitionerConfig::MaxSize {
+                    max_shard_bytes,
+                    max_shards,
+                }
+            })
         }
     };
     section.finish();

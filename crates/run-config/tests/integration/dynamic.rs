@@ -1,5 +1,8 @@
 //! Dynamic features of a job file.
-#![expect(clippy::unwrap_used, reason = "a job that is not as the test says fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a job that is not as the test says fails the test"
+)]
 
 use std::path::Path;
 
@@ -45,8 +48,15 @@ fn what_is_not_said_has_its_default() {
         expire_after_steps: None,
         expire_after_secs: None,
     };
-    let expected = FeatureKind::Dynamic { column: "user".into(), integers: false, table };
-    assert_eq!((&job.features[0].kind, job.features[0].wide), (&expected, false));
+    let expected = FeatureKind::Dynamic {
+        column: "user".into(),
+        integers: false,
+        table,
+    };
+    assert_eq!(
+        (&job.features[0].kind, job.features[0].wide),
+        (&expected, false)
+    );
 }
 
 #[test]
@@ -60,9 +70,18 @@ fn every_rule_is_read() {
         expire_after_steps: Some(100_000),
         expire_after_secs: Some(3600),
     };
-    let expected = FeatureKind::Dynamic { column: "user".into(), integers: true, table };
-    assert_eq!((&job.features[0].kind, job.features[0].wide), (&expected, true));
-    assert!(matches!(&job.features[0].deep, Some(Deep::Embedding(embedding)) if embedding.dimension == 16));
+    let expected = FeatureKind::Dynamic {
+        column: "user".into(),
+        integers: true,
+        table,
+    };
+    assert_eq!(
+        (&job.features[0].kind, job.features[0].wide),
+        (&expected, true)
+    );
+    assert!(
+        matches!(&job.features[0].deep, Some(Deep::Embedding(embedding)) if embedding.dimension == 16)
+    );
 }
 
 #[test]
@@ -70,7 +89,10 @@ fn mistakes_say_what_a_dynamic_feature_needs() {
     refused(
         "deep = { embedding = 16 }\n",
         "",
-        &["feature `user` is used by no part", "set wide = true, or deep = { embedding = 8 }\n"],
+        &[
+            "feature `user` is used by no part",
+            "set wide = true, or deep = { embedding = 8 }\n",
+        ],
     );
     refused(
         "deep = { embedding = 16 }",
@@ -79,28 +101,68 @@ fn mistakes_say_what_a_dynamic_feature_needs() {
     );
     let rule = "deep of a dynamic feature must be { embedding = 8 } or false";
     refused("deep = { embedding = 16 }", "deep = \"indicator\"", &[rule]);
-    refused("deep = {", "buckets = 10\ndeep = {", &["unknown key `buckets`", "rows_max"]);
-    refused("deep = {", "rows_max = 0\ndeep = {", &["rows_max must be 1 to 4294967295, given 0"]);
-    refused("deep = {", "rows_max = 5_000_000_000\ndeep = {", &["rows_max must be 1 to 4294967295"]);
-    refused("deep = {", "admit_after = 0\ndeep = {", &["admit_after must be", "given 0"]);
-    refused("deep = {", "expire_after_steps = 0\ndeep = {", &["expire_after_steps must be", "given 0"]);
-    refused("deep = {", "expire_after_secs = \"1h\"\ndeep = {", &["expire_after_secs must be"]);
-    refused("\"dynamic\"", "\"dinamic\"", &["unknown feature kind `dinamic`", "did you mean `dynamic`?"]);
+    refused(
+        "deep = {",
+        "buckets = 10\ndeep = {",
+        &["unknown key `buckets`", "rows_max"],
+    );
+    refused(
+        "deep = {",
+        "rows_max = 0\ndeep = {",
+        &["rows_max must be 1 to 4294967295, given 0"],
+    );
+    refused(
+        "deep = {",
+        "rows_max = 5_000_000_000\ndeep = {",
+        &["rows_max must be 1 to 4294967295"],
+    );
+    refused(
+        "deep = {",
+        "admit_after = 0\ndeep = {",
+        &["admit_after must be", "given 0"],
+    );
+    refused(
+        "deep = {",
+        "expire_after_steps = 0\ndeep = {",
+        &["expire_after_steps must be", "given 0"],
+    );
+    refused(
+        "deep = {",
+        "expire_after_secs = \"1h\"\ndeep = {",
+        &["expire_after_secs must be"],
+    );
+    refused(
+        "\"dynamic\"",
+        "\"dinamic\"",
+        &["unknown feature kind `dinamic`", "did you mean `dynamic`?"],
+    );
 }
 
 #[test]
 fn a_cross_takes_the_values_of_a_dynamic_feature_and_not_its_ids() {
     let cross = |keys: &str| {
-        let cross =
-            format!("[[feature]]\nkind = \"crossed\"\ncolumns = {keys}\nbuckets = 50\nwide = true\n[model]");
+        let cross = format!(
+            "[[feature]]\nkind = \"crossed\"\ncolumns = {keys}\nbuckets = 50\nwide = true\n[model]"
+        );
         parse(&JOB.replacen("[model]", &cross, 1))
     };
     let job = cross("[\"user\", \"item\"]").unwrap();
-    let FeatureKind::Crossed { keys, .. } = &job.features[1].kind else { panic!("{:?}", job.features[1]) };
-    assert_eq!(keys, &[CrossKey::Text("user".into()), CrossKey::Text("item".into())]);
+    let FeatureKind::Crossed { keys, .. } = &job.features[1].kind else {
+        panic!("{:?}", job.features[1])
+    };
+    assert_eq!(
+        keys,
+        &[CrossKey::Text("user".into()), CrossKey::Text("item".into())]
+    );
     let text = render_all(&cross("[\"ids(user)\", \"item\"]").unwrap_err());
-    assert!(text.contains("a cross cannot hold the ids of the dynamic feature `user`"), "{text}");
-    assert!(text.contains("cross its values, `user`") && text.contains("ids(user)"), "{text}");
+    assert!(
+        text.contains("a cross cannot hold the ids of the dynamic feature `user`"),
+        "{text}"
+    );
+    assert!(
+        text.contains("cross its values, `user`") && text.contains("ids(user)"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -113,9 +175,18 @@ fn features_that_share_a_table_share_its_rules() {
         parse(&JOB.replacen("deep = { embedding = 16 }", &other, 1))
     };
     assert_eq!(two("kind = \"dynamic\"").unwrap().features.len(), 2);
-    for more in ["kind = \"dynamic\"\nadmit_after = 2", "kind = \"hashed\"\nbuckets = 1000000"] {
+    for more in [
+        "kind = \"dynamic\"\nadmit_after = 2",
+        "kind = \"hashed\"\nbuckets = 1000000",
+    ] {
         let text = render_all(&two(more).unwrap_err());
-        assert!(text.contains("features `user` and `friend` share the table `t`"), "{text}");
-        assert!(text.contains("give them the same kind, rows_max, admit_after and expiry"), "{text}");
+        assert!(
+            text.contains("features `user` and `friend` share the table `t`"),
+            "{text}"
+        );
+        assert!(
+            text.contains("give them the same kind, rows_max, admit_after and expiry"),
+            "{text}"
+        );
     }
 }

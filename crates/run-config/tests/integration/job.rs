@@ -1,5 +1,8 @@
 //! What a job file may say, and what it is told when it says something else.
-#![expect(clippy::unwrap_used, reason = "a job that is not as the test says fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a job that is not as the test says fails the test"
+)]
 
 use std::path::Path;
 
@@ -73,11 +76,19 @@ fn keys_that_would_do_nothing_are_refused() {
     for key in ["sharding = \"row\"", "prefetch_batches = 2"] {
         let name = key.split(' ').next().unwrap();
         let eval = format!("files = [\"eval.csv\"]\n{key}");
-        refused("files = [\"eval.csv\"]", &eval, &[&format!("unknown key `{name}`"), "[input.eval]"]);
+        refused(
+            "files = [\"eval.csv\"]",
+            &eval,
+            &[&format!("unknown key `{name}`"), "[input.eval]"],
+        );
     }
     let cross = "[[feature]]\ncolumns = [\"age_bucketized\", \"occupation\"]\nkind = \"crossed\"\nbuckets = 10\n\
                  wide = true\nseparator = \"|\"\n[model]";
-    refused("[model]", cross, &["separator of a crossed feature stands between its weights"]);
+    refused(
+        "[model]",
+        cross,
+        &["separator of a crossed feature stands between its weights"],
+    );
     let weighted = cross.replace("[model]", "weights = \"w\"\n[model]");
     let job = parse(&CENSUS.replacen("[model]", &weighted, 1), &[]).unwrap();
     assert_eq!(job.features.last().unwrap().separator, Some(b'|'));
@@ -85,12 +96,17 @@ fn keys_that_would_do_nothing_are_refused() {
 
 #[test]
 fn threads_of_a_step_are_left_to_the_machine_or_counted() {
-    let threads =
-        |overrides: &[&str]| parse(CENSUS, overrides).map(|job| job.run.intra_op_parallelism_threads);
+    let threads = |overrides: &[&str]| {
+        parse(CENSUS, overrides).map(|job| job.run.intra_op_parallelism_threads)
+    };
     assert_eq!(threads(&[]).unwrap(), 0);
     assert_eq!(threads(&["run.intra_op_parallelism_threads=3"]).unwrap(), 3);
     assert_eq!(
-        threads(&["run.intra_op_parallelism_threads=0", "run.intra_op_parallelism_threads=2"]).unwrap(),
+        threads(&[
+            "run.intra_op_parallelism_threads=0",
+            "run.intra_op_parallelism_threads=2"
+        ])
+        .unwrap(),
         2
     );
     assert!(threads(&["run.intra_op_parallelism_threads=2000"]).is_err());
@@ -100,8 +116,16 @@ fn threads_of_a_step_are_left_to_the_machine_or_counted() {
 fn parameter_servers_have_a_guard_and_bounds() {
     let job = parse(CENSUS, &[]).unwrap();
     assert_eq!(job.parameter_servers, ParameterServersConfig::default());
-    let GuardConfig { nonfinite, max_norm, max_abs, quarantine_after } = job.parameter_servers.guard;
-    assert_eq!((nonfinite, max_norm, max_abs, quarantine_after), (NonfiniteConfig::Reject, None, None, 16));
+    let GuardConfig {
+        nonfinite,
+        max_norm,
+        max_abs,
+        quarantine_after,
+    } = job.parameter_servers.guard;
+    assert_eq!(
+        (nonfinite, max_norm, max_abs, quarantine_after),
+        (NonfiniteConfig::Reject, None, None, 16)
+    );
     let job = parse(
         CENSUS,
         &[
@@ -113,9 +137,18 @@ fn parameter_servers_have_a_guard_and_bounds() {
         ],
     );
     let servers = job.unwrap().parameter_servers;
-    let (max_norm, max_abs) = (Some(2.5), Some(1e3));
-    let guard = GuardConfig { nonfinite: NonfiniteConfig::Halt, max_norm, max_abs, quarantine_after: 0 };
-    assert_eq!((servers.guard, servers.memory_bytes_max), (guard, Some(1 << 20)));
+    let max_norm = Some(2.5);
+    let max_abs = Some(1e3);
+    let guard = GuardConfig {
+        nonfinite: NonfiniteConfig::Halt,
+        max_norm,
+        max_abs,
+        quarantine_after: 0,
+    };
+    assert_eq!(
+        (servers.guard, servers.memory_bytes_max),
+        (guard, Some(1 << 20))
+    );
     for (wrong, rule) in [
         ("guard.nonfinite=ignore", "ignore"),
         ("guard.max_norm=0", "max_norm must be > 0, given 0"),
@@ -125,79 +158,164 @@ fn parameter_servers_have_a_guard_and_bounds() {
         ("memory_bytes_max=4096", "4096"),
     ] {
         let problems = parse(CENSUS, &[&format!("parameter_servers.{wrong}")]).unwrap_err();
-        assert!(render_all(&problems).contains(rule), "{wrong}: {}", render_all(&problems));
+        assert!(
+            render_all(&problems).contains(rule),
+            "{wrong}: {}",
+            render_all(&problems)
+        );
     }
 }
 
 #[test]
 fn an_exporter_names_its_formats() {
     let form = |text: &str| {
-        let job =
-            parse(&CENSUS.replace("kind = \"best\"", &format!("kind = \"best\"\n{text}")), &[]).unwrap();
-        (job.exporters[0].form.formats.clone(), job.exporters[0].form.hashed_as_ids)
+        let job = parse(
+            &CENSUS.replace("kind = \"best\"", &format!("kind = \"best\"\n{text}")),
+            &[],
+        )
+        .unwrap();
+        (
+            job.exporters[0].form.formats.clone(),
+            job.exporters[0].form.hashed_as_ids,
+        )
     };
     assert_eq!(form(""), (vec![ExportFormat::Safetensors], false));
-    assert_eq!(form("format = \"onnx\"\nhashed_as_ids = true"), (vec![ExportFormat::Onnx], true));
+    assert_eq!(
+        form("format = \"onnx\"\nhashed_as_ids = true"),
+        (vec![ExportFormat::Onnx], true)
+    );
     let both = vec![ExportFormat::Onnx, ExportFormat::Safetensors];
     assert_eq!(form("format = [\"onnx\", \"safetensors\"]"), (both, false));
     let best = "kind = \"best\"";
-    refused(best, "kind = \"best\"\nformat = \"onx\"", &["E1101", "onx", "`onnx`"]);
-    refused(best, "kind = \"best\"\nformat = [\"onx\"]", &["E1101", "`onx`", "did you mean `onnx`?"]);
-    refused(best, "kind = \"best\"\nformat = []", &["at least one format, given none"]);
-    refused(best, "kind = \"best\"\nhashed_as_ids = true", &["without format = \"onnx\""]);
+    refused(
+        best,
+        "kind = \"best\"\nformat = \"onx\"",
+        &["E1101", "onx", "`onnx`"],
+    );
+    refused(
+        best,
+        "kind = \"best\"\nformat = [\"onx\"]",
+        &["E1101", "`onx`", "did you mean `onnx`?"],
+    );
+    refused(
+        best,
+        "kind = \"best\"\nformat = []",
+        &["at least one format, given none"],
+    );
+    refused(
+        best,
+        "kind = \"best\"\nhashed_as_ids = true",
+        &["without format = \"onnx\""],
+    );
 }
 
 #[test]
 fn the_example_of_the_design_loads() {
     let job = parse(CENSUS, &[]).unwrap();
-    assert_eq!((job.run.save_checkpoints_secs, job.run.save_checkpoints_steps), (Some(30), None));
-    assert_eq!((job.train.max_steps, job.input.train.epochs), (Some(5000), Some(10)));
+    assert_eq!(
+        (
+            job.run.save_checkpoints_secs,
+            job.run.save_checkpoints_steps
+        ),
+        (Some(30), None)
+    );
+    assert_eq!(
+        (job.train.max_steps, job.input.train.epochs),
+        (Some(5000), Some(10))
+    );
     assert_eq!(job.input.train.sharding, Sharding::Dynamic);
     assert_eq!(
-        (job.features[0].name.as_str(), job.features[0].wide, job.features[0].deep.clone()),
+        (
+            job.features[0].name.as_str(),
+            job.features[0].wide,
+            job.features[0].deep.clone()
+        ),
         ("age_bucketized", true, None)
     );
-    let Some(Deep::Embedding(embedding)) = &job.features[1].deep else { panic!("{:?}", job.features[1]) };
+    let Some(Deep::Embedding(embedding)) = &job.features[1].deep else {
+        panic!("{:?}", job.features[1])
+    };
     assert_eq!(embedding.dimension, 8);
-    assert_eq!((job.model.n_classes, job.exporters[0].metric.as_str()), (2, "loss"));
+    assert_eq!(
+        (job.model.n_classes, job.exporters[0].metric.as_str()),
+        (2, "loss")
+    );
 }
 
 #[test]
 fn the_tfrecord_job_of_the_page_of_configuration_loads() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let blocks = page.split("```toml\n").skip(1).filter_map(|block| block.split("```").next());
-    let block = blocks.into_iter().find(|block| block.contains("format = \"tfrecord\"")).unwrap();
+    let blocks = page
+        .split("```toml\n")
+        .skip(1)
+        .filter_map(|block| block.split("```").next());
+    let block = blocks
+        .into_iter()
+        .find(|block| block.contains("format = \"tfrecord\""))
+        .unwrap();
     let rest = "[model]\nkind = \"dnn_classifier\"\nhidden_units = [8]\n[train]\nmax_steps = 5\n";
     let job = parse(&format!("model_dir = \"runs/t\"\n{block}{rest}"), &[]).unwrap();
-    assert_eq!((job.input.format, job.input.compression), (Format::TfRecord, Some(Compression::Gzip)));
-    let FeatureKind::Numeric(numbers) = &job.features[1].kind else { panic!("{:?}", job.features[1]) };
+    assert_eq!(
+        (job.input.format, job.input.compression),
+        (Format::TfRecord, Some(Compression::Gzip))
+    );
+    let FeatureKind::Numeric(numbers) = &job.features[1].kind else {
+        panic!("{:?}", job.features[1])
+    };
     assert_eq!((numbers.width, job.features[0].separator), (64, Some(b'|')));
     let json = serde_json::to_value(&job.input).unwrap();
-    assert_eq!((json["format"].as_str(), json["compression"].as_str()), (Some("tfrecord"), Some("gzip")));
+    assert_eq!(
+        (json["format"].as_str(), json["compression"].as_str()),
+        (Some("tfrecord"), Some("gzip"))
+    );
 }
 
 #[test]
 fn the_libsvm_job_of_the_page_of_configuration_loads() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let mut blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let block = blocks.find(|block| block.contains("format = \"libsvm\"")).unwrap();
-    let job = Job::parse("job.toml".as_ref(), &format!("model_dir = \"m\"\n{block}"), &[]).unwrap();
-    assert_eq!((job.input.format, job.input.index_base), (Format::LibSvm, 1));
+    let mut blocks = page
+        .split("```toml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    let block = blocks
+        .find(|block| block.contains("format = \"libsvm\""))
+        .unwrap();
+    let job = Job::parse(
+        "job.toml".as_ref(),
+        &format!("model_dir = \"m\"\n{block}"),
+        &[],
+    )
+    .unwrap();
+    assert_eq!(
+        (job.input.format, job.input.index_base),
+        (Format::LibSvm, 1)
+    );
     assert_eq!(job.features[0].weights.as_deref(), Some("value"));
 }
 
 #[test]
 fn keys_of_other_formats_are_refused() {
-    for (key, value) in [("columns", "[\"a\"]"), ("trim", "false"), ("compression", "\"gzip\"")] {
+    for (key, value) in [
+        ("columns", "[\"a\"]"),
+        ("trim", "false"),
+        ("compression", "\"gzip\""),
+    ] {
         let (format, line) = ("input.format=parquet", format!("input.{key}={value}"));
         let told = render_all(&parse(CENSUS, &[format, line.as_str()]).unwrap_err());
-        assert!(told.contains(&format!("{key} is for other formats")), "{told}");
+        assert!(
+            told.contains(&format!("{key} is for other formats")),
+            "{told}"
+        );
     }
     let told = render_all(&parse(CENSUS, &["input.index_base=0"]).unwrap_err());
-    assert!(told.contains("index_base is for format = \"libsvm\""), "{told}");
-    let told = render_all(&parse(CENSUS, &["input.format=libsvm", "input.index_base=2"]).unwrap_err());
+    assert!(
+        told.contains("index_base is for format = \"libsvm\""),
+        "{told}"
+    );
+    let told =
+        render_all(&parse(CENSUS, &["input.format=libsvm", "input.index_base=2"]).unwrap_err());
     assert!(told.contains("index_base"), "{told}");
 }
 
@@ -207,7 +325,10 @@ fn urls_of_input_files_are_not_looked_for_here() {
         let job = parse(CENSUS, &[&format!("input.train.files=[\"{url}\"]")]).unwrap();
         resolve_files(&job, &job.input.train)
     };
-    assert_eq!(files("https://host/train.csv").unwrap(), [Path::new("https://host/train.csv")]);
+    assert_eq!(
+        files("https://host/train.csv").unwrap(),
+        [Path::new("https://host/train.csv")]
+    );
     for (url, part) in [
         ("https://host/*.csv", "cannot be listed"),
         ("sss://b/k", "is no scheme"),
@@ -221,18 +342,51 @@ fn urls_of_input_files_are_not_looked_for_here() {
 #[test]
 fn tfrecord_takes_no_keys_of_text() {
     let with = |line: &str| format!("format = \"tfrecord\"\n{line}");
-    refused("format = \"csv\"", &with("columns = [\"age\"]"), &["E1006", "columns is for text"]);
-    refused("format = \"csv\"", &with("trim = true"), &["E1006", "trim is for text"]);
-    refused("format = \"csv\"", &with("compression = \"zip\""), &["E1101", "`gzip`"]);
-    assert_eq!(parse(CENSUS, &["input.format=tfrecord"]).unwrap().input.compression, None);
+    refused(
+        "format = \"csv\"",
+        &with("columns = [\"age\"]"),
+        &["E1006", "columns is for text"],
+    );
+    refused(
+        "format = \"csv\"",
+        &with("trim = true"),
+        &["E1006", "trim is for text"],
+    );
+    refused(
+        "format = \"csv\"",
+        &with("compression = \"zip\""),
+        &["E1101", "`gzip`"],
+    );
+    assert_eq!(
+        parse(CENSUS, &["input.format=tfrecord"])
+            .unwrap()
+            .input
+            .compression,
+        None
+    );
 }
 
 #[test]
 fn overrides_win_and_are_checked_like_the_file() {
-    let job = parse(CENSUS, &["train.max_steps=77", "feature.1.buckets=10", "model_dir=elsewhere"]).unwrap();
-    assert_eq!((job.train.max_steps, job.model_dir.to_str()), (Some(77), Some("elsewhere")));
-    assert!(matches!(job.features[1].kind, FeatureKind::Hashed { buckets: 10, .. }));
-    let text = render_all(&parse(CENSUS, &["train.max_stepz=1", "run.seed=x", "nothing"]).unwrap_err());
+    let job = parse(
+        CENSUS,
+        &[
+            "train.max_steps=77",
+            "feature.1.buckets=10",
+            "model_dir=elsewhere",
+        ],
+    )
+    .unwrap();
+    assert_eq!(
+        (job.train.max_steps, job.model_dir.to_str()),
+        (Some(77), Some("elsewhere"))
+    );
+    assert!(matches!(
+        job.features[1].kind,
+        FeatureKind::Hashed { buckets: 10, .. }
+    ));
+    let text =
+        render_all(&parse(CENSUS, &["train.max_stepz=1", "run.seed=x", "nothing"]).unwrap_err());
     for part in [
         "unknown key `max_stepz`",
         "did you mean `max_steps`?",
@@ -252,8 +406,16 @@ fn every_mistake_is_reported_at_once() {
         .replace("kind = \"hashed\"", "kind = \"hashd\"")
         .replace("max_steps = 5_000", "max_steps = \"many\"");
     let problems = parse(&text, &[]).unwrap_err();
-    let lines: Vec<String> = problems.iter().map(|problem| problem.code.name.to_owned()).collect();
-    assert_eq!(lines, ["E1001", "E1101", "E1002", "E1002"], "{}", render_all(&problems));
+    let lines: Vec<String> = problems
+        .iter()
+        .map(|problem| problem.code.name.to_owned())
+        .collect();
+    assert_eq!(
+        lines,
+        ["E1001", "E1101", "E1002", "E1002"],
+        "{}",
+        render_all(&problems)
+    );
 }
 
 /// Lines and codes of the messages about CENSUS after a change.
@@ -264,7 +426,10 @@ fn told(from: &str, to: &str) -> Vec<String> {
         Some(Place::Source { text, .. }) => text.trim().to_owned(),
         other => format!("{other:?}"),
     };
-    problems.iter().map(|problem| format!("{} {}", problem.code.name, line(problem))).collect()
+    problems
+        .iter()
+        .map(|problem| format!("{} {}", problem.code.name, line(problem)))
+        .collect()
 }
 
 #[test]
@@ -273,18 +438,58 @@ fn one_mistake_gives_one_message() {
         ("buckets = 100", "buckets = \"x\"", "E1002 buckets = \"x\""),
         ("buckets = 100\n", "", "E1005 [[feature]]"),
         ("column = \"occupation\"\n", "", "E1005 [[feature]]"),
-        ("column = \"occupation\"", "column = \"\"", "E1002 column = \"\""),
-        ("column = \"occupation\"", "columns = []", "E1002 columns = []"),
+        (
+            "column = \"occupation\"",
+            "column = \"\"",
+            "E1002 column = \"\"",
+        ),
+        (
+            "column = \"occupation\"",
+            "columns = []",
+            "E1002 columns = []",
+        ),
         ("column = \"occupation\"", "column = 5", "E1002 column = 5"),
-        ("[18, 25, ", "[25, 18, ", "E1002 boundaries = [25, 18, 30, 35, 40, 45, 50, 55, 60, 65]"),
-        ("embedding = 8", "embedding = 0", "E1002 deep = { embedding = 0 }"),
-        ("embedding = 8", "embeding = 8", "E1001 deep = { embeding = 8 }"),
+        (
+            "[18, 25, ",
+            "[25, 18, ",
+            "E1002 boundaries = [25, 18, 30, 35, 40, 45, 50, 55, 60, 65]",
+        ),
+        (
+            "embedding = 8",
+            "embedding = 0",
+            "E1002 deep = { embedding = 0 }",
+        ),
+        (
+            "embedding = 8",
+            "embeding = 8",
+            "E1001 deep = { embeding = 8 }",
+        ),
         ("{ embedding = 8 }", "{}", "E1002 deep = {}"),
-        ("learning_rate = 0.05", "learning_rate = 1e39", "E1002 learning_rate = 1e39"),
-        ("learning_rate = 0.05", "learning_rate = 1e-50", "E1002 learning_rate = 1e-50"),
-        ("learning_rate = 0.05", "learning_rate = nan", "E1002 learning_rate = nan"),
-        ("60, 65]", "60, 1e39]", "E1002 boundaries = [18, 25, 30, 35, 40, 45, 50, 55, 60, 1e39]"),
-        ("hidden_units = [100, 50]", "hidden_units = [100, 50", "E1003 [model.linear_optimizer]"),
+        (
+            "learning_rate = 0.05",
+            "learning_rate = 1e39",
+            "E1002 learning_rate = 1e39",
+        ),
+        (
+            "learning_rate = 0.05",
+            "learning_rate = 1e-50",
+            "E1002 learning_rate = 1e-50",
+        ),
+        (
+            "learning_rate = 0.05",
+            "learning_rate = nan",
+            "E1002 learning_rate = nan",
+        ),
+        (
+            "60, 65]",
+            "60, 1e39]",
+            "E1002 boundaries = [18, 25, 30, 35, 40, 45, 50, 55, 60, 1e39]",
+        ),
+        (
+            "hidden_units = [100, 50]",
+            "hidden_units = [100, 50",
+            "E1003 [model.linear_optimizer]",
+        ),
     ] {
         assert_eq!(told(from, to), [expected], "{to}");
     }
@@ -297,14 +502,45 @@ fn one_mistake_gives_one_message() {
 fn a_mistake_hides_no_other_of_its_section() {
     let strategy = "[strategy]\nkind = \"mirored\"\nupdate = \"bsp\"\nplacement = \"x\"\n\
                     partitioner = { kind = \"fixed\", num_shard = 2 }\nfoo = 1\n[train]";
-    let expected = ["E1101 kind = \"mirored\"", "E1101 update = \"bsp\"", "E1101 placement = \"x\""];
+    let expected = [
+        "E1101 kind = \"mirored\"",
+        "E1101 update = \"bsp\"",
+        "E1101 placement = \"x\"",
+    ];
     let partitioner = "partitioner = { kind = \"fixed\", num_shard = 2 }";
-    let rest = [format!("E1005 {partitioner}"), format!("E1001 {partitioner}"), "E1001 foo = 1".to_owned()];
-    assert_eq!(told("[train]", strategy), [expected.map(str::to_owned).as_slice(), &rest].concat());
-    let exporter = told("kind = \"best\"", "kind = \"bst\"\nmetrc = \"auc\"\nname = \"../x\"");
-    assert_eq!(exporter, ["E1101 kind = \"bst\"", "E1001 metrc = \"auc\"", "E1002 name = \"../x\""]);
-    let feature = told("buckets = 100\nwide = true", "buckets = 0\nwide = 1\nnormalizer = \"log1p\"");
-    assert_eq!(feature, ["E1002 buckets = 0", "E1002 wide = 1", "E1001 normalizer = \"log1p\""]);
+    let rest = [
+        format!("E1005 {partitioner}"),
+        format!("E1001 {partitioner}"),
+        "E1001 foo = 1".to_owned(),
+    ];
+    assert_eq!(
+        told("[train]", strategy),
+        [expected.map(str::to_owned).as_slice(), &rest].concat()
+    );
+    let exporter = told(
+        "kind = \"best\"",
+        "kind = \"bst\"\nmetrc = \"auc\"\nname = \"../x\"",
+    );
+    assert_eq!(
+        exporter,
+        [
+            "E1101 kind = \"bst\"",
+            "E1001 metrc = \"auc\"",
+            "E1002 name = \"../x\""
+        ]
+    );
+    let feature = told(
+        "buckets = 100\nwide = true",
+        "buckets = 0\nwide = 1\nnormalizer = \"log1p\"",
+    );
+    assert_eq!(
+        feature,
+        [
+            "E1002 buckets = 0",
+            "E1002 wide = 1",
+            "E1001 normalizer = \"log1p\""
+        ]
+    );
 }
 
 #[test]
@@ -325,8 +561,10 @@ fn missing_sections_are_told_as_sections() {
 fn a_vocabulary_file_is_read_as_tensorflow_reads_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("job.toml");
-    let text =
-        CENSUS.replace("kind = \"hashed\"\nbuckets = 100", "kind = \"vocabulary\"\nfile = \"words.txt\"");
+    let text = CENSUS.replace(
+        "kind = \"hashed\"\nbuckets = 100",
+        "kind = \"vocabulary\"\nfile = \"words.txt\"",
+    );
     let load = |words: &str| {
         std::fs::write(folder.path().join("words.txt"), words).unwrap();
         Job::parse(&path, &text, &[]).map(|job| job.features[1].kind.clone())
@@ -339,11 +577,16 @@ fn a_vocabulary_file_is_read_as_tensorflow_reads_it() {
         integers: false,
     };
     assert_eq!(load("a\r\n b \nc").unwrap(), expected);
-    for (words, rule) in
-        [("a\n\nb\n", "words.txt:2 is empty"), ("a\nb\na\n", "`a` is given twice"), ("", "at least one")]
-    {
+    for (words, rule) in [
+        ("a\n\nb\n", "words.txt:2 is empty"),
+        ("a\nb\na\n", "`a` is given twice"),
+        ("", "at least one"),
+    ] {
         let text = render_all(&load(words).unwrap_err());
-        assert!(text.contains(rule) && text.contains("file = \"words.txt\""), "{text}");
+        assert!(
+            text.contains(rule) && text.contains("file = \"words.txt\""),
+            "{text}"
+        );
     }
     let missing = Job::parse(&path, &text.replace("words.txt", "wrds.txt"), &[]).unwrap_err();
     assert_eq!(missing[0].exit_code(), 66, "{}", render_all(&missing));
@@ -356,22 +599,41 @@ fn input_files_are_found_beside_the_job_and_patterns_are_sorted() {
         std::fs::write(folder.path().join(name), "").unwrap();
     }
     let with = |files: &str| {
-        let job =
-            Job::parse(&folder.path().join("job.toml"), CENSUS, &[format!("input.train.files={files}")])
-                .unwrap();
+        let job = Job::parse(
+            &folder.path().join("job.toml"),
+            CENSUS,
+            &[format!("input.train.files={files}")],
+        )
+        .unwrap();
         resolve_files(&job, &job.input.train)
     };
     let names = |files: Vec<std::path::PathBuf>| {
-        let name = |path: &std::path::PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+        let name =
+            |path: &std::path::PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
         files.iter().map(name).collect::<Vec<_>>()
     };
-    assert_eq!(names(with("[\"train.csv\", \"b-*.csv\"]").unwrap()), ["train.csv", "b-1.csv", "b-2.csv"]);
+    assert_eq!(
+        names(with("[\"train.csv\", \"b-*.csv\"]").unwrap()),
+        ["train.csv", "b-1.csv", "b-2.csv"]
+    );
     let missing = with("trian.csv").unwrap_err().render();
-    for part in ["E4002", "input file `trian.csv` does not exist", "did you mean `train.csv`?"] {
+    for part in [
+        "E4002",
+        "input file `trian.csv` does not exist",
+        "did you mean `train.csv`?",
+    ] {
         assert!(missing.contains(part), "no `{part}` in\n{missing}");
     }
-    assert!(missing.contains(&format!("looked in {}", folder.path().display())), "{missing}");
-    assert!(with("c-*.csv").unwrap_err().message.contains("input pattern `c-*.csv` matches no file"));
+    assert!(
+        missing.contains(&format!("looked in {}", folder.path().display())),
+        "{missing}"
+    );
+    assert!(
+        with("c-*.csv")
+            .unwrap_err()
+            .message
+            .contains("input pattern `c-*.csv` matches no file")
+    );
 }
 
 #[test]
@@ -379,7 +641,12 @@ fn mistakes_name_value_place_and_rule() {
     refused(
         "seed = 7",
         "sead = 7",
-        &["unknown key `sead`", "job.toml:4:1", "not a key of [run]", "did you mean `seed`?"],
+        &[
+            "unknown key `sead`",
+            "job.toml:4:1",
+            "not a key of [run]",
+            "did you mean `seed`?",
+        ],
     );
     refused(
         "kind = \"adagrad\"",
@@ -395,21 +662,61 @@ fn mistakes_name_value_place_and_rule() {
         "save_checkpoints_secs = 30\nsave_checkpoints_steps = 5",
         &["cannot be both set"],
     );
-    refused("batch_size = 128", "batch_size = 0", &["batch_size must be 1 to", "given 0"]);
-    refused("[18, 25,", "[25, 18,", &["boundaries must ascend, given 25 before 18"]);
-    refused("deep = { embedding = 8 }\n", "deep = { embeding = 8 }\n", &["unknown key `embeding`"]);
+    refused(
+        "batch_size = 128",
+        "batch_size = 0",
+        &["batch_size must be 1 to", "given 0"],
+    );
+    refused(
+        "[18, 25,",
+        "[25, 18,",
+        &["boundaries must ascend, given 25 before 18"],
+    );
+    refused(
+        "deep = { embedding = 8 }\n",
+        "deep = { embeding = 8 }\n",
+        &["unknown key `embeding`"],
+    );
     refused(
         "wide = true\ndeep = { embedding = 8 }\n",
         "",
         &["used by no part of the model", "deep = { embedding = 8 }"],
     );
-    refused("hidden_units = [100, 50]\n", "", &["missing key `hidden_units`"]);
-    refused("format = \"csv\"", "format = \"cvs\"", &["unknown input format `cvs`", "did you mean `csv`?"]);
-    refused("throttle_secs = 10", "throttle_secs = -10", &["throttle_secs must be >= 0, given -10"]);
-    refused("column = \"occupation\"", "column = \"occupation\"\ncolumns = [\"a\"]", &["cannot be both set"]);
-    refused("positive = \">50K\"", "vocabulary = [\"a\", \"a\"]", &["`a` is given twice"]);
-    refused("[model]", "[modle]", &["unknown key `modle`", "missing key `kind` in [model]"]);
-    refused("model_dir = \"runs/census\"", "model_dir = runs", &["not valid TOML", "job.toml:2:"]);
+    refused(
+        "hidden_units = [100, 50]\n",
+        "",
+        &["missing key `hidden_units`"],
+    );
+    refused(
+        "format = \"csv\"",
+        "format = \"cvs\"",
+        &["unknown input format `cvs`", "did you mean `csv`?"],
+    );
+    refused(
+        "throttle_secs = 10",
+        "throttle_secs = -10",
+        &["throttle_secs must be >= 0, given -10"],
+    );
+    refused(
+        "column = \"occupation\"",
+        "column = \"occupation\"\ncolumns = [\"a\"]",
+        &["cannot be both set"],
+    );
+    refused(
+        "positive = \">50K\"",
+        "vocabulary = [\"a\", \"a\"]",
+        &["`a` is given twice"],
+    );
+    refused(
+        "[model]",
+        "[modle]",
+        &["unknown key `modle`", "missing key `kind` in [model]"],
+    );
+    refused(
+        "model_dir = \"runs/census\"",
+        "model_dir = runs",
+        &["not valid TOML", "job.toml:2:"],
+    );
 }
 
 #[test]
@@ -423,7 +730,8 @@ fn a_cross_holds_buckets_and_columns_but_no_numbers() {
     );
     let text = render_all(&parse(&CENSUS.replacen("[model]", &numeric, 1), &[]).unwrap_err());
     assert!(
-        text.contains("a cross cannot hold the numeric feature `age`") && text.contains("`age_bucketized`"),
+        text.contains("a cross cannot hold the numeric feature `age`")
+            && text.contains("`age_bucketized`"),
         "{text}"
     );
 }
@@ -431,7 +739,10 @@ fn a_cross_holds_buckets_and_columns_but_no_numbers() {
 #[test]
 fn alike_columns_share_one_section() {
     let many = "column = \"occupation\"\nkind = \"hashed\"\nbuckets = 100";
-    let text = CENSUS.replace(many, "columns = [\"c1\", \"c2\"]\nkind = \"hashed\"\nbuckets = [5, 6]");
+    let text = CENSUS.replace(
+        many,
+        "columns = [\"c1\", \"c2\"]\nkind = \"hashed\"\nbuckets = [5, 6]",
+    );
     let job = parse(&text, &[]).unwrap();
     assert!(
         matches!(&job.features[2].kind, FeatureKind::Hashed { column, buckets: 6, .. } if column == "c2")
@@ -440,7 +751,9 @@ fn alike_columns_share_one_section() {
 
 #[test]
 fn training_without_an_end_is_refused() {
-    let text = CENSUS.replace("epochs = 10\n", "").replace("max_steps = 5_000\n", "");
+    let text = CENSUS
+        .replace("epochs = 10\n", "")
+        .replace("max_steps = 5_000\n", "");
     assert!(render_all(&parse(&text, &[]).unwrap_err()).contains("training would never end"));
 }
 
@@ -451,8 +764,13 @@ fn every_shipped_job_loads() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.extension().is_some_and(|extension| extension == "toml") && !name.starts_with("cluster") {
-            Job::load(&path, &[]).unwrap_or_else(|problems| panic!("{name}:\n{}", render_all(&problems)));
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+            && !name.starts_with("cluster")
+        {
+            Job::load(&path, &[])
+                .unwrap_or_else(|problems| panic!("{name}:\n{}", render_all(&problems)));
             loaded += 1;
         }
     }
@@ -479,10 +797,19 @@ max_steps = 10
     assert!(job.features.is_empty() && job.model.hidden_units.is_empty());
     assert_eq!(job.model.n_classes, 10);
     let optimizer = job.model.optimizer.unwrap();
-    assert_eq!((optimizer.kind.as_str(), &optimizer.values["learning_rate"]), ("adam", &0.01.into()));
+    assert_eq!(
+        (optimizer.kind.as_str(), &optimizer.values["learning_rate"]),
+        ("adam", &0.01.into())
+    );
     for (key, told) in [
-        ("model.dnn_optimizer.kind=\"sgd\"", "dnn_optimizer has no meaning for this kind of model"),
-        ("model.optimizer.learning_rate=-1", "learning_rate must be > 0"),
+        (
+            "model.dnn_optimizer.kind=\"sgd\"",
+            "dnn_optimizer has no meaning for this kind of model",
+        ),
+        (
+            "model.optimizer.learning_rate=-1",
+            "learning_rate must be > 0",
+        ),
         ("model.kind=\"dnn_classifier\"", "optimizer"),
     ] {
         let problems = render_all(&parse(text, &[key]).unwrap_err());
@@ -517,28 +844,69 @@ fn ways_to_train_are_read_and_what_does_not_go_together_is_told() {
     };
     assert_eq!(read("").update, UpdateConfig::Async);
     let sync = read("update = \"sync\"\nreplicas_to_aggregate = 3");
-    assert_eq!(sync.update, UpdateConfig::Sync { replicas_to_aggregate: Some(3) });
+    assert_eq!(
+        sync.update,
+        UpdateConfig::Sync {
+            replicas_to_aggregate: Some(3)
+        }
+    );
     let ssp = read("update = \"ssp\"\nstaleness_steps_max = 0");
-    assert_eq!(ssp.update, UpdateConfig::Ssp { staleness_steps_max: 0 });
+    assert_eq!(
+        ssp.update,
+        UpdateConfig::Ssp {
+            staleness_steps_max: 0
+        }
+    );
     let in_graph = read("replication = \"in_graph\"");
-    assert_eq!((in_graph.replication, in_graph.chief_trains), (Replication::InGraph, false));
+    assert_eq!(
+        (in_graph.replication, in_graph.chief_trains),
+        (Replication::InGraph, false)
+    );
     let mirrored = read("kind = \"mirrored\"\nreplicas = 2");
-    assert_eq!((mirrored.kind, mirrored.replicas), (StrategyKind::Mirrored, Some(2)));
+    assert_eq!(
+        (mirrored.kind, mirrored.replicas),
+        (StrategyKind::Mirrored, Some(2))
+    );
     for (lines, expected) in [
-        ("update = \"ssp\"\nstaleness_steps_max = -1", "E1002 staleness_steps_max = -1"),
+        (
+            "update = \"ssp\"\nstaleness_steps_max = -1",
+            "E1002 staleness_steps_max = -1",
+        ),
         ("update = \"ssp\"", "E1005 [strategy]"),
         ("staleness_steps_max = 1", "E1006 staleness_steps_max = 1"),
-        ("replicas_to_aggregate = 2", "E1006 replicas_to_aggregate = 2"),
-        ("update = \"sync\"\nreplicas_to_aggregate = 0", "E1002 replicas_to_aggregate = 0"),
-        ("update = \"sync\"\npipeline_depth = 1", "E1006 pipeline_depth = 1"),
-        ("kind = \"multi_worker_mirrored\"\nupdate = \"async\"", "E1006 update = \"async\""),
-        ("kind = \"mirrored\"\nreplication = \"in_graph\"", "E1006 replication = \"in_graph\""),
+        (
+            "replicas_to_aggregate = 2",
+            "E1006 replicas_to_aggregate = 2",
+        ),
+        (
+            "update = \"sync\"\nreplicas_to_aggregate = 0",
+            "E1002 replicas_to_aggregate = 0",
+        ),
+        (
+            "update = \"sync\"\npipeline_depth = 1",
+            "E1006 pipeline_depth = 1",
+        ),
+        (
+            "kind = \"multi_worker_mirrored\"\nupdate = \"async\"",
+            "E1006 update = \"async\"",
+        ),
+        (
+            "kind = \"mirrored\"\nreplication = \"in_graph\"",
+            "E1006 replication = \"in_graph\"",
+        ),
         ("replicas = 2", "E1006 replicas = 2"),
     ] {
         assert_eq!(strategy(lines), [expected], "{lines}");
     }
-    let fixed = parse(CENSUS, &["strategy.update=\"sync\"", "input.train.sharding=\"row\""]).unwrap_err();
-    assert!(fixed[0].message.contains("sharding must be \"dynamic\""), "{fixed:?}");
+    let fixed = parse(
+        CENSUS,
+        &["strategy.update=\"sync\"", "input.train.sharding=\"row\""],
+    )
+    .unwrap_err();
+    assert!(
+        fixed[0].message.contains("sharding must be \"dynamic\""),
+        "{fixed:?}"
+    );
 }
 
 #[test]
@@ -546,16 +914,33 @@ fn several_columns_take_a_name_each() {
     let columns = "columns = [\"hours-per-week\", \"age\"]";
     let one = "column = \"age\"\nkind = \"bucketized\"";
     let named = |names: &str| {
-        parse(&CENSUS.replace(one, &format!("{columns}\nname = {names}\nkind = \"bucketized\"")), &[])
+        parse(
+            &CENSUS.replace(
+                one,
+                &format!("{columns}\nname = {names}\nkind = \"bucketized\""),
+            ),
+            &[],
+        )
     };
     let job = named("[\"hours_per_week\", \"years\"]").unwrap();
-    let names: Vec<&str> = job.features.iter().map(|feature| feature.name.as_str()).collect();
+    let names: Vec<&str> = job
+        .features
+        .iter()
+        .map(|feature| feature.name.as_str())
+        .collect();
     assert_eq!(names, ["hours_per_week", "years", "occupation"]);
     assert!(
         matches!(&job.features[1].kind, FeatureKind::Bucketized { numbers, .. } if numbers.column == "age")
     );
-    for (names, given) in [("[\"hours\"]", 1), ("\"hours\"", 1), ("[\"a\", \"b\", \"c\"]", 3)] {
+    for (names, given) in [
+        ("[\"hours\"]", 1),
+        ("\"hours\"", 1),
+        ("[\"a\", \"b\", \"c\"]", 3),
+    ] {
         let told = render_all(&named(names).unwrap_err());
-        assert!(told.contains(&format!("a name for each of the 2 columns, given {given}")), "{told}");
+        assert!(
+            told.contains(&format!("a name for each of the 2 columns, given {given}")),
+            "{told}"
+        );
     }
 }

@@ -74,8 +74,15 @@ partitioner = { kind = "min_size" }
 [parameter_servers.guard]
 "#;
 /// The kinds of features of that job, in its order.
-const FEATURES: [&str; 7] =
-    ["numeric", "bucketized", "hashed", "vocabulary", "identity", "dynamic", "crossed"];
+const FEATURES: [&str; 7] = [
+    "numeric",
+    "bucketized",
+    "hashed",
+    "vocabulary",
+    "identity",
+    "dynamic",
+    "crossed",
+];
 /// No key is like it, so that all known ones are told.
 const UNKNOWN: &str = "qqqqqqqq";
 
@@ -85,11 +92,17 @@ fn parse(text: &str, overrides: &[String]) -> Result<Job, Vec<Diagnostic>> {
 
 /// The keys that a section of the job may have, as the answer to an unknown one tells them.
 fn known_in(job: &str, section: &str) -> BTreeSet<String> {
-    let key = if section.is_empty() { UNKNOWN.to_owned() } else { format!("{section}.{UNKNOWN}") };
+    let key = if section.is_empty() {
+        UNKNOWN.to_owned()
+    } else {
+        format!("{section}.{UNKNOWN}")
+    };
     let problems = parse(job, &[format!("{key}=1")]).expect_err("no key is named so");
     let asked = format!("unknown key `{UNKNOWN}`");
-    let told =
-        problems.iter().find(|problem| problem.message == asked).and_then(|problem| problem.help.as_deref());
+    let told = problems
+        .iter()
+        .find(|problem| problem.message == asked)
+        .and_then(|problem| problem.help.as_deref());
     let known = told.and_then(|help| help.strip_prefix("known: "));
     let known = known.unwrap_or_else(|| panic!("[{section}]: {}", render_all(&problems)));
     known.split(", ").map(str::to_owned).collect()
@@ -144,22 +157,30 @@ fn page() -> BTreeMap<String, Vec<Vec<Row>>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
     let text = std::fs::read_to_string(path).expect("the page");
     let mut page: BTreeMap<String, Vec<Vec<Row>>> = BTreeMap::new();
-    let (mut heading, mut within) = (String::new(), false);
+    let mut heading = String::new();
+    let mut within = false;
     for line in text.lines() {
         if let Some(title) = line.strip_prefix('#') {
             heading = title.trim_start_matches('#').trim().to_owned();
         }
-        let row = line.strip_prefix("| ").and_then(|row| row.strip_suffix(" |"));
+        let row = line
+            .strip_prefix("| ")
+            .and_then(|row| row.strip_suffix(" |"));
         let tables = page.entry(heading.clone()).or_default();
         match row {
             Some(_) if !within => tables.push(Vec::new()),
             _ => {}
         }
         within = line.starts_with('|');
-        let (Some(row), Some(table)) = (row, tables.last_mut()) else { continue };
+        let (Some(row), Some(table)) = (row, tables.last_mut()) else {
+            continue;
+        };
         // A bar that is escaped divides no cells.
         let row = row.replace("\\|", "\u{1}");
-        let cells: Vec<String> = row.split(" | ").map(|cell| cell.trim().replace('\u{1}', "|")).collect();
+        let cells: Vec<String> = row
+            .split(" | ")
+            .map(|cell| cell.trim().replace('\u{1}', "|"))
+            .collect();
         let keys = code(&cells[0]).map(str::to_owned).collect();
         table.push(Row { keys, cells });
     }
@@ -168,14 +189,17 @@ fn page() -> BTreeMap<String, Vec<Vec<Row>>> {
 
 /// The rows of the first table of keys below a heading.
 fn rows<'a>(page: &'a BTreeMap<String, Vec<Vec<Row>>>, heading: &str) -> &'a [Row] {
-    let tables = page.get(heading).unwrap_or_else(|| panic!("no heading `{heading}`: {:?}", page.keys()));
+    let tables = page
+        .get(heading)
+        .unwrap_or_else(|| panic!("no heading `{heading}`: {:?}", page.keys()));
     let table = tables.iter().find(|table| table[0].cells[0] == "key");
     &table.unwrap_or_else(|| panic!("no table of keys below `{heading}`"))[1..]
 }
 
 /// The rows of a table that two sections share which are of this one.
 fn of_section<'a>(rows: &'a [Row], section: &str) -> Vec<&'a Row> {
-    let elsewhere = |row: &&Row| section == "input.eval" && row.cells[1].starts_with("`[input.train]` only");
+    let elsewhere =
+        |row: &&Row| section == "input.eval" && row.cells[1].starts_with("`[input.train]` only");
     rows.iter().filter(|row| !elsewhere(row)).collect()
 }
 
@@ -218,13 +242,21 @@ const TABLES: [(&str, &[&str]); 4] = [
 ];
 
 fn without_tables(section: &str, known: BTreeSet<String>) -> BTreeSet<String> {
-    let tables = TABLES.iter().find(|(of, _)| *of == section).map_or(&[][..], |(_, tables)| *tables);
-    known.into_iter().filter(|key| !tables.contains(&key.as_str())).collect()
+    let tables = TABLES
+        .iter()
+        .find(|(of, _)| *of == section)
+        .map_or(&[][..], |(_, tables)| *tables);
+    known
+        .into_iter()
+        .filter(|key| !tables.contains(&key.as_str()))
+        .collect()
 }
 
 fn documented<'a>(rows: impl IntoIterator<Item = &'a Row>, prefix: &str) -> BTreeSet<String> {
     let keys = rows.into_iter().flat_map(|row| &row.keys);
-    keys.filter_map(|key| key.strip_prefix(prefix)).map(str::to_owned).collect()
+    keys.filter_map(|key| key.strip_prefix(prefix))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -232,8 +264,10 @@ fn each_section_has_the_keys_of_its_table_in_the_page_and_no_others() {
     let page = page();
     for (section, heading) in SECTIONS {
         let rows = of_section(rows(&page, heading), section);
-        let own: BTreeSet<String> =
-            documented(rows, "").into_iter().filter(|key| !key.contains('.')).collect();
+        let own: BTreeSet<String> = documented(rows, "")
+            .into_iter()
+            .filter(|key| !key.contains('.'))
+            .collect();
         assert_eq!(
             without_tables(section, known(section)),
             own,
@@ -246,7 +280,11 @@ fn each_section_has_the_keys_of_its_table_in_the_page_and_no_others() {
         assert_eq!(known(place), keys, "[{section}]");
     }
     let of_all = documented(rows(&page, TOGETHER_HEADING), "");
-    let named = |key: &String| TOGETHER.iter().any(|section| key.starts_with(&format!("{section}.")));
+    let named = |key: &String| {
+        TOGETHER
+            .iter()
+            .any(|section| key.starts_with(&format!("{section}.")))
+    };
     assert!(of_all.iter().all(named), "{of_all:?}");
     let label = documented(rows(&page, "`[input]`"), "label.");
     assert_eq!(known("input.label"), label, "input.label");
@@ -266,7 +304,10 @@ fn each_kind_of_feature_has_keys_of_the_table_and_each_key_belongs_to_a_kind() {
         let kinds = kinds_of(row);
         for (place, kind) in FEATURES.iter().enumerate() {
             for key in row.keys.iter().filter(|_| kinds.contains(kind)) {
-                assert!(of_kind(place).contains(key), "{key} is a key of kind = \"{kind}\"");
+                assert!(
+                    of_kind(place).contains(key),
+                    "{key} is a key of kind = \"{kind}\""
+                );
             }
         }
     }
@@ -276,7 +317,11 @@ fn each_kind_of_feature_has_keys_of_the_table_and_each_key_belongs_to_a_kind() {
 fn kinds_of(row: &Row) -> Vec<&str> {
     let front = row.cells[1].split(':').next().expect("a text");
     let kinds: Vec<&str> = front.split(", ").collect();
-    if kinds.iter().all(|kind| FEATURES.contains(kind)) { kinds } else { Vec::new() }
+    if kinds.iter().all(|kind| FEATURES.contains(kind)) {
+        kinds
+    } else {
+        Vec::new()
+    }
 }
 
 #[test]
@@ -287,21 +332,37 @@ fn the_keys_of_tables_within_a_key_are_in_its_row() {
         words.into_iter().any(|word| word == key)
     };
     let row = |heading: &str, key: &str| {
-        rows(&page, heading).iter().find(|row| row.keys == [key]).unwrap_or_else(|| panic!("no row of {key}"))
+        rows(&page, heading)
+            .iter()
+            .find(|row| row.keys == [key])
+            .unwrap_or_else(|| panic!("no row of {key}"))
     };
     let mut keys = 0;
     for (section, heading, key) in [
-        ("train.clip_gradients", TOGETHER_HEADING, "train.clip_gradients"),
+        (
+            "train.clip_gradients",
+            TOGETHER_HEADING,
+            "train.clip_gradients",
+        ),
         ("train.warm_start", TOGETHER_HEADING, "train.warm_start"),
         ("strategy.partitioner", "`[strategy]`", "partitioner"),
     ] {
         for inner in known(section) {
-            assert!(named(row(heading, key), &inner), "the row of {key} lacks {inner}");
+            assert!(
+                named(row(heading, key), &inner),
+                "the row of {key} lacks {inner}"
+            );
             keys += 1;
         }
     }
-    for kind in ["max_size\", max_shard_bytes = 1, max_shards = 2", "fixed\", num_shards = 2"] {
-        let job = JOB.replace("kind = \"min_size\"", &format!("kind = \"{}", kind.trim_end_matches('"')));
+    for kind in [
+        "max_size\", max_shard_bytes = 1, max_shards = 2",
+        "fixed\", num_shards = 2",
+    ] {
+        let job = JOB.replace(
+            "kind = \"min_size\"",
+            &format!("kind = \"{}", kind.trim_end_matches('"')),
+        );
         for inner in known_in(&job, "strategy.partitioner") {
             assert!(
                 named(row("`[strategy]`", "partitioner"), &inner),
@@ -315,7 +376,11 @@ fn the_keys_of_tables_within_a_key_are_in_its_row() {
 
 /// The keys that a row of optimizers or schedules names; `the same` stands for those of the row before.
 fn hyper_parameters(text: &str, before: &BTreeSet<String>) -> BTreeSet<String> {
-    let same = if text.starts_with("the same") { before.clone() } else { BTreeSet::new() };
+    let same = if text.starts_with("the same") {
+        before.clone()
+    } else {
+        BTreeSet::new()
+    };
     let named = code(text).filter(|code| !["true", "false"].contains(code));
     named.map(str::to_owned).chain(same).collect()
 }
@@ -324,7 +389,12 @@ fn hyper_parameters(text: &str, before: &BTreeSet<String>) -> BTreeSet<String> {
 fn each_optimizer_and_each_schedule_has_the_keys_of_its_row_and_no_others() {
     let page = page();
     let tables = &page["`[model]`"];
-    let table = |title: &str| tables.iter().find(|table| table[0].cells[0] == title).expect("a table");
+    let table = |title: &str| {
+        tables
+            .iter()
+            .find(|table| table[0].cells[0] == title)
+            .expect("a table")
+    };
     let mut kinds = 0;
     let mut check = |title: &str, replaced: &dyn Fn(&str) -> (String, &'static str)| {
         let mut before = BTreeSet::new();
@@ -341,11 +411,17 @@ fn each_optimizer_and_each_schedule_has_the_keys_of_its_row_and_no_others() {
         }
     };
     check("kind", &|kind| {
-        (JOB.replace("kind = \"adagrad\"", &format!("kind = \"{kind}\"")), "model.dnn_optimizer")
+        (
+            JOB.replace("kind = \"adagrad\"", &format!("kind = \"{kind}\"")),
+            "model.dnn_optimizer",
+        )
     });
     check("schedule", &|kind| {
         let lines = format!("kind = \"adagrad\"\nlearning_rate = {{ kind = \"{kind}\" }}");
-        (JOB.replace("kind = \"adagrad\"", &lines), "model.dnn_optimizer.learning_rate")
+        (
+            JOB.replace("kind = \"adagrad\"", &lines),
+            "model.dnn_optimizer.learning_rate",
+        )
     });
     assert_eq!(kinds, 12 + 9, "optimizers and schedules");
 }
@@ -371,28 +447,52 @@ fn the_defaults_that_the_page_states_are_those_of_the_reader() {
     let page = page();
     let jobs = [
         JOB.to_owned(),
-        job_of("dcn_classifier", "csv", "column = \"age\"\nkind = \"numeric\""),
-        job_of("linear_regressor", "csv", "column = \"age\"\nkind = \"numeric\""),
+        job_of(
+            "dcn_classifier",
+            "csv",
+            "column = \"age\"\nkind = \"numeric\"",
+        ),
+        job_of(
+            "linear_regressor",
+            "csv",
+            "column = \"age\"\nkind = \"numeric\"",
+        ),
         job_of("linear_classifier", "libsvm", LIBSVM),
-        JOB.replace("hidden_units = [10]", "hidden_units = [10]\nloss = \"focal\""),
+        JOB.replace(
+            "hidden_units = [10]",
+            "hidden_units = [10]\nloss = \"focal\"",
+        ),
     ];
     for job in &jobs {
         parse(job, &[]).unwrap_or_else(|problems| panic!("{}", render_all(&problems)));
     }
     let mut checked = Vec::new();
     let mut check = |section: &str, key: &str, cell: &str| {
-        let Some(value) = stated(cell, section) else { return };
-        let place = if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") };
+        let Some(value) = stated(cell, section) else {
+            return;
+        };
+        let place = if section.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{section}.{key}")
+        };
         let given = vec![format!("{place}={value}")];
         // A key that this kind of model does not have is refused, and tried with the next.
-        let found = jobs.iter().find_map(|job| Some((parse(job, &[]).ok()?, parse(job, &given).ok()?)));
+        let found = jobs
+            .iter()
+            .find_map(|job| Some((parse(job, &[]).ok()?, parse(job, &given).ok()?)));
         let (without, with) = found.unwrap_or_else(|| panic!("no job takes {given:?}"));
-        assert_eq!(without, with, "the page says that {place} is {cell} by default");
+        assert_eq!(
+            without, with,
+            "the page says that {place} is {cell} by default"
+        );
         checked.push(place);
     };
     for (section, heading) in SECTIONS {
         for row in of_section(rows(&page, heading), section) {
-            row.keys.iter().for_each(|key| check(section, key, &row.cells[2]));
+            row.keys
+                .iter()
+                .for_each(|key| check(section, key, &row.cells[2]));
         }
     }
     for row in rows(&page, TOGETHER_HEADING) {
@@ -404,12 +504,21 @@ fn the_defaults_that_the_page_states_are_those_of_the_reader() {
     }
     for row in rows(&page, "`[[feature]]`") {
         for kind in kinds_of(row) {
-            let place = FEATURES.iter().position(|known| *known == kind).expect("a kind");
-            row.keys.iter().for_each(|key| check(&format!("feature.{place}"), key, &row.cells[2]));
+            let place = FEATURES
+                .iter()
+                .position(|known| *known == kind)
+                .expect("a kind");
+            row.keys
+                .iter()
+                .for_each(|key| check(&format!("feature.{place}"), key, &row.cells[2]));
         }
     }
     println!("{} defaults: {}", checked.len(), checked.join(", "));
-    assert!(checked.len() >= 45, "only {} defaults were found: {checked:?}", checked.len());
+    assert!(
+        checked.len() >= 45,
+        "only {} defaults were found: {checked:?}",
+        checked.len()
+    );
 }
 
 #[test]
@@ -417,7 +526,10 @@ fn every_section_has_a_heading_or_an_example() {
     let page = page();
     for (section, tables) in TABLES {
         let known = known(section);
-        for table in tables.iter().filter(|table| !(section == "model" && **table == "optimizer")) {
+        for table in tables
+            .iter()
+            .filter(|table| !(section == "model" && **table == "optimizer"))
+        {
             assert!(known.contains(*table), "[{section}] has no {table}");
         }
     }
@@ -432,8 +544,9 @@ fn every_section_has_a_heading_or_an_example() {
 
 #[test]
 fn each_name_of_tensorflow_is_a_key_or_a_value_that_the_reader_knows() {
-    let features: BTreeSet<String> =
-        (0..FEATURES.len()).flat_map(|place| known(&format!("feature.{place}"))).collect();
+    let features: BTreeSet<String> = (0..FEATURES.len())
+        .flat_map(|place| known(&format!("feature.{place}")))
+        .collect();
     for foreign in FOREIGN_NAMES {
         let (section, key) = foreign.key.rsplit_once('.').expect("a key has a section");
         let known = match section {
@@ -441,11 +554,19 @@ fn each_name_of_tensorflow_is_a_key_or_a_value_that_the_reader_knows() {
             "exporter" | "evaluation" => known(place_of(section)),
             _ => known(section),
         };
-        assert!(known.contains(key), "{}: [{section}] has {known:?}", foreign.name);
+        assert!(
+            known.contains(key),
+            "{}: [{section}] has {known:?}",
+            foreign.name
+        );
         let Some(value) = foreign.value else { continue };
         let place = foreign.key.replace("feature.", "feature.0.");
-        let problems = parse(JOB, &[format!("{place}={value:?}")]).err().unwrap_or_default();
-        let unknown = problems.iter().find(|problem| problem.message.contains(&format!("`{value}`")));
+        let problems = parse(JOB, &[format!("{place}={value:?}")])
+            .err()
+            .unwrap_or_default();
+        let unknown = problems
+            .iter()
+            .find(|problem| problem.message.contains(&format!("`{value}`")));
         assert_eq!(unknown, None, "{}", foreign.name);
     }
     let names: BTreeSet<&str> = FOREIGN_NAMES.iter().map(|foreign| foreign.name).collect();
@@ -459,15 +580,30 @@ fn a_name_of_tensorflow_is_answered_with_the_key_of_the_job() {
         render_all(&problems)
     };
     let seed = told("run.tf_random_seed=1");
-    assert!(seed.contains("TensorFlow's `tf_random_seed` is `seed` in [run]"), "{seed}");
+    assert!(
+        seed.contains("TensorFlow's `tf_random_seed` is `seed` in [run]"),
+        "{seed}"
+    );
     let buckets = told("feature.2.hash_bucket_size=1");
-    assert!(buckets.contains("`hash_bucket_size` is `buckets` in [[feature]]"), "{buckets}");
+    assert!(
+        buckets.contains("`hash_bucket_size` is `buckets` in [[feature]]"),
+        "{buckets}"
+    );
     let weights = told("model.weight_column=\"w\"");
-    assert!(weights.contains("`weight_column` is a key of [input]"), "{weights}");
+    assert!(
+        weights.contains("`weight_column` is a key of [input]"),
+        "{weights}"
+    );
     let model = told("model.kind=\"DNNLinearCombinedClassifier\"");
-    assert!(model.contains("is `kind = \"dnn_linear_combined_classifier\"` in [model]"), "{model}");
+    assert!(
+        model.contains("is `kind = \"dnn_linear_combined_classifier\"` in [model]"),
+        "{model}"
+    );
     let loss = told("model.loss_fn=\"focal\"");
-    assert!(loss.contains("`loss` in [model]") && !loss.contains("loss_reduction"), "{loss}");
+    assert!(
+        loss.contains("`loss` in [model]") && !loss.contains("loss_reduction"),
+        "{loss}"
+    );
     let own = told("run.sed=1");
     assert!(own.contains("did you mean `seed`?"), "{own}");
 }

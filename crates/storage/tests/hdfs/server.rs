@@ -30,7 +30,9 @@ impl Hdfs {
     /// there is no Hadoop.
     pub(crate) fn start() -> Option<Self> {
         let Ok(class_path) = std::env::var("TRAINYARD_HDFS") else {
-            println!("skipped: TRAINYARD_HDFS names no class path of Hadoop's NameNode and DataNode");
+            println!(
+                "skipped: TRAINYARD_HDFS names no class path of Hadoop's NameNode and DataNode"
+            );
             return None;
         };
         let folder = tempfile::tempdir().expect("a folder");
@@ -39,16 +41,29 @@ impl Hdfs {
             std::fs::create_dir_all(folder.path().join(name)).expect("a folder");
         }
         for page in ["hdfs", "datanode", "static"] {
-            std::fs::create_dir_all(folder.path().join("web/webapps").join(page)).expect("a folder");
+            std::fs::create_dir_all(folder.path().join("web/webapps").join(page))
+                .expect("a folder");
         }
         let java = |name: &str, words: &[&str]| java(folder.path(), &class_path, name, words);
         write(folder.path(), "namenode", FREE);
-        let formatted = java("namenode", &["-format", "-nonInteractive"]).status().expect("java starts");
+        let formatted = java("namenode", &["-format", "-nonInteractive"])
+            .status()
+            .expect("java starts");
         assert!(formatted.success(), "the name folder was not made");
         let (namenode, lines) = spawn(java("namenode", &[]));
         let said = wait_for(&lines, LISTENS);
-        let address = said.rsplit('/').next().expect("a slash stands before the address").to_owned();
-        let mut hdfs = Self { folder, class_path, namenode, datanode: None, address };
+        let address = said
+            .rsplit('/')
+            .next()
+            .expect("a slash stands before the address")
+            .to_owned();
+        let mut hdfs = Self {
+            folder,
+            class_path,
+            namenode,
+            datanode: None,
+            address,
+        };
         hdfs.start_datanode();
         Some(hdfs)
     }
@@ -114,16 +129,19 @@ fn write(folder: &Path, name: &str, namenode: &str) {
         ("dfs.namenode.heartbeat.recheck-interval", "1000".to_owned()),
         ("dfs.namenode.safemode.extension", "0".to_owned()),
     ];
-    let properties = settings
-        .map(|(name, value)| format!("<property><name>{name}</name><value>{value}</value></property>\n"));
+    let properties = settings.map(|(name, value)| {
+        format!("<property><name>{name}</name><value>{value}</value></property>\n")
+    });
     let text = format!("<configuration>\n{}</configuration>\n", properties.concat());
     let log = "log4j.rootLogger=INFO,lines\nlog4j.appender.lines=org.apache.log4j.ConsoleAppender\n\
                log4j.appender.lines.target=System.err\n\
                log4j.appender.lines.layout=org.apache.log4j.PatternLayout\n\
                log4j.appender.lines.layout.ConversionPattern=%m%n\n";
-    for (file, text) in
-        [("core-site.xml", &text), ("hdfs-site.xml", &text), ("log4j.properties", &log.to_owned())]
-    {
+    for (file, text) in [
+        ("core-site.xml", &text),
+        ("hdfs-site.xml", &text),
+        ("log4j.properties", &log.to_owned()),
+    ] {
         std::fs::write(folder.join(name).join(file), text).expect("the file is written");
     }
 }
@@ -134,17 +152,26 @@ fn java(folder: &Path, class_path: &str, name: &str, words: &[&str]) -> Command 
         "namenode" => "org.apache.hadoop.hdfs.server.namenode.NameNode",
         _ => "org.apache.hadoop.hdfs.server.datanode.DataNode",
     };
-    let (own, web) = (folder.join(name), folder.join("web"));
+    let own = folder.join(name);
+    let web = folder.join("web");
     let class_path = format!("{}:{}:{class_path}", own.display(), web.display());
     let mut command = Command::new("java");
-    command.args(["-Xmx256m", "-cp", &class_path, class]).args(words).env("HADOOP_USER_NAME", "hdfs");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(["-Xmx256m", "-cp", &class_path, class])
+        .args(words)
+        .env("HADOOP_USER_NAME", "hdfs");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command
 }
 
 fn spawn(mut command: Command) -> (Child, Receiver<String>) {
     let mut child = command.stderr(Stdio::piped()).spawn().expect("java starts");
-    let lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let lines = BufReader::new(child.stderr.take().expect("piped"))
+        .lines()
+        .map_while(Result::ok);
     let (sender, receiver) = channel();
     // What it says after the line that is waited for must go somewhere.
     std::thread::spawn(move || lines.for_each(|line| drop(sender.send(line))));

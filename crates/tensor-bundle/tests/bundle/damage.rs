@@ -26,7 +26,10 @@ fn read_all(prefix: &Path) -> Result<Vec<Tensor>, Error> {
         }
     }
     // No early return: every tensor is tried.
-    let all: Vec<_> = bundle.tensors().map(|info| bundle.read(&info.name)).collect();
+    let all: Vec<_> = bundle
+        .tensors()
+        .map(|info| bundle.read(&info.name))
+        .collect();
     all.into_iter().collect()
 }
 
@@ -49,7 +52,8 @@ fn damage(bytes: &mut Vec<u8>, at: f64, change: Option<u8>) {
 /// Computes the checksums of a recorded index again: one block of entries, the empty one, the one that points.
 fn seal(index: &mut [u8], pristine: &[u8]) {
     let number = |place: &mut usize| {
-        let (mut value, mut shift) = (0, 0);
+        let mut value = 0;
+        let mut shift = 0;
         loop {
             let byte = pristine[*place];
             *place += 1;
@@ -62,7 +66,11 @@ fn seal(index: &mut [u8], pristine: &[u8]) {
     };
     let mut footer = pristine.len() - 48;
     let [meta, meta_bytes, points, points_bytes] = [(); 4].map(|()| number(&mut footer));
-    for (begin, end) in [(0, meta - 5), (meta, meta + meta_bytes), (points, points + points_bytes)] {
+    for (begin, end) in [
+        (0, meta - 5),
+        (meta, meta + meta_bytes),
+        (points, points + points_bytes),
+    ] {
         let sum = masked(crc32c::crc32c(&index[begin..=end]));
         index[end + 1..end + 5].copy_from_slice(&sum.to_le_bytes());
     }
@@ -77,7 +85,8 @@ proptest! {
         change in prop::option::weighted(0.8, 1_u8..),
     ) {
         memory::limit();
-        let (mut index, data) = (file(prefix, "index"), file(prefix, DATA));
+        let mut index = file(prefix, "index");
+        let data = file(prefix, DATA);
         let whole = read_bytes(&index, &data).expect("the recorded checkpoint is whole");
         damage(&mut index, at, change);
         if let Ok(found) = read_bytes(&index, &data) {
@@ -92,7 +101,8 @@ proptest! {
         change in prop::option::weighted(0.8, 1_u8..),
     ) {
         memory::limit();
-        let (index, mut data) = (file(prefix, "index"), file(prefix, DATA));
+        let index = file(prefix, "index");
+        let mut data = file(prefix, DATA);
         damage(&mut data, at, change);
         prop_assert!(read_bytes(&index, &data).is_err());
     }
@@ -104,7 +114,8 @@ proptest! {
         changes in prop::collection::vec((0.0_f64..1.0, any::<u8>()), 1..5),
     ) {
         memory::limit();
-        let (pristine, data) = (file(prefix, "index"), file(prefix, DATA));
+        let pristine = file(prefix, "index");
+        let data = file(prefix, DATA);
         let mut index = pristine.clone();
         for (at, byte) in changes {
             let place = (at * (pristine.len() - 48) as f64) as usize;

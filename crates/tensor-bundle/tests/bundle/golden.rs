@@ -1,6 +1,9 @@
 //! Every tensor of the checkpoints that TensorFlow wrote.
 
-#![expect(clippy::unwrap_used, reason = "a recorded case that is not as its README says fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a recorded case that is not as its README says fails the test"
+)]
 
 use std::path::PathBuf;
 
@@ -36,8 +39,18 @@ fn expected(dtype: &str, value: &Value) -> Values {
         "int64" => Values::I64(numbers(&values)),
         "uint8" => Values::U8(numbers(&values)),
         "bfloat16" => Values::Bf16(numbers(&values)),
-        "bool" => Values::Bool(values.iter().map(|value| value.as_bool().unwrap()).collect()),
-        "string" => Values::Strings(values.iter().map(|value| value.as_str().unwrap().into()).collect()),
+        "bool" => Values::Bool(
+            values
+                .iter()
+                .map(|value| value.as_bool().unwrap())
+                .collect(),
+        ),
+        "string" => Values::Strings(
+            values
+                .iter()
+                .map(|value| value.as_str().unwrap().into())
+                .collect(),
+        ),
         other => panic!("{other} is no recorded type"),
     }
 }
@@ -45,16 +58,26 @@ fn expected(dtype: &str, value: &Value) -> Values {
 #[test]
 fn golden_checkpoints_are_read_exactly() {
     let golden = Golden::find();
-    let Some(recorded) = golden.json("checkpoint/expected.json") else { return };
+    let Some(recorded) = golden.json("checkpoint/expected.json") else {
+        return;
+    };
     let recorded = recorded.as_object().unwrap();
     let mut compared = 0;
     for checkpoint in recorded.values() {
-        let prefix = golden.path("checkpoint").join(checkpoint["prefix"].as_str().unwrap());
+        let prefix = golden
+            .path("checkpoint")
+            .join(checkpoint["prefix"].as_str().unwrap());
         let bundle = Bundle::open(&prefix).unwrap();
         let tensors = checkpoint["tensors"].as_object().unwrap();
         let mut names: Vec<&str> = tensors.keys().map(String::as_str).collect();
         names.sort_unstable();
-        assert_eq!(bundle.tensors().map(|info| info.name.as_str()).collect::<Vec<_>>(), names);
+        assert_eq!(
+            bundle
+                .tensors()
+                .map(|info| info.name.as_str())
+                .collect::<Vec<_>>(),
+            names
+        );
         for (name, recorded) in tensors {
             let Tensor { info, values } = bundle.read(name).unwrap();
             assert_eq!(
@@ -62,29 +85,45 @@ fn golden_checkpoints_are_read_exactly() {
                 (name, recorded["dtype"].as_str().unwrap())
             );
             assert_eq!(serde_json::json!(info.shape), recorded["shape"], "{name}");
-            assert_eq!(values, expected(recorded["dtype"].as_str().unwrap(), &recorded["value"]), "{name}");
+            assert_eq!(
+                values,
+                expected(recorded["dtype"].as_str().unwrap(), &recorded["value"]),
+                "{name}"
+            );
             assert_eq!(info.slices, if name == "emb" { 3 } else { 0 });
             compared += 1;
         }
     }
-    let counts = [("checkpoints", recorded.len(), 2), ("tensors equal", compared, 15)];
+    let counts = [
+        ("checkpoints", recorded.len(), 2),
+        ("tensors equal", compared, 15),
+    ];
     golden.assert_counts("checkpoint/expected.json", &counts);
 }
 
 #[test]
 fn a_folder_stands_for_its_newest_checkpoint_and_an_index_for_its_own() {
     let folder = recorded();
-    for path in [folder.clone(), folder.join("model.ckpt-30.index"), folder.join("model.ckpt-30")] {
+    for path in [
+        folder.clone(),
+        folder.join("model.ckpt-30.index"),
+        folder.join("model.ckpt-30"),
+    ] {
         let bundle = Bundle::open(&path).unwrap();
         assert_eq!(bundle.prefix(), folder.join("model.ckpt-30"));
-        assert_eq!(bundle.read("global_step").unwrap().values, Values::I64(vec![30]));
+        assert_eq!(
+            bundle.read("global_step").unwrap().values,
+            Values::I64(vec![30])
+        );
     }
 }
 
 #[test]
 fn rows_of_a_partitioned_table_are_those_of_the_whole() {
     let bundle = Bundle::open(&recorded().join("mixed.ckpt-7")).unwrap();
-    let Values::F32(whole) = bundle.read("emb").unwrap().values else { panic!("emb is float32") };
+    let Values::F32(whole) = bundle.read("emb").unwrap().values else {
+        panic!("emb is float32")
+    };
     for begin in 0..=10 {
         for end in begin..=10 {
             let mut rows = vec![f32::NAN; (end - begin) * 3];
@@ -94,7 +133,11 @@ fn rows_of_a_partitioned_table_are_those_of_the_whole() {
     }
     let mut row = [0.0; 2];
     bundle.read_f32_rows("f64", 0..1, &mut row).unwrap();
-    assert_eq!(row.map(|value| value.to_string()), ["0", "3.14"], "1e-300 is no f32");
+    assert_eq!(
+        row.map(|value| value.to_string()),
+        ["0", "3.14"],
+        "1e-300 is no f32"
+    );
     bundle.read_f32_rows("bf16", 0..2, &mut row).unwrap();
     assert_eq!(row, [1.5, -2.25]);
 }

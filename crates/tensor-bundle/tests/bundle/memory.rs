@@ -8,6 +8,12 @@ const ADDRESS_SPACE_BYTES_MAX: u64 = 2 << 30;
 /// Limits the address space of this process from now on.
 pub(crate) fn limit() {
     let maximum = getrlimit(Resource::As).maximum;
-    setrlimit(Resource::As, Rlimit { current: Some(ADDRESS_SPACE_BYTES_MAX), maximum })
-        .expect("a limit can be lowered");
+    setrlimit(
+        Resource::As,
+        Rlimit {
+            current: Some(ADDRESS_SPACE_BYTES_MAX),
+            maximum,
+        },
+    )
+    .expect("a limit can be lowered");
 }

@@ -8,13 +8,26 @@ use trainyard_tensor_bundle::{Bundle, Values};
 use crate::writer::{self, Writer, slice_key};
 
 /// Types by their number in TensorFlow, and their width.
-const WIDTHS: [(u64, usize); 8] = [(1, 4), (2, 8), (3, 4), (9, 8), (4, 1), (10, 1), (14, 2), (19, 2)];
+const WIDTHS: [(u64, usize); 8] = [
+    (1, 4),
+    (2, 8),
+    (3, 4),
+    (9, 8),
+    (4, 1),
+    (10, 1),
+    (14, 2),
+    (19, 2),
+];
 
 /// How a tensor is cut: at these places of each dimension.
 fn parts(shape: &[usize], cuts: &[Vec<usize>]) -> Vec<Vec<(usize, usize)>> {
     let mut out = vec![Vec::new()];
     for (&length, cuts) in shape.iter().zip(cuts) {
-        let mut places: Vec<usize> = cuts.iter().map(|cut| cut % length).chain([0, length]).collect();
+        let mut places: Vec<usize> = cuts
+            .iter()
+            .map(|cut| cut % length)
+            .chain([0, length])
+            .collect();
         places.sort_unstable();
         places.dedup();
         let extents = places.windows(2).map(|pair| (pair[0], pair[1] - pair[0]));
@@ -22,7 +35,9 @@ fn parts(shape: &[usize], cuts: &[Vec<usize>]) -> Vec<Vec<(usize, usize)>> {
         out = out
             .into_iter()
             .flat_map(|front: Vec<_>| {
-                extents.iter().map(move |&extent| [front.clone(), vec![extent]].concat())
+                extents
+                    .iter()
+                    .map(move |&extent| [front.clone(), vec![extent]].concat())
             })
             .collect();
     }
@@ -31,11 +46,15 @@ fn parts(shape: &[usize], cuts: &[Vec<usize>]) -> Vec<Vec<(usize, usize)>> {
 
 /// Whether an element lies in a part.
 fn inside(mut element: usize, shape: &[usize], part: &[(usize, usize)]) -> bool {
-    shape.iter().zip(part).rev().all(|(&length, &(start, long))| {
-        let index = element % length;
-        element /= length;
-        (start..start + long).contains(&index)
-    })
+    shape
+        .iter()
+        .zip(part)
+        .rev()
+        .all(|(&length, &(start, long))| {
+            let index = element % length;
+            element /= length;
+            (start..start + long).contains(&index)
+        })
 }
 
 fn stored(bits: u64, width: usize, big_endian: bool) -> Vec<u8> {
@@ -56,7 +75,10 @@ fn wide(values: &Values) -> Vec<f64> {
         Values::I32(values) => values.iter().map(|&value| value.into()).collect(),
         Values::I64(values) => values.iter().map(|&value| value as f64).collect(),
         Values::U8(values) => values.iter().map(|&value| value.into()).collect(),
-        Values::Bool(values) => values.iter().map(|&value| f64::from(u8::from(value))).collect(),
+        Values::Bool(values) => values
+            .iter()
+            .map(|&value| f64::from(u8::from(value)))
+            .collect(),
         Values::Strings(_) => panic!("no strings were written"),
     }
 }
@@ -152,18 +174,31 @@ proptest! {
 /// Several chunks of a file, none of which a row or an element divides evenly.
 #[test]
 fn a_table_of_several_chunks_is_read_part_by_part() {
-    let (rows, width) = (70_001, 7);
+    let rows = 70_001;
+    let width = 7;
     let values: Vec<f32> = (0..rows * width).map(|place| place as f32).collect();
-    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let bytes: Vec<u8> = values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
     let mut file = Writer::new(1, false);
     file.add(b"front", 0, writer::Values::new(4, &[3], &[1, 2, 3]));
-    file.add(b"table", 0, writer::Values::new(writer::FLOAT, &[rows, width], &bytes));
+    file.add(
+        b"table",
+        0,
+        writer::Values::new(writer::FLOAT, &[rows, width], &bytes),
+    );
     let folder = tempfile::tempdir().expect("a temporary folder");
     file.write(&folder.path().join("large"));
     let bundle = Bundle::open(&folder.path().join("large")).expect("it is whole");
     for rows in [37_400..37_500, 0..70_001, 37_400..70_001, 70_000..70_001] {
         let mut out = vec![0.0; rows.len() * width];
-        bundle.read_f32_rows("table", rows.clone(), &mut out).expect("rows are read");
-        assert!(out == values[rows.start * width..rows.end * width], "{rows:?}");
+        bundle
+            .read_f32_rows("table", rows.clone(), &mut out)
+            .expect("rows are read");
+        assert!(
+            out == values[rows.start * width..rows.end * width],
+            "{rows:?}"
+        );
     }
 }

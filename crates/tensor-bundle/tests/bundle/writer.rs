@@ -29,7 +29,12 @@ pub(crate) struct Values<'a> {
 
 impl<'a> Values<'a> {
     pub(crate) fn new(dtype: u64, shape: &'a [usize], bytes: &'a [u8]) -> Self {
-        Self { dtype, shape, bytes, crc32c: crc32c::crc32c(bytes) }
+        Self {
+            dtype,
+            shape,
+            bytes,
+            crc32c: crc32c::crc32c(bytes),
+        }
     }
 }
 
@@ -50,7 +55,12 @@ pub(crate) fn number(tag: u64, value: u64) -> Vec<u8> {
 
 /// A field of bytes or of a message.
 pub(crate) fn message(tag: u64, inner: &[u8]) -> Vec<u8> {
-    [varint(tag << 3 | 2), varint(inner.len() as u64), inner.to_vec()].concat()
+    [
+        varint(tag << 3 | 2),
+        varint(inner.len() as u64),
+        inner.to_vec(),
+    ]
+    .concat()
 }
 
 pub(crate) fn masked(sum: u32) -> u32 {
@@ -59,8 +69,16 @@ pub(crate) fn masked(sum: u32) -> u32 {
 
 /// The fields of an entry but its slices.
 pub(crate) fn entry(values: Values<'_>, shard: usize, offset: usize, size: u64) -> Vec<u8> {
-    let dims: Vec<u8> = values.shape.iter().flat_map(|&size| message(2, &number(1, size as u64))).collect();
-    let checksum = [varint(6 << 3 | 5), masked(values.crc32c).to_le_bytes().to_vec()].concat();
+    let dims: Vec<u8> = values
+        .shape
+        .iter()
+        .flat_map(|&size| message(2, &number(1, size as u64)))
+        .collect();
+    let checksum = [
+        varint(6 << 3 | 5),
+        masked(values.crc32c).to_le_bytes().to_vec(),
+    ]
+    .concat();
     [
         number(1, values.dtype),
         message(2, &dims),
@@ -75,36 +93,57 @@ pub(crate) fn entry(values: Values<'_>, shard: usize, offset: usize, size: u64) 
 /// A `TensorSliceProto` from (start, length) a dimension.
 pub(crate) fn slice(extents: &[(usize, usize)]) -> Vec<u8> {
     let extent = |&(start, length): &(usize, usize)| {
-        message(1, &[number(1, start as u64), number(2, length as u64)].concat())
+        message(
+            1,
+            &[number(1, start as u64), number(2, length as u64)].concat(),
+        )
     };
     extents.iter().flat_map(extent).collect()
 }
 
 /// The key of a slice; numbers below 64 only.
 pub(crate) fn slice_key(name: &str, extents: &[(usize, usize)]) -> Vec<u8> {
-    let numbers = extents.iter().flat_map(|&(start, length)| [0x80 | start as u8, 0x80 | length as u8]);
-    [b"\0", name.as_bytes(), b"\0\x01\x01", &[extents.len() as u8]]
-        .concat()
-        .into_iter()
-        .chain(numbers)
-        .collect()
+    let numbers = extents
+        .iter()
+        .flat_map(|&(start, length)| [0x80 | start as u8, 0x80 | length as u8]);
+    [
+        b"\0",
+        name.as_bytes(),
+        b"\0\x01\x01",
+        &[extents.len() as u8],
+    ]
+    .concat()
+    .into_iter()
+    .chain(numbers)
+    .collect()
 }
 
 fn block(entries: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
-    let (mut out, mut restarts, mut last) = (Vec::new(), Vec::new(), Vec::new());
+    let mut out = Vec::new();
+    let mut restarts = Vec::new();
+    let mut last = Vec::new();
     for (index, (key, value)) in entries.iter().enumerate() {
         let mut shared = key.iter().zip(&last).take_while(|(a, b)| a == b).count();
         if index % 4 == 0 {
             restarts.push(out.len() as u32);
             shared = 0;
         }
-        out.extend([shared, key.len() - shared, value.len()].into_iter().flat_map(|n| varint(n as u64)));
+        out.extend(
+            [shared, key.len() - shared, value.len()]
+                .into_iter()
+                .flat_map(|n| varint(n as u64)),
+        );
         out.extend_from_slice(&key[shared..]);
         out.extend_from_slice(value);
         last.clone_from(key);
     }
     let count = restarts.len() as u32;
-    out.extend(restarts.into_iter().chain([count]).flat_map(u32::to_le_bytes));
+    out.extend(
+        restarts
+            .into_iter()
+            .chain([count])
+            .flat_map(u32::to_le_bytes),
+    );
     out
 }
 
@@ -132,7 +171,12 @@ impl Writer {
     pub(crate) fn new(shards: usize, big_endian: bool) -> Self {
         let version = message(3, &number(1, 1));
         Self {
-            header: [number(1, shards as u64), number(2, u64::from(big_endian)), version].concat(),
+            header: [
+                number(1, shards as u64),
+                number(2, u64::from(big_endian)),
+                version,
+            ]
+            .concat(),
             entries: BTreeMap::new(),
             shards: vec![Vec::new(); shards],
             block_bytes: 256 << 10,
@@ -141,7 +185,12 @@ impl Writer {
     }
 
     pub(crate) fn add(&mut self, key: &[u8], shard: usize, values: Values<'_>) {
-        let value = entry(values, shard, self.shards[shard].len(), values.bytes.len() as u64);
+        let value = entry(
+            values,
+            shard,
+            self.shards[shard].len(),
+            values.bytes.len() as u64,
+        );
         self.shards[shard].extend_from_slice(values.bytes);
         self.entries.insert(key.to_vec(), value);
     }
@@ -155,12 +204,18 @@ impl Writer {
         slices: &[Vec<(usize, usize)>],
     ) {
         let mut value = entry(Values::new(dtype, shape, &[]), 0, 0, 0);
-        value.extend(slices.iter().flat_map(|extents| message(7, &slice(extents))));
+        value.extend(
+            slices
+                .iter()
+                .flat_map(|extents| message(7, &slice(extents))),
+        );
         self.entries.insert(name.as_bytes().to_vec(), value);
     }
 
     pub(crate) fn index(&self) -> Vec<u8> {
-        let (mut file, mut places, mut open) = (Vec::new(), Vec::new(), Vec::new());
+        let mut file = Vec::new();
+        let mut places = Vec::new();
+        let mut open = Vec::new();
         let header = (Vec::new(), self.header.clone());
         let mut entries = [header].into_iter().chain(self.entries.clone()).peekable();
         while let Some(entry) = entries.next() {
@@ -168,7 +223,9 @@ impl Writer {
             let contents = block(&open);
             if contents.len() >= self.block_bytes || entries.peek().is_none() {
                 let contents = match self.compression {
-                    1 => snap::raw::Encoder::new().compress_vec(&contents).expect("a small block"),
+                    1 => snap::raw::Encoder::new()
+                        .compress_vec(&contents)
+                        .expect("a small block"),
                     _ => contents,
                 };
                 let key = open.last().expect("one was pushed").0.clone();

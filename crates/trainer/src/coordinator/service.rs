@@ -10,8 +10,8 @@ use trainyard_protocol::v1::session_service_client::SessionServiceClient;
 use trainyard_protocol::{convert, limits, v1};
 
 use super::{
-    Ask, Beat, Coordinator, Form, Formed, Forming, Grant, GrantedShard, JobState, Join, Joined, LeaveReason,
-    Pulse, Start,
+    Ask, Beat, Coordinator, Form, Formed, Forming, Grant, GrantedShard, JobState, Join, Joined,
+    LeaveReason, Pulse, Start,
 };
 
 /// The chief behind gRPC.
@@ -27,7 +27,10 @@ impl RemoteCoordinator {
         let client = SessionServiceClient::new(channel)
             .max_decoding_message_size(limits::PARCEL_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX);
-        Self { name: format!("chief:0 at {}", addresses.join(" or ")), client }
+        Self {
+            name: format!("chief:0 at {}", addresses.join(" or ")),
+            client,
+        }
     }
 }
 
@@ -38,7 +41,9 @@ impl RemoteCoordinator {
     /// # Errors
     /// It has not answered, or leads another job.
     pub async fn follow(&self, cluster_id: u128, mut heard: impl FnMut(u64)) -> Result<(), Error> {
-        let request = v1::StandByRequest { cluster_id: cluster_id.to_be_bytes().to_vec().into() };
+        let request = v1::StandByRequest {
+            cluster_id: cluster_id.to_be_bytes().to_vec().into(),
+        };
         let mut client = self.client.clone();
         let reply = timed(&self.name, limits::CALL_TIMEOUT, client.stand_by(request)).await?;
         let mut signs = reply.into_inner();
@@ -65,9 +70,15 @@ impl Coordinator for RemoteCoordinator {
                 job: join.job.lines(),
             };
             let mut client = self.client.clone();
-            let reply = timed(&self.name, limits::CALL_TIMEOUT, client.register(request)).await?.into_inner();
-            let cluster_id = convert::cluster_id_from_wire(&reply.cluster_id)
-                .map_err(|error| Error::Protocol { peer: self.name.clone(), message: error.to_string() })?;
+            let reply = timed(&self.name, limits::CALL_TIMEOUT, client.register(request))
+                .await?
+                .into_inner();
+            let cluster_id = convert::cluster_id_from_wire(&reply.cluster_id).map_err(|error| {
+                Error::Protocol {
+                    peer: self.name.clone(),
+                    message: error.to_string(),
+                }
+            })?;
             Ok(Joined {
                 cluster_id,
                 epoch: reply.cluster_epoch,
@@ -87,11 +98,24 @@ impl Coordinator for RemoteCoordinator {
         Box::pin(async move {
             let request = pulse_to_wire(&pulse);
             let mut client = self.client.clone();
-            let reply =
-                timed(&self.name, limits::CALL_TIMEOUT, client.heartbeat(request)).await?.into_inner();
+            let reply = timed(&self.name, limits::CALL_TIMEOUT, client.heartbeat(request))
+                .await?
+                .into_inner();
             let state = state_from_wire(reply.state());
-            let v1::HeartbeatReply { waiting_for, global_step, lanes, regroup, .. } = reply;
-            Ok(Beat { state, waiting_for, global_step, lanes, regroup })
+            let v1::HeartbeatReply {
+                waiting_for,
+                global_step,
+                lanes,
+                regroup,
+                ..
+            } = reply;
+            Ok(Beat {
+                state,
+                waiting_for,
+                global_step,
+                lanes,
+                regroup,
+            })
         })
     }
 
@@ -115,18 +139,31 @@ impl Coordinator for RemoteCoordinator {
                 reserve: ask.reserve,
             };
             let mut client = self.client.clone();
-            let reply =
-                timed(&self.name, limits::CALL_TIMEOUT, client.next_shard(request)).await?.into_inner();
+            let reply = timed(&self.name, limits::CALL_TIMEOUT, client.next_shard(request))
+                .await?
+                .into_inner();
             match reply.outcome() {
                 v1::ShardOutcome::Wait | v1::ShardOutcome::Unspecified => return Ok(Grant::Wait),
-                v1::ShardOutcome::End => return Ok(Grant::End { step: reply.step, steps: reply.steps }),
+                v1::ShardOutcome::End => {
+                    return Ok(Grant::End {
+                        step: reply.step,
+                        steps: reply.steps,
+                    });
+                }
                 v1::ShardOutcome::Granted => {}
             }
-            let shard = reply.shard.map(shard_from_wire).ok_or_else(|| Error::Protocol {
-                peer: self.name.clone(),
-                message: "a grant must come with a data shard, it comes with none".to_owned(),
-            })?;
-            let direction = if reply.backward { Direction::Backward } else { Direction::Forward };
+            let shard = reply
+                .shard
+                .map(shard_from_wire)
+                .ok_or_else(|| Error::Protocol {
+                    peer: self.name.clone(),
+                    message: "a grant must come with a data shard, it comes with none".to_owned(),
+                })?;
+            let direction = if reply.backward {
+                Direction::Backward
+            } else {
+                Direction::Forward
+            };
             Ok(Grant::Shard(Box::new(GrantedShard {
                 shard,
                 batches: reply.first..reply.end,
@@ -141,23 +178,45 @@ impl Coordinator for RemoteCoordinator {
 
     fn form(&self, form: Form) -> BoxFuture<'_, Result<Forming, Error>> {
         Box::pin(async move {
-            let request =
-                v1::FormGroupRequest { pulse: Some(pulse_to_wire(&form.pulse)), generation: form.generation };
+            let request = v1::FormGroupRequest {
+                pulse: Some(pulse_to_wire(&form.pulse)),
+                generation: form.generation,
+            };
             let mut client = self.client.clone();
-            let reply =
-                timed(&self.name, limits::CALL_TIMEOUT, client.form_group(request)).await?.into_inner();
+            let reply = timed(&self.name, limits::CALL_TIMEOUT, client.form_group(request))
+                .await?
+                .into_inner();
             if reply.generation == 0 {
-                return Ok(Forming::Waits { waiting_for: reply.waiting_for });
+                return Ok(Forming::Waits {
+                    waiting_for: reply.waiting_for,
+                });
             }
             let member = |member: v1::Member| match convert::task_from_wire(member.task) {
                 Ok(task) => Ok((task, member.address)),
-                Err(error) => Err(Error::Protocol { peer: self.name.clone(), message: error.to_string() }),
+                Err(error) => Err(Error::Protocol {
+                    peer: self.name.clone(),
+                    message: error.to_string(),
+                }),
             };
-            let members = reply.members.into_iter().map(member).collect::<Result<Vec<_>, _>>()?;
+            let members = reply
+                .members
+                .into_iter()
+                .map(member)
+                .collect::<Result<Vec<_>, _>>()?;
             let checkpoint = (!reply.checkpoint.is_empty()).then(|| reply.checkpoint.into());
-            let start = Start { checkpoint, forget_positions: reply.forget_positions };
-            let (generation, rank) = (reply.generation, reply.rank as usize);
-            Ok(Forming::Formed(Formed { generation, rank, members, lanes: reply.lanes, start }))
+            let start = Start {
+                checkpoint,
+                forget_positions: reply.forget_positions,
+            };
+            let generation = reply.generation;
+            let rank = reply.rank as usize;
+            Ok(Forming::Formed(Formed {
+                generation,
+                rank,
+                members,
+                lanes: reply.lanes,
+                start,
+            }))
         })
     }
 
@@ -170,9 +229,15 @@ impl Coordinator for RemoteCoordinator {
                 LeaveReason::Failed(message) => (v1::LeaveReason::Failed, message),
             };
             let pulse = Some(pulse_to_wire(&pulse));
-            let request = v1::LeaveRequest { pulse, reason: reason.into(), message };
+            let request = v1::LeaveRequest {
+                pulse,
+                reason: reason.into(),
+                message,
+            };
             let mut client = self.client.clone();
-            timed(&self.name, limits::CALL_TIMEOUT, client.leave(request)).await.map(drop)
+            timed(&self.name, limits::CALL_TIMEOUT, client.leave(request))
+                .await
+                .map(drop)
         })
     }
 
@@ -234,8 +299,14 @@ fn shard_from_wire(shard: v1::DataShard) -> DataShard {
 }
 
 fn parcel_from_wire(parcel: v1::Parcel) -> Parcel {
-    let fault = |fault: v1::Fault| Fault { row: fault.row, reason: fault.reason };
-    let header = |header: v1::FileHeader| Header { file: header.file, columns: header.columns };
+    let fault = |fault: v1::Fault| Fault {
+        row: fault.row,
+        reason: fault.reason,
+    };
+    let header = |header: v1::FileHeader| Header {
+        file: header.file,
+        columns: header.columns,
+    };
     Parcel {
         bytes: parcel.bytes.into(),
         lengths: parcel.lengths,

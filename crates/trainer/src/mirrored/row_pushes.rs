@@ -19,7 +19,9 @@ pub(super) struct RowPushes<T> {
 
 impl<T: Send + 'static> RowPushes<T> {
     pub(super) fn new() -> Self {
-        Self { open: VecDeque::new() }
+        Self {
+            open: VecDeque::new(),
+        }
     }
 
     /// Begins a push. Where there are too many, waits for the first of them to end before, and returns what it returned.
@@ -27,8 +29,13 @@ impl<T: Send + 'static> RowPushes<T> {
         &mut self,
         push: impl Future<Output = T> + Send + 'static,
     ) -> Result<Option<T>, JoinError> {
-        let ended = if self.open.len() < PUSHES_MAX { None } else { self.next().await? };
-        self.open.push_back(AbortOnDropHandle::new(tokio::spawn(push)));
+        let ended = if self.open.len() < PUSHES_MAX {
+            None
+        } else {
+            self.next().await?
+        };
+        self.open
+            .push_back(AbortOnDropHandle::new(tokio::spawn(push)));
         Ok(ended)
     }
 
@@ -52,21 +59,28 @@ mod tests {
     async fn a_push_begins_once_so_few_are_under_way_that_none_is_taken_for_one_that_was_seen() {
         let (first, wait) = oneshot::channel();
         let mut pushes = RowPushes::new();
-        pushes.begin(async move { wait.await.expect("it is told") }).await.expect("begun");
+        pushes
+            .begin(async move { wait.await.expect("it is told") })
+            .await
+            .expect("begun");
         for number in 1..PUSHES_MAX {
             let ended = pushes.begin(async move { number }).await.expect("begun");
             assert_eq!(ended, None);
         }
         let another = pushes.begin(async { PUSHES_MAX });
         tokio::pin!(another);
-        assert!(another.as_mut().now_or_never().is_none(), "the first is under way");
+        assert!(
+            another.as_mut().now_or_never().is_none(),
+            "the first is under way"
+        );
         first.send(0).expect("it waits to be told");
         assert_eq!(another.await.expect("begun"), Some(0));
     }
 
     #[tokio::test]
     async fn pushes_return_in_the_order_in_which_they_were_begun() {
-        let (mut pushes, mut returned) = (RowPushes::new(), Vec::new());
+        let mut pushes = RowPushes::new();
+        let mut returned = Vec::new();
         for number in 0..3 * PUSHES_MAX {
             returned.extend(pushes.begin(async move { number }).await.expect("begun"));
         }

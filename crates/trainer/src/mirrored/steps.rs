@@ -57,34 +57,65 @@ pub(super) async fn steps(
     circle: &Circle,
     outcome: &mut Outcome,
 ) -> Result<Ended, Failure> {
-    let Member { config, model, threads, layout, fingerprint, tables, stop, .. } = *member;
+    let Member {
+        config,
+        model,
+        threads,
+        layout,
+        fingerprint,
+        tables,
+        stop,
+        ..
+    } = *member;
     let Circle { formed, collective } = circle;
     let mut shards = vec![Shard::Local(replica.shard().clone())];
     shards.extend_from_slice(tables);
     // The session goes on, and so do its numbers.
-    let identity = Identity { seq: session.parameters.seq(), ..session.identity };
-    let opening =
-        Parameters::open(shards, Arc::clone(layout), identity, fingerprint, 0, config.connect_deadline);
+    let identity = Identity {
+        seq: session.parameters.seq(),
+        ..session.identity
+    };
+    let opening = Parameters::open(
+        shards,
+        Arc::clone(layout),
+        identity,
+        fingerprint,
+        0,
+        config.connect_deadline,
+    );
     let (parameters, _) = opening.await?;
     let opened = replica.opened();
     session.parameters = parameters.with_encoding(encoding(config.job.strategy.payload));
     session.opened = opened;
-    let (count, members) = (formed.lanes as usize, formed.members.len().max(1));
+    let count = formed.lanes as usize;
+    let members = formed.members.len().max(1);
     // In the order of ranks, the lanes are in theirs.
     let own = count * formed.rank / members..count * (formed.rank + 1) / members;
     let mut lanes = Vec::new();
     for number in own.map(|lane| lane as u32) {
         let feed = Feed::granted(config, model, session, coordinator, Some(number))?;
-        lanes.push(Lane { number, feed, next: None, ended: false });
+        lanes.push(Lane {
+            number,
+            feed,
+            next: None,
+            ended: false,
+        });
     }
     let mut sum = Sum::new(model.variables(), collective, tables.is_empty())?;
     let mut computing = Computing::new(config, &**model, threads)?;
     let mut tally = Tally::new(config, outcome, &session.heartbeat.counts);
-    let (mut held, mut version, mut global_step) = (Held::default(), opened.version, replica.global_step());
+    let mut held = Held::default();
+    let mut version = opened.version;
+    let mut global_step = replica.global_step();
     let mut next_batch = opened.batches_applied;
     (config.standing)("training", true, Vec::new());
     loop {
-        if config.job.train.max_steps.is_some_and(|most| global_step >= most) {
+        if config
+            .job
+            .train
+            .max_steps
+            .is_some_and(|most| global_step >= most)
+        {
             return Ok(Ended::Leave(LeaveReason::Finished));
         }
         if let Some(told) = session.told()? {
@@ -101,7 +132,9 @@ pub(super) async fn steps(
             match lane.next.take_if(|(step, _)| *step <= version) {
                 Some((step, _)) if step < version => {
                     let lane = lane.number;
-                    return Err(fault(format!("lane {lane} is at step {step}, its group at {version}")));
+                    return Err(fault(format!(
+                        "lane {lane} is at step {step}, its group at {version}"
+                    )));
                 }
                 Some((_, batch)) => batches.push((lane.number, batch)),
                 None => {}
@@ -115,7 +148,9 @@ pub(super) async fn steps(
             let named = reads(&**model, &batch);
             let step = session.parameters.plan(&named);
             let returned = session.parameters.call(None, Some((step, held))).await?;
-            let Some(pulled) = returned.pulled else { return Ok(Ended::Leave(LeaveReason::Finished)) };
+            let Some(pulled) = returned.pulled else {
+                return Ok(Ended::Leave(LeaveReason::Finished));
+            };
             let mut gradients = sum.memory();
             let mut tell = |variable: usize, gradient: &[f32]| sum.take(place, variable, gradient);
             let values = &pulled.held.values;
@@ -134,7 +169,11 @@ pub(super) async fn steps(
                     rejected: None,
                 };
                 let push = session.parameters.call(Some(push), None);
-                if let Some(pushed) = pushes.begin(push).await.map_err(|error| broken_push(&error))? {
+                if let Some(pushed) = pushes
+                    .begin(push)
+                    .await
+                    .map_err(|error| broken_push(&error))?
+                {
                     tally.exchanged(began.elapsed(), &pushed?.traffic);
                 }
             }
@@ -152,13 +191,20 @@ pub(super) async fn steps(
             Ok(summed) => summed,
             Err(error) => return Ok(Ended::Broken(error.diagnostic())),
         };
-        let (count, regroup) = (summed.count, summed.regroup);
+        let count = summed.count;
+        let regroup = summed.regroup;
         if count == 0 {
             return Ok(Ended::Leave(LeaveReason::InputExhausted));
         }
-        let (named, gradients) = sum.mean(summed).map_err(|problem| broken_message(&problem))?;
+        let (named, gradients) = sum
+            .mean(summed)
+            .map_err(|problem| broken_message(&problem))?;
         let step = session.parameters.plan_push(&named, version);
-        let batch = BatchId { pass: 0, shard: 0, batch: next_batch };
+        let batch = BatchId {
+            pass: 0,
+            shard: 0,
+            batch: next_batch,
+        };
         let push = Push {
             step,
             batch,
@@ -173,7 +219,9 @@ pub(super) async fn steps(
         version += 1;
         if let Some((pushed, gradients)) = returned.pushed {
             if pushed.duplicate {
-                return Err(fault(format!("step {version} has been applied to this copy before")));
+                return Err(fault(format!(
+                    "step {version} has been applied to this copy before"
+                )));
             }
             sum.keep(gradients);
             global_step = pushed.global_step;
@@ -194,17 +242,22 @@ pub(super) async fn steps(
 /// What must never happen: the copies would not be equal any more.
 fn fault(what: String) -> Failure {
     Failure::Local(
-        Diagnostic::error(Code::E9001, what).help("please report this, with the log of every worker"),
+        Diagnostic::error(Code::E9001, what)
+            .help("please report this, with the log of every worker"),
     )
 }
 
 fn broken_push(error: &tokio::task::JoinError) -> Failure {
-    Failure::Local(Diagnostic::error(Code::E9001, format!("a push to the servers has failed: {error}")))
+    Failure::Local(Diagnostic::error(
+        Code::E9001,
+        format!("a push to the servers has failed: {error}"),
+    ))
 }
 
 fn broken_message(problem: &str) -> Failure {
     let message = format!("gradients of another worker cannot be read: {problem}");
     Failure::Local(
-        Diagnostic::error(Code::E2007, message).help("run the same release and job file on every host"),
+        Diagnostic::error(Code::E2007, message)
+            .help("run the same release and job file on every host"),
     )
 }

@@ -84,9 +84,15 @@ impl<'a> Sum<'a> {
         let bytes = lengths.iter().sum::<usize>() * size_of::<f32>();
         let bucket_bytes = (bytes / BUCKETS_WANTED).clamp(BUCKET_BYTES_MIN, BUCKET_BYTES);
         let plan = Plan::new(&lengths, &order, bucket_bytes).map_err(|problem| {
-            Diagnostic::error(Code::E9001, format!("gradients cannot be summed: {problem}"))
+            Diagnostic::error(
+                Code::E9001,
+                format!("gradients cannot be summed: {problem}"),
+            )
         })?;
-        let bucket = |_: &usize| Bucket { buffers: Buffers::new(), missing: 0 };
+        let bucket = |_: &usize| Bucket {
+            buffers: Buffers::new(),
+            missing: 0,
+        };
         Ok(Self {
             variables,
             collective,
@@ -109,7 +115,9 @@ impl<'a> Sum<'a> {
     pub(super) fn begin(&mut self, step: u64, lanes: usize) {
         (self.step, self.lanes, self.sent) = (step, lanes, 0);
         for (bucket, values) in self.buckets.iter_mut().zip(self.plan.buckets()) {
-            bucket.buffers.resize_with(lanes.max(1), || vec![0.0; *values]);
+            bucket
+                .buffers
+                .resize_with(lanes.max(1), || vec![0.0; *values]);
             bucket.missing = if lanes > 0 { *values } else { 0 };
             if lanes == 0 {
                 bucket.buffers[0].fill(0.0);
@@ -117,10 +125,14 @@ impl<'a> Sum<'a> {
         }
         self.control.clear();
         self.control.resize(self.variables.len() + CONTROL, 0.0);
-        self.computed.extend(self.sparse.drain(..).map(|part| part.gradients));
+        self.computed
+            .extend(self.sparse.drain(..).map(|part| part.gradients));
         let (sender, receiver) = mpsc::unbounded_channel();
         let sums = tokio::spawn(sum_all(Arc::clone(self.collective), step, receiver));
-        self.under_way = Some(UnderWay { sender, sums: AbortOnDropHandle::new(sums) });
+        self.under_way = Some(UnderWay {
+            sender,
+            sums: AbortOnDropHandle::new(sums),
+        });
     }
 
     /// Returns memory to compute a lane in.
@@ -130,7 +142,10 @@ impl<'a> Sum<'a> {
 
     /// Takes a gradient of the lane that is computed, the `place`-th of this member.
     pub(super) fn take(&mut self, place: usize, variable: usize, gradient: &[f32]) {
-        let whole = self.variables.get(variable).is_some_and(|spec| spec.access == Access::Whole);
+        let whole = self
+            .variables
+            .get(variable)
+            .is_some_and(|spec| spec.access == Access::Whole);
         if whole && !gradient.is_empty() && !std::mem::replace(&mut self.taken[variable], true) {
             self.control[variable] += 1.0;
             self.put(place, variable, Some(gradient));
@@ -138,7 +153,13 @@ impl<'a> Sum<'a> {
     }
 
     /// Takes what else a lane has computed. Returns the gradients of rows and ids, if they are not added up here.
-    pub(super) fn add(&mut self, place: usize, lane: u32, reads: Reads, gradients: Gradients) -> Gradients {
+    pub(super) fn add(
+        &mut self,
+        place: usize,
+        lane: u32,
+        reads: Reads,
+        gradients: Gradients,
+    ) -> Gradients {
         for (variable, gradient) in gradients.iter().enumerate() {
             self.take(place, variable, gradient);
         }
@@ -152,9 +173,19 @@ impl<'a> Sum<'a> {
         if !self.gathers {
             return gradients;
         }
-        let named = |read: Read| if read == Read::Whole { Read::Nothing } else { read };
+        let named = |read: Read| {
+            if read == Read::Whole {
+                Read::Nothing
+            } else {
+                read
+            }
+        };
         let reads = reads.into_iter().map(named).collect();
-        self.sparse.push(SparsePart { lane, reads, gradients });
+        self.sparse.push(SparsePart {
+            lane,
+            reads,
+            gradients,
+        });
         Gradients::new()
     }
 
@@ -176,10 +207,20 @@ impl<'a> Sum<'a> {
     }
 
     fn send_full(&mut self) {
-        let Some(under_way) = &self.under_way else { return };
-        while let Some(bucket) = self.buckets.get_mut(self.sent).filter(|bucket| bucket.missing == 0) {
+        let Some(under_way) = &self.under_way else {
+            return;
+        };
+        while let Some(bucket) = self
+            .buckets
+            .get_mut(self.sent)
+            .filter(|bucket| bucket.missing == 0)
+        {
             // If the sums have failed, their end says so.
-            drop(under_way.sender.send((self.sent, std::mem::take(&mut bucket.buffers))));
+            drop(
+                under_way
+                    .sender
+                    .send((self.sent, std::mem::take(&mut bucket.buffers))),
+            );
             self.sent += 1;
         }
     }
@@ -190,7 +231,11 @@ impl<'a> Sum<'a> {
         self.control[count + 1] = f32::from(u8::from(regroup));
         self.send_full();
         let Some(UnderWay { sender, sums }) = self.under_way.take() else {
-            return Ok(Summed { count: 0, regroup: false, gifts: Vec::new() });
+            return Ok(Summed {
+                count: 0,
+                regroup: false,
+                gifts: Vec::new(),
+            });
         };
         drop(sender.send((self.buckets.len(), vec![std::mem::take(&mut self.control)])));
         drop(sender);
@@ -203,12 +248,13 @@ impl<'a> Sum<'a> {
                 }
             }
         };
-        let (sums, gifts) = match self.gathers {
-            true => {
-                let gifts = self.collective.all_gather(self.step, 0, encode(&self.sparse));
-                tokio::try_join!(sums, gifts)?
-            }
-            false => (sums.await?, Vec::new()),
+        let (sums, gifts) = if self.gathers {
+            let gifts = self
+                .collective
+                .all_gather(self.step, 0, encode(&self.sparse));
+            tokio::try_join!(sums, gifts)?
+        } else {
+            (sums.await?, Vec::new())
         };
         for (bucket, mut buffers) in sums {
             match self.buckets.get_mut(bucket) {
@@ -217,18 +263,32 @@ impl<'a> Sum<'a> {
             }
         }
         let told = |place: usize| self.control.get(count + place).copied().unwrap_or(0.0);
-        Ok(Summed { count: told(0) as u64, regroup: told(1) > 0.0, gifts })
+        Ok(Summed {
+            count: told(0) as u64,
+            regroup: told(1) > 0.0,
+            gifts,
+        })
     }
 
     /// Returns the mean over the parts of the step: what it updates, and the gradients.
     pub(super) fn mean(&mut self, summed: Summed) -> Result<(Reads, Gradients), String> {
         let rank = self.collective.group().rank;
-        let others = summed.gifts.iter().enumerate().filter(|(member, _)| *member != rank);
-        let others = others.map(|(_, gift)| decode(gift, self.variables)).collect::<Result<Vec<_>, _>>()?;
-        let mut parts: Vec<&SparsePart> = self.sparse.iter().chain(others.iter().flatten()).collect();
+        let others = summed
+            .gifts
+            .iter()
+            .enumerate()
+            .filter(|(member, _)| *member != rank);
+        let others = others
+            .map(|(_, gift)| decode(gift, self.variables))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut parts: Vec<&SparsePart> =
+            self.sparse.iter().chain(others.iter().flatten()).collect();
         let distinct: BTreeSet<u32> = parts.iter().map(|part| part.lane).collect();
         if distinct.len() != parts.len() {
-            return Err(format!("a lane was computed twice: {distinct:?} of {} parts", parts.len()));
+            return Err(format!(
+                "a lane was computed twice: {distinct:?} of {} parts",
+                parts.len()
+            ));
         }
         let share = 1.0 / summed.count.max(1) as f32;
         let (mut reads, mut gradients) = merge(&mut parts, self.variables, share);
@@ -237,7 +297,11 @@ impl<'a> Sum<'a> {
             if spec.access != Access::Whole || self.control[variable] == 0.0 {
                 continue;
             }
-            let mut values = self.spare.get_mut(variable).map(std::mem::take).unwrap_or_default();
+            let mut values = self
+                .spare
+                .get_mut(variable)
+                .map(std::mem::take)
+                .unwrap_or_default();
             values.clear();
             for piece in self.plan.pieces(variable) {
                 let sums = &self.buckets[piece.bucket].buffers[0][piece.place.clone()];
@@ -264,7 +328,9 @@ async fn sum_all(
     stream::poll_fn(|context| buckets.poll_recv(context))
         .map(|(bucket, mut buffers)| async move {
             if let Some((values, more)) = buffers.split_first_mut() {
-                collective.all_reduce(step, bucket as u32, values, more).await?;
+                collective
+                    .all_reduce(step, bucket as u32, values, more)
+                    .await?;
             }
             Ok((bucket, buffers))
         })

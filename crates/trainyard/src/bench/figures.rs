@@ -99,21 +99,38 @@ impl Observed {
 impl Figures {
     /// Computes the figures; nothing where no step was applied in the measurement.
     pub(super) fn new(observed: &[Observed]) -> Option<Self> {
-        let steps: f64 = observed.iter().map(|task| task.gain("trainyard_steps_total")).sum();
+        let steps: f64 = observed
+            .iter()
+            .map(|task| task.gain("trainyard_steps_total"))
+            .sum();
         if steps < 1.0 {
             return None;
         }
         // Every task has its own moments: it is asked one after the other.
-        let rate = |name: &str| observed.iter().map(|task| task.gain(name) / task.seconds()).sum::<f64>();
+        let rate = |name: &str| {
+            observed
+                .iter()
+                .map(|task| task.gain(name) / task.seconds())
+                .sum::<f64>()
+        };
         let seconds = observed.iter().map(Observed::seconds).sum::<f64>() / observed.len() as f64;
         let steps_per_second = rate("trainyard_steps_total");
-        let cores =
-            |tasks: &[&Observed]| tasks.iter().map(|task| task.cpu_seconds() / task.seconds()).sum::<f64>();
+        let cores = |tasks: &[&Observed]| {
+            tasks
+                .iter()
+                .map(|task| task.cpu_seconds() / task.seconds())
+                .sum::<f64>()
+        };
         let roles = ROLES.iter().filter_map(|role| {
-            let tasks: Vec<&Observed> = observed.iter().filter(|task| task.task.role == *role).collect();
+            let tasks: Vec<&Observed> = observed
+                .iter()
+                .filter(|task| task.task.role == *role)
+                .collect();
             let peak_bytes = tasks.iter().map(|task| task.after.peak_bytes).max()?;
-            let held =
-                tasks.iter().map(|task| task.after.samples.get("trainyard_ps_value_bytes") as u64).sum();
+            let held = tasks
+                .iter()
+                .map(|task| task.after.samples.get("trainyard_ps_value_bytes") as u64)
+                .sum();
             let figures = RoleFigures {
                 tasks: tasks.len(),
                 cpu_ms_per_step: cores(&tasks) / steps_per_second * 1e3,
@@ -128,8 +145,10 @@ impl Figures {
             Some((role.to_string(), figures))
         });
         let all: Vec<&Observed> = observed.iter().collect();
-        let training: Vec<&Observed> =
-            observed.iter().filter(|task| task.after.samples.get("trainyard_steps_total") > 0.0).collect();
+        let training: Vec<&Observed> = observed
+            .iter()
+            .filter(|task| task.after.samples.get("trainyard_steps_total") > 0.0)
+            .collect();
         let trained_seconds: f64 = training.iter().map(|task| task.seconds()).sum();
         Some(Self {
             seconds,
@@ -154,13 +173,23 @@ impl Figures {
             "CPU per step      {:.3} ms of all processes ({:.2} cores busy)\n",
             self.cpu_ms_per_step, self.cpu_cores
         );
-        let _ = writeln!(text, "role    tasks  CPU ms/step  cores  peak MB/task  first step after");
-        for role in ROLES.iter().filter_map(|role| self.roles.get_key_value(role.as_str())) {
+        let _ = writeln!(
+            text,
+            "role    tasks  CPU ms/step  cores  peak MB/task  first step after"
+        );
+        for role in ROLES
+            .iter()
+            .filter_map(|role| self.roles.get_key_value(role.as_str()))
+        {
             let (name, figures) = role;
-            let first =
-                figures.first_step_seconds.map_or("-".to_owned(), |seconds| format!("{seconds:.2} s"));
+            let first = figures
+                .first_step_seconds
+                .map_or("-".to_owned(), |seconds| format!("{seconds:.2} s"));
             let held = figures.value_bytes.map_or(String::new(), |bytes| {
-                format!("  holds {:.1} MB of variables and slots", bytes as f64 / 1e6)
+                format!(
+                    "  holds {:.1} MB of variables and slots",
+                    bytes as f64 / 1e6
+                )
             });
             let _ = writeln!(
                 text,
@@ -173,9 +202,16 @@ impl Figures {
         }
         let mut phases: Vec<(&String, &Phase)> = self.phases.iter().collect();
         phases.sort_by(|(_, left), (_, right)| right.share.total_cmp(&left.share));
-        let phases: Vec<String> =
-            phases.iter().map(|(name, phase)| format!("{name} {:.0} %", phase.share * 100.0)).collect();
-        let _ = writeln!(text, "\nA step of one task takes {:.3} ms: {}.", self.step_ms, phases.join(", "));
+        let phases: Vec<String> = phases
+            .iter()
+            .map(|(name, phase)| format!("{name} {:.0} %", phase.share * 100.0))
+            .collect();
+        let _ = writeln!(
+            text,
+            "\nA step of one task takes {:.3} ms: {}.",
+            self.step_ms,
+            phases.join(", ")
+        );
         text
     }
 }
@@ -186,13 +222,20 @@ fn phases(training: &[&Observed], seconds: f64, steps: f64) -> BTreeMap<String, 
     for task in training {
         let before: BTreeMap<&str, f64> = task.before.samples.step_phases().collect();
         for (name, after) in task.after.samples.step_phases() {
-            *spent.entry(name.to_owned()).or_default() += after - before.get(name).copied().unwrap_or(0.0);
+            *spent.entry(name.to_owned()).or_default() +=
+                after - before.get(name).copied().unwrap_or(0.0);
         }
     }
     let other = (seconds - spent.values().sum::<f64>()).max(0.0);
     spent.insert("other".to_owned(), other);
-    let phase = |spent: f64| Phase { ms: spent / steps * 1e3, share: spent / seconds.max(1e-9) };
-    spent.into_iter().map(|(name, spent)| (name, phase(spent))).collect()
+    let phase = |spent: f64| Phase {
+        ms: spent / steps * 1e3,
+        share: spent / seconds.max(1e-9),
+    };
+    spent
+        .into_iter()
+        .map(|(name, spent)| (name, phase(spent)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -201,11 +244,21 @@ mod tests {
 
     fn snapshot(at_seconds: f64, cpu_seconds: f64, page: &str) -> Snapshot {
         let samples = Samples::parse(page).expect("a page");
-        Snapshot { at_seconds, cpu_seconds, peak_bytes: 5_000_000, samples }
+        Snapshot {
+            at_seconds,
+            cpu_seconds,
+            peak_bytes: 5_000_000,
+            samples,
+        }
     }
 
     fn observed(role: Role, before: Snapshot, after: Snapshot) -> Observed {
-        Observed { task: Task { role, index: 0 }, before, after, first_step_seconds: Some(0.25) }
+        Observed {
+            task: Task { role, index: 0 },
+            before,
+            after,
+            first_step_seconds: Some(0.25),
+        }
     }
 
     /// A chief that made 100 steps in 2 s, a worker that made 300, and their server.
@@ -239,16 +292,29 @@ mod tests {
     fn figures_are_of_the_measurement_alone() {
         let figures = Figures::new(&cluster()).expect("steps were made");
         assert_eq!(
-            (figures.steps, figures.steps_per_second, figures.examples_per_second),
+            (
+                figures.steps,
+                figures.steps_per_second,
+                figures.examples_per_second
+            ),
             (400, 200.0, 2000.0)
         );
-        assert!((figures.cpu_ms_per_step - 10.0).abs() < 1e-9, "4 s of processor time for 400 steps");
+        assert!(
+            (figures.cpu_ms_per_step - 10.0).abs() < 1e-9,
+            "4 s of processor time for 400 steps"
+        );
         assert_eq!(figures.cpu_cores, 2.0);
         assert!((figures.roles["worker"].cpu_ms_per_step - 5.0).abs() < 1e-9);
         assert_eq!(figures.roles["ps"].value_bytes, Some(4_000_000));
         assert_eq!(figures.roles["chief"].value_bytes, None);
-        assert!((figures.step_ms - 10.0).abs() < 1e-9, "two tasks trained for 2 s each");
-        assert!((figures.phases["pull"].share - 0.25).abs() < 1e-9, "1 s of 4");
+        assert!(
+            (figures.step_ms - 10.0).abs() < 1e-9,
+            "two tasks trained for 2 s each"
+        );
+        assert!(
+            (figures.phases["pull"].share - 0.25).abs() < 1e-9,
+            "1 s of 4"
+        );
         assert!((figures.phases["other"].ms - 7.5).abs() < 1e-9);
     }
 

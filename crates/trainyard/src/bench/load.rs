@@ -52,8 +52,15 @@ impl Order {
     /// Returns the servers; none is spoken to yet.
     pub(super) fn shards(&self) -> Result<Vec<Shard>, Diagnostic> {
         let shard = |(index, address): (usize, &String)| {
-            let task = Task { role: Role::Ps, index };
-            Ok(Shard::Remote(RemoteShard::new(index, address, channel(task, address)?)))
+            let task = Task {
+                role: Role::Ps,
+                index,
+            };
+            Ok(Shard::Remote(RemoteShard::new(
+                index,
+                address,
+                channel(task, address)?,
+            )))
         };
         self.servers.iter().enumerate().map(shard).collect()
     }
@@ -85,7 +92,8 @@ fn broken(what: &str, error: impl std::fmt::Display) -> Diagnostic {
 
 /// Opens its workers' sessions, says that it is ready, waits for a line, loads, and prints what came of it.
 pub(super) fn run(order: &str) -> Result<(), Diagnostic> {
-    let order: Order = serde_json::from_str(order).map_err(|error| broken("was given no order", error))?;
+    let order: Order =
+        serde_json::from_str(order).map_err(|error| broken("was given no order", error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -108,14 +116,23 @@ async fn load(order: &Order) -> Result<Loaded, Diagnostic> {
         .map_err(|error| broken("was not started", error))?;
     let own = std::process::id();
     let before = usage::of_process(own).unwrap_or_default();
-    let running: Vec<_> =
-        workers.into_iter().map(|worker| tokio::spawn(worker.load(order.clone()))).collect();
+    let running: Vec<_> = workers
+        .into_iter()
+        .map(|worker| tokio::spawn(worker.load(order.clone())))
+        .collect();
     let mut workers = Vec::new();
     for worker in running {
-        workers.push(worker.await.map_err(|error| broken("has lost a worker", error))??);
+        workers.push(
+            worker
+                .await
+                .map_err(|error| broken("has lost a worker", error))??,
+        );
     }
     let after = usage::of_process(own).unwrap_or_default();
-    Ok(Loaded { workers, cpu_seconds: after.saturating_sub(before).as_secs_f64() })
+    Ok(Loaded {
+        workers,
+        cpu_seconds: after.saturating_sub(before).as_secs_f64(),
+    })
 }
 
 /// One worker: its own session and connections.
@@ -131,19 +148,39 @@ impl Worker {
         let identity = Identity {
             cluster_id: u128::from_str_radix(&order.cluster_id, 16).unwrap_or(0),
             epoch: order.epoch,
-            task: Task { role: Role::Worker, index },
+            task: Task {
+                role: Role::Worker,
+                index,
+            },
             incarnation: u64::from(std::process::id()),
             session: 1,
             seq: 0,
         };
         let fingerprint = order.layout.fingerprint(&order.variables);
         let layout = Arc::new(order.layout.clone());
-        let opened = Parameters::open(shards, layout, identity, fingerprint, index as u64, DEADLINE).await;
+        let opened = Parameters::open(
+            shards,
+            layout,
+            identity,
+            fingerprint,
+            index as u64,
+            DEADLINE,
+        )
+        .await;
         let (parameters, _) = opened.map_err(|error| into_diagnostic(&error))?;
         let parameters = parameters.with_encoding(trainyard_trainer::encoding(order.payload));
-        let table = order.variables.iter().find(|spec| spec.access == Access::Rows);
-        let law = table.map(|spec| RowLaw::new(spec.rows(), order.zipf)).transpose()?;
-        Ok(Self { index, law, parameters })
+        let table = order
+            .variables
+            .iter()
+            .find(|spec| spec.access == Access::Rows);
+        let law = table
+            .map(|spec| RowLaw::new(spec.rows(), order.zipf))
+            .transpose()?;
+        Ok(Self {
+            index,
+            law,
+            parameters,
+        })
     }
 
     async fn load(mut self, order: Order) -> Result<Outcome, Diagnostic> {
@@ -151,8 +188,9 @@ impl Worker {
         let mut random = ChaCha8Rng::seed_from_u64(shard);
         let compute = Duration::from_secs_f64(order.compute_ms / 1e3);
         // Drawn before: to draw and sort rows is no work of a worker.
-        let draws: Vec<(Reads, usize)> =
-            (0..DRAWS).map(|_| reads(&order, self.law.as_ref(), &mut random)).collect();
+        let draws: Vec<(Reads, usize)> = (0..DRAWS)
+            .map(|_| reads(&order, self.law.as_ref(), &mut random))
+            .collect();
         let mut draws = draws.iter().cycle();
         let began = Instant::now();
         let mut outcome = Outcome::default();
@@ -161,9 +199,14 @@ impl Worker {
         loop {
             let over = began.elapsed().as_secs_f64() >= order.seconds;
             while !over && pipeline.has_room() {
-                let Some((reads, drawn)) = draws.next() else { break };
-                let (push, step) = (computed.take(), self.parameters.plan(reads));
-                let call = self.parameters.call(push, Some((step, pipeline.spare_held())));
+                let Some((reads, drawn)) = draws.next() else {
+                    break;
+                };
+                let push = computed.take();
+                let step = self.parameters.plan(reads);
+                let call = self
+                    .parameters
+                    .call(push, Some((step, pipeline.spare_held())));
                 pipeline.push(Some(*drawn), call);
             }
             if let Some(push) = computed.take() {
@@ -171,7 +214,11 @@ impl Worker {
             }
             let Some(ahead) = pipeline.pop() else { break };
             let asked = Instant::now();
-            let returned = ahead.call.returned().await.map_err(|error| into_diagnostic(&error))?;
+            let returned = ahead
+                .call
+                .returned()
+                .await
+                .map_err(|error| into_diagnostic(&error))?;
             outcome.pulled_bytes += returned.traffic.pulled_bytes;
             outcome.pushed_bytes += returned.traffic.pushed_bytes;
             if let Some((_, gradients)) = returned.pushed {
@@ -181,7 +228,10 @@ impl Worker {
                     outcome.latencies.push(asked.elapsed().as_secs_f32() * 1e3);
                 }
             }
-            let Some(pulled) = returned.pulled.filter(|pulled| pulled.ticket == Ticket::Granted) else {
+            let Some(pulled) = returned
+                .pulled
+                .filter(|pulled| pulled.ticket == Ticket::Granted)
+            else {
                 continue;
             };
             outcome.rows += ahead.about.unwrap_or(0) as u64;
@@ -198,7 +248,11 @@ impl Worker {
                 tokio::time::sleep(compute).await;
             }
             pipeline.keep(pulled.held);
-            let id = BatchId { pass: 0, shard, batch };
+            let id = BatchId {
+                pass: 0,
+                shard,
+                batch,
+            };
             batch += 1;
             computed = Some(Push {
                 step: pulled.step,
@@ -218,8 +272,9 @@ impl Worker {
 
 /// Dense variables whole, and of all tables the same random rows; and how many rows that are.
 fn reads(order: &Order, law: Option<&RowLaw>, random: &mut ChaCha8Rng) -> (Reads, usize) {
-    let mut rows: Vec<u32> =
-        law.map_or_else(Vec::new, |law| (0..order.rows_per_step).map(|_| law.draw(random)).collect());
+    let mut rows: Vec<u32> = law.map_or_else(Vec::new, |law| {
+        (0..order.rows_per_step).map(|_| law.draw(random)).collect()
+    });
     rows.sort_unstable();
     rows.dedup();
     let rows: Arc<[u32]> = rows.into();

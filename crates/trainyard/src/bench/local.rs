@@ -23,7 +23,9 @@ pub(super) fn input(arguments: &BenchJob, build: Build) -> Result<(), Vec<Diagno
         let read = |ready: bool| -> Result<(f64, u64), Diagnostic> {
             let options = input_options(&job, Part::Train, Shard::WHOLE, None)?;
             let mut dataset = Dataset::open(options, model.schema().clone())?;
-            let (began, mut records, mut batch) = (Instant::now(), 0, Batch::default());
+            let began = Instant::now();
+            let mut records = 0;
+            let mut batch = Batch::default();
             while dataset.read(&mut batch)? {
                 records += batch.rows as u64;
                 if ready {
@@ -37,10 +39,14 @@ pub(super) fn input(arguments: &BenchJob, build: Build) -> Result<(), Vec<Diagno
         };
         let (seconds, records) = read(false)?;
         let (ready_seconds, ready_records) = read(true)?;
-        let (rate, ready) = (records as f64 / seconds, ready_records as f64 / ready_seconds);
+        let rate = records as f64 / seconds;
+        let ready = ready_records as f64 / ready_seconds;
         print(&match arguments.format {
             Format::Json => {
-                format!("{}\n", json!({"records_per_second": rate, "ready_records_per_second": ready}))
+                format!(
+                    "{}\n",
+                    json!({"records_per_second": rate, "ready_records_per_second": ready})
+                )
             }
             Format::Text => format!(
                 "records/s         {rate:.0} read and parsed, {ready:.0} made ready for the model, one thread\n"
@@ -70,14 +76,19 @@ pub(super) fn model(arguments: &BenchJob, build: Build) -> Result<(), Vec<Diagno
                         _ => 0,
                     };
                     // Small and of both signs, as weights are.
-                    (0..length).map(|place| (place % 13) as f32 * 0.01 - 0.06).collect()
+                    (0..length)
+                        .map(|place| (place % 13) as f32 * 0.01 - 0.06)
+                        .collect()
                 })
                 .collect();
             ready.push((features, values));
         }
         let threads = Threads::start(job.run.intra_op_parallelism_threads)?;
-        let (mut gradients, mut scratch) = (Vec::new(), None);
-        let (mut steps, mut examples, mut spent) = (0_u64, 0_u64, Duration::ZERO);
+        let mut gradients = Vec::new();
+        let mut scratch = None;
+        let mut steps = 0_u64;
+        let mut examples = 0_u64;
+        let mut spent = Duration::ZERO;
         'timed: loop {
             for (features, values) in &mut ready {
                 let began = Instant::now();
@@ -99,12 +110,15 @@ pub(super) fn model(arguments: &BenchJob, build: Build) -> Result<(), Vec<Diagno
         }
         // Three products of each kernel: forward, its own gradient, its input's. A model may leave out the last one
         // for columns of the first layer's input that learn nothing; they are counted all the same.
-        let dense =
-            model.variables().iter().filter(|spec| spec.access == Access::Whole && spec.shape.len() == 2);
+        let dense = model
+            .variables()
+            .iter()
+            .filter(|spec| spec.access == Access::Whole && spec.shape.len() == 2);
         let flop = 6.0 * examples as f64 * dense.map(|spec| spec.len() as f64).sum::<f64>();
         let seconds = spent.as_secs_f64().max(1e-9);
-        let (step, rate, gflop) =
-            (seconds * 1e3 / steps.max(1) as f64, examples as f64 / seconds, flop / seconds / 1e9);
+        let step = seconds * 1e3 / steps.max(1) as f64;
+        let rate = examples as f64 / seconds;
+        let gflop = flop / seconds / 1e9;
         print(&match arguments.format {
             Format::Json => format!(
                 "{}\n",

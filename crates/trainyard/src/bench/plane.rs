@@ -48,7 +48,8 @@ pub(super) fn bench(arguments: &BenchPs) -> Result<(), Diagnostic> {
     let traffic = measure(arguments)?;
     print(&match arguments.format {
         Format::Json => {
-            serde_json::to_string(&traffic).map_err(|error| broken("tell its result", error))? + "\n"
+            serde_json::to_string(&traffic).map_err(|error| broken("tell its result", error))?
+                + "\n"
         }
         Format::Text => traffic.text(),
     })
@@ -57,7 +58,10 @@ pub(super) fn bench(arguments: &BenchPs) -> Result<(), Diagnostic> {
 /// Starts servers and workers, and loads.
 pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
     if arguments.dense == 0 && arguments.rows == 0 {
-        let problem = Diagnostic::error(Code::E1000, "nothing to move: --dense and --rows are both 0");
+        let problem = Diagnostic::error(
+            Code::E1000,
+            "nothing to move: --dense and --rows are both 0",
+        );
         return Err(problem.help("for example --dense 1000000, or --rows 4096"));
     }
     if arguments.rows > 0 {
@@ -70,21 +74,34 @@ pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
     let mut servers = Processes(Vec::new());
     for index in 0..arguments.ps {
         let child = Command::new(&program)
-            .args(["run", "--role", "ps", "--log-level", "error", "--index", &index.to_string(), "--job"])
+            .args([
+                "run",
+                "--role",
+                "ps",
+                "--log-level",
+                "error",
+                "--index",
+                &index.to_string(),
+                "--job",
+            ])
             .arg(folder.path().join("job.toml"))
             .arg("--cluster")
             .arg(folder.path().join("cluster.toml"))
             .env(RUNTIME_THREADS, &threads)
             .stdin(Stdio::null())
             .spawn();
-        servers.0.push(child.map_err(|error| broken("start a server", error))?);
+        servers
+            .0
+            .push(child.map_err(|error| broken("start a server", error))?);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| broken("run", error))?;
     let variables = variables(arguments);
-    let partitioner = Partitioner::Fixed { num_shards: arguments.ps };
+    let partitioner = Partitioner::Fixed {
+        num_shards: arguments.ps,
+    };
     let layout = Layout::new(&variables, partitioner, Placement::Greedy, arguments.ps);
     let order = Order {
         servers: addresses.clone(),
@@ -114,13 +131,24 @@ pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
     };
     let load = run_workers(&program, &order, arguments, &servers)?;
     drop(slow_link);
-    let peak: u64 = servers.0.iter().filter_map(|child| usage::peak_bytes(child.id())).max().unwrap_or(0);
+    let peak: u64 = servers
+        .0
+        .iter()
+        .filter_map(|child| usage::peak_bytes(child.id()))
+        .max()
+        .unwrap_or(0);
     runtime.block_on(async {
         for shard in &shards {
             let _ = shard.finish(identity, "the benchmark is over", false).await;
         }
     });
-    Ok(Traffic::new(arguments, &load.processes, load.seconds, &load.server_cpu, peak))
+    Ok(Traffic::new(
+        arguments,
+        &load.processes,
+        load.seconds,
+        &load.server_cpu,
+        peak,
+    ))
 }
 
 fn variables(arguments: &BenchPs) -> Vec<VariableSpec> {
@@ -131,9 +159,20 @@ fn variables(arguments: &BenchPs) -> Vec<VariableSpec> {
         initializer: Initializer::Zeros,
         optimizer_group: "all".to_owned(),
     };
-    let dense = (arguments.dense > 0).then(|| spec("dense".to_owned(), vec![arguments.dense], Access::Whole));
-    let tables = (0..if arguments.rows > 0 { arguments.tables } else { 0 })
-        .map(|table| spec(format!("table_{table}"), vec![arguments.table_rows, arguments.dim], Access::Rows));
+    let dense = (arguments.dense > 0)
+        .then(|| spec("dense".to_owned(), vec![arguments.dense], Access::Whole));
+    let tables = (0..if arguments.rows > 0 {
+        arguments.tables
+    } else {
+        0
+    })
+        .map(|table| {
+            spec(
+                format!("table_{table}"),
+                vec![arguments.table_rows, arguments.dim],
+                Access::Rows,
+            )
+        });
     dense.into_iter().chain(tables).collect()
 }
 
@@ -146,12 +185,16 @@ fn runtime_threads(arguments: &BenchPs) -> String {
 /// Writes a job and a cluster for the servers, and returns their addresses.
 fn write_files(folder: &Path, servers: usize, sockets: bool) -> Result<Vec<String>, Diagnostic> {
     // Not from the range of which the system gives the servers' own admin ports.
-    let ports =
-        free_ports(servers + 1).ok_or_else(|| broken("find free ports", "this machine has too few"))?;
-    let mut addresses: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let ports = free_ports(servers + 1)
+        .ok_or_else(|| broken("find free ports", "this machine has too few"))?;
+    let mut addresses: Vec<String> = ports
+        .iter()
+        .map(|port| format!("127.0.0.1:{port}"))
+        .collect();
     let chief = addresses.pop().unwrap_or_default();
     if sockets {
-        let path = |index: usize| format!("unix:{}", folder.join(format!("ps-{index}.sock")).display());
+        let path =
+            |index: usize| format!("unix:{}", folder.join(format!("ps-{index}.sock")).display());
         addresses = (0..servers).map(path).collect();
     }
     let job = format!(
@@ -161,22 +204,39 @@ fn write_files(folder: &Path, servers: usize, sockets: bool) -> Result<Vec<Strin
     );
     let cluster = format!("[cluster]\nchief = [{chief:?}]\nps = {addresses:?}\n");
     for (name, text) in [("job.toml", job), ("cluster.toml", cluster)] {
-        std::fs::write(folder.join(name), text).map_err(|error| broken("write its files", error))?;
+        std::fs::write(folder.join(name), text)
+            .map_err(|error| broken("write its files", error))?;
     }
     Ok(addresses)
 }
 
 /// Does what a chief does before it lets workers in.
-async fn prepare(folder: &Path, mut order: Order) -> Result<(Order, Vec<Shard>, Identity), Diagnostic> {
+async fn prepare(
+    folder: &Path,
+    mut order: Order,
+) -> Result<(Order, Vec<Shard>, Identity), Diagnostic> {
     let model_dir = folder.join("model");
     std::fs::create_dir_all(&model_dir).map_err(|error| broken("make a folder", error))?;
     let id = cluster_id(&model_dir, uuid::Uuid::new_v4().as_u128())?;
     let epoch = claim_epoch(&model_dir)?;
     let cluster = ClusterSpec::load(&folder.join("cluster.toml")).map_err(|mut problems| {
-        problems.pop().unwrap_or_else(|| broken("read its cluster", "nothing found"))
+        problems
+            .pop()
+            .unwrap_or_else(|| broken("read its cluster", "nothing found"))
     })?;
-    let (task, incarnation) = (Task { role: Role::Chief, index: 0 }, u64::from(std::process::id()));
-    let identity = Identity { cluster_id: id, epoch, task, incarnation, session: 0, seq: 0 };
+    let task = Task {
+        role: Role::Chief,
+        index: 0,
+    };
+    let incarnation = u64::from(std::process::id());
+    let identity = Identity {
+        cluster_id: id,
+        epoch,
+        task,
+        incarnation,
+        session: 0,
+        seq: 0,
+    };
     let shards = order.shards()?;
     let plan = Plan {
         variables: order.variables.clone(),
@@ -193,15 +253,23 @@ async fn prepare(folder: &Path, mut order: Order) -> Result<(Order, Vec<Shard>, 
         guard: Guard::default(),
         forget_positions: false,
     };
-    let (plan, model_dir, fingerprint) = (&plan, &model_dir, cluster.fingerprint());
+    let plan = &plan;
+    let model_dir = &model_dir;
+    let fingerprint = cluster.fingerprint();
     let failed = |error: Error| into_diagnostic(&error);
     for shard in &shards {
         let name = shard.name();
-        retry(&identity, name, DEADLINE, move || shard.claim(identity, fingerprint, model_dir))
+        retry(&identity, name, DEADLINE, move || {
+            shard.claim(identity, fingerprint, model_dir)
+        })
+        .await
+        .map_err(failed)?;
+        trainyard_cluster_client::prepare(&identity, shard, DEADLINE, plan)
             .await
             .map_err(failed)?;
-        trainyard_cluster_client::prepare(&identity, shard, DEADLINE, plan).await.map_err(failed)?;
-        retry(&identity, name, DEADLINE, move || shard.open(identity)).await.map_err(failed)?;
+        retry(&identity, name, DEADLINE, move || shard.open(identity))
+            .await
+            .map_err(failed)?;
     }
     order.cluster_id = format!("{id:032x}");
     order.epoch = epoch;
@@ -228,8 +296,12 @@ fn run_workers(
     let mut outputs = Vec::new();
     for index in (0..arguments.workers).step_by(arguments.workers_per_process) {
         let workers = arguments.workers_per_process.min(arguments.workers - index);
-        let order = serde_json::to_string(&Order { index, workers, ..order.clone() })
-            .map_err(|error| broken("give orders", error))?;
+        let order = serde_json::to_string(&Order {
+            index,
+            workers,
+            ..order.clone()
+        })
+        .map_err(|error| broken("give orders", error))?;
         let mut child = Command::new(program)
             .args(["bench-load", &order])
             .env(RUNTIME_THREADS, runtime_threads(arguments))
@@ -242,31 +314,51 @@ fn run_workers(
     }
     let line = |output: &mut Option<BufReader<_>>| {
         let mut text = String::new();
-        let read = output
-            .as_mut()
-            .map_or(Ok(0), |output: &mut BufReader<std::process::ChildStdout>| output.read_line(&mut text));
+        let read = output.as_mut().map_or(
+            Ok(0),
+            |output: &mut BufReader<std::process::ChildStdout>| output.read_line(&mut text),
+        );
         match read {
             Ok(length) if length > 0 => Ok(text),
-            _ => Err(broken("hear from a worker", "it has ended; its message stands above")),
+            _ => Err(broken(
+                "hear from a worker",
+                "it has ended; its message stands above",
+            )),
         }
     };
     for output in &mut outputs {
         line(output)?;
     }
     let cpu = || -> Vec<Duration> {
-        servers.0.iter().map(|child| usage::of_process(child.id()).unwrap_or_default()).collect()
+        servers
+            .0
+            .iter()
+            .map(|child| usage::of_process(child.id()).unwrap_or_default())
+            .collect()
     };
-    let (before, began) = (cpu(), Instant::now());
+    let before = cpu();
+    let began = Instant::now();
     for child in &mut running.0 {
         let input = child.stdin.as_mut().map(|input| input.write_all(b"go\n"));
-        input.unwrap_or(Ok(())).map_err(|error| broken("start the load", error))?;
+        input
+            .unwrap_or(Ok(()))
+            .map_err(|error| broken("start the load", error))?;
     }
-    let lines = outputs.iter_mut().map(line).collect::<Result<Vec<String>, Diagnostic>>()?;
-    let (seconds, after) = (began.elapsed().as_secs_f64(), cpu());
-    let spent = |(before, after): (&Duration, Duration)| after.saturating_sub(*before).as_secs_f64();
+    let lines = outputs
+        .iter_mut()
+        .map(line)
+        .collect::<Result<Vec<String>, Diagnostic>>()?;
+    let seconds = began.elapsed().as_secs_f64();
+    let after = cpu();
+    let spent =
+        |(before, after): (&Duration, Duration)| after.saturating_sub(*before).as_secs_f64();
     let processes = lines
         .iter()
         .map(|line| serde_json::from_str(line).map_err(|error| broken("read an outcome", error)))
         .collect::<Result<Vec<Loaded>, Diagnostic>>()?;
-    Ok(Load { processes, seconds, server_cpu: before.iter().zip(after).map(spent).collect() })
+    Ok(Load {
+        processes,
+        seconds,
+        server_cpu: before.iter().zip(after).map(spent).collect(),
+    })
 }

@@ -23,13 +23,21 @@ impl RowLaw {
     /// # Errors
     /// The table is empty, or the exponent is negative or no number.
     pub(super) fn new(rows: usize, exponent: Option<f64>) -> Result<Self, Diagnostic> {
-        let rows = u32::try_from(rows).ok().filter(|rows| *rows > 0).ok_or_else(|| {
-            let message = format!("--table-rows must be 1 to {}, given {rows}", u32::MAX);
-            Diagnostic::error(Code::E1000, message)
-        })?;
-        let Some(exponent) = exponent else { return Ok(Self::Uniform { rows }) };
+        let rows = u32::try_from(rows)
+            .ok()
+            .filter(|rows| *rows > 0)
+            .ok_or_else(|| {
+                let message = format!("--table-rows must be 1 to {}, given {rows}", u32::MAX);
+                Diagnostic::error(Code::E1000, message)
+            })?;
+        let Some(exponent) = exponent else {
+            return Ok(Self::Uniform { rows });
+        };
         let ranks = Zipf::new(f64::from(rows), exponent).map_err(|error| {
-            Diagnostic::error(Code::E1000, format!("--zipf must be 0 or more, given {exponent}: {error}"))
+            Diagnostic::error(
+                Code::E1000,
+                format!("--zipf must be 0 or more, given {exponent}: {error}"),
+            )
         })?;
         Ok(Self::Zipf { rows, ranks })
     }
@@ -60,7 +68,9 @@ mod tests {
     #[test]
     fn every_rank_has_a_row_of_its_own() {
         for rows in [1, 2, 10, 1000, 4096] {
-            let all: BTreeSet<u32> = (1..=u64::from(rows)).map(|rank| row_of_rank(rank, rows)).collect();
+            let all: BTreeSet<u32> = (1..=u64::from(rows))
+                .map(|rank| row_of_rank(rank, rows))
+                .collect();
             assert_eq!(all.len(), rows as usize);
             assert!(all.iter().all(|row| *row < rows));
         }
@@ -68,7 +78,8 @@ mod tests {
 
     #[test]
     fn zipf_draws_the_second_rank_half_as_often_as_the_first() {
-        let (rows, draws) = (1000, 100_000);
+        let rows = 1000;
+        let draws = 100_000;
         let law = RowLaw::new(rows, Some(1.0)).expect("a law");
         let mut random = ChaCha8Rng::seed_from_u64(3);
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
@@ -77,7 +88,11 @@ mod tests {
         }
         let count = |rank| counts[&row_of_rank(rank, rows as u32)] as f64;
         // The first of 1000 ranks has one part in H(1000) = 7.485.
-        assert!((count(1) / draws as f64 - 1.0 / 7.485).abs() < 0.01, "{}", count(1));
+        assert!(
+            (count(1) / draws as f64 - 1.0 / 7.485).abs() < 0.01,
+            "{}",
+            count(1)
+        );
         assert!((count(2) / count(1) - 0.5).abs() < 0.05, "{}", count(2));
     }
 

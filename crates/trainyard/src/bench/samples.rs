@@ -23,7 +23,11 @@ impl Samples {
     /// The first line that is not `name{labels} value`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut samples = BTreeMap::new();
-        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        for line in text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        {
             let wrong = || line.to_owned();
             // Labels may hold anything but an unescaped quote: the value stands behind the last bracket.
             let (name, rest) = match (line.find('{'), line.rfind('}')) {
@@ -34,7 +38,10 @@ impl Samples {
                 return Err(wrong());
             }
             // A time stamp may follow the value.
-            let value = rest.split_whitespace().next().and_then(|value| value.parse::<f64>().ok());
+            let value = rest
+                .split_whitespace()
+                .next()
+                .and_then(|value| value.parse::<f64>().ok());
             let value = value.ok_or_else(wrong)?;
             if !name.ends_with("_bucket") {
                 *samples.entry(name.to_owned()).or_insert(0.0) += value;
@@ -49,14 +56,22 @@ impl Samples {
     /// Nobody listens at the address, or the answer is not understood.
     pub(super) async fn fetch(address: &str) -> Result<Self, Diagnostic> {
         let unread = |what: String| {
-            Diagnostic::error(Code::E2003, format!("metrics of http://{address}/metrics: {what}"))
+            Diagnostic::error(
+                Code::E2003,
+                format!("metrics of http://{address}/metrics: {what}"),
+            )
         };
         let ask = async {
             let mut stream = TcpStream::connect(address).await?;
             // Version 1.0: the answer comes in one piece, and the end of the connection is its end.
-            stream.write_all(format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
+            stream
+                .write_all(format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())
+                .await?;
             let mut answer = String::new();
-            stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer).await?;
+            stream
+                .take(ANSWER_BYTES_MAX)
+                .read_to_string(&mut answer)
+                .await?;
             Ok::<String, std::io::Error>(answer)
         };
         let answer = tokio::time::timeout(DEADLINE, ask)
@@ -66,7 +81,12 @@ impl Samples {
         let (head, body) = answer
             .split_once("\r\n\r\n")
             .filter(|(head, _)| head.split_whitespace().nth(1) == Some("200"))
-            .ok_or_else(|| unread(format!("not an answer: {:?}", answer.lines().next().unwrap_or(""))))?;
+            .ok_or_else(|| {
+                unread(format!(
+                    "not an answer: {:?}",
+                    answer.lines().next().unwrap_or("")
+                ))
+            })?;
         tracing::trace!(address, head, "metrics");
         Self::parse(body).map_err(|line| unread(format!("not `name value`: {line:?}")))
     }
@@ -80,7 +100,9 @@ impl Samples {
     /// in each.
     pub(super) fn step_phases(&self) -> impl Iterator<Item = (&str, f64)> {
         self.0.iter().filter_map(|(name, value)| {
-            let phase = name.strip_prefix("trainyard_step_")?.strip_suffix("_seconds_sum")?;
+            let phase = name
+                .strip_prefix("trainyard_step_")?
+                .strip_suffix("_seconds_sum")?;
             Some((phase, *value))
         })
     }
@@ -102,7 +124,11 @@ mod tests {
         let samples = Samples::parse(PAGE).expect("a page");
         assert_eq!(samples.get("trainyard_steps_total"), 42.0);
         assert_eq!(samples.get("trainyard_dynamic_rows"), 7.0);
-        assert_eq!(samples.get("trainyard_step_pull_seconds_bucket"), 0.0, "buckets are left out");
+        assert_eq!(
+            samples.get("trainyard_step_pull_seconds_bucket"),
+            0.0,
+            "buckets are left out"
+        );
         assert!(samples.get("trainyard_loss").is_nan());
         assert_eq!(samples.get("never_recorded"), 0.0);
     }
@@ -115,21 +141,35 @@ mod tests {
 
     #[test]
     fn a_line_without_a_number_is_told() {
-        for line in ["<html>", "steps_total", "steps_total many", "{le=\"1\"} 2", "two words 1"] {
+        for line in [
+            "<html>",
+            "steps_total",
+            "steps_total many",
+            "{le=\"1\"} 2",
+            "two words 1",
+        ] {
             assert_eq!(Samples::parse(line), Err(line.to_owned()), "{line}");
         }
     }
 
     #[tokio::test]
     async fn an_answer_that_is_no_page_of_metrics_is_an_error() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let serve = async {
-            for answer in ["HTTP/1.0 404 Not Found\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\nsteps_total 3\n"] {
+            for answer in [
+                "HTTP/1.0 404 Not Found\r\n\r\n",
+                "HTTP/1.0 200 OK\r\n\r\nsteps_total 3\n",
+            ] {
                 let (mut stream, _) = listener.accept().await.expect("a caller");
                 let mut request = [0; 512];
                 let _ = stream.read(&mut request).await;
-                stream.write_all(answer.as_bytes()).await.expect("the caller reads");
+                stream
+                    .write_all(answer.as_bytes())
+                    .await
+                    .expect("the caller reads");
             }
         };
         let ask = async {

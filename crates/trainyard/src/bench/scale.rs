@@ -29,7 +29,8 @@ pub(super) struct Point {
 impl Point {
     /// `first` is the point with the fewest workers, absent for itself.
     fn new(traffic: &Traffic, first: Option<&Self>) -> Self {
-        let (workers, rate) = (traffic.workers, traffic.steps_per_second);
+        let workers = traffic.workers;
+        let rate = traffic.steps_per_second;
         let linear = first.map_or(rate, |first| first.rate_of_a_worker() * workers as f64);
         Self {
             workers,
@@ -61,7 +62,8 @@ impl Point {
 }
 
 /// Columns of the table. `p50` and `p99` are what a step waited for the servers.
-const HEADER: &str = "workers  global steps/s  of linear  busiest ps cores  workers cores  p50 ms  p99 ms\n";
+const HEADER: &str =
+    "workers  global steps/s  of linear  busiest ps cores  workers cores  p50 ms  p99 ms\n";
 
 /// Measures each number of workers in turn, prints a table, and draws it.
 pub(super) fn bench(arguments: &BenchScale) -> Result<(), Diagnostic> {
@@ -88,11 +90,17 @@ pub(super) fn bench(arguments: &BenchScale) -> Result<(), Diagnostic> {
             "\nof linear: by the rate of one worker times their number. p50, p99: what a step waited for the servers.\n",
         )?;
     } else {
-        print(&format!("{}\n", json!({"conditions": conditions, "ps": arguments.ps, "points": points})))?;
+        print(&format!(
+            "{}\n",
+            json!({"conditions": conditions, "ps": arguments.ps, "points": points})
+        ))?;
     }
     if let Some(path) = &arguments.plot {
         std::fs::write(path, plot(&points, &conditions)).map_err(|error| {
-            Diagnostic::error(Code::E9002, format!("the plot {} cannot be written: {error}", path.display()))
+            Diagnostic::error(
+                Code::E9002,
+                format!("the plot {} cannot be written: {error}", path.display()),
+            )
         })?;
     }
     Ok(())
@@ -123,7 +131,11 @@ fn load(arguments: &BenchScale, workers: usize) -> BenchPs {
 /// What the figures hold for, in one line.
 fn conditions(arguments: &BenchScale) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let servers = if arguments.ps == 1 { "parameter server" } else { "parameter servers" };
+    let servers = if arguments.ps == 1 {
+        "parameter server"
+    } else {
+        "parameter servers"
+    };
     format!(
         "{} {servers}; a step: {} dense values, {} rows of {}, {} ms of computing; all on {cores} cores",
         arguments.ps, arguments.dense, arguments.rows, arguments.dim, arguments.compute_ms
@@ -159,7 +171,11 @@ pub(super) mod tests {
             ("workers cores", "0.25"),
             ("p99 ms", "2.0"),
         ] {
-            assert_eq!(ends(HEADER, title), ends(&line, value), "{title}\n{HEADER}{line}");
+            assert_eq!(
+                ends(HEADER, title),
+                ends(&line, value),
+                "{title}\n{HEADER}{line}"
+            );
         }
     }
 }

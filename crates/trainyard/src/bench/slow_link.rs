@@ -29,7 +29,10 @@ impl SlowLink {
     /// # Errors
     /// There is no port or thread left.
     pub(super) fn start(target: &str, delay: Duration) -> std::io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
         let listener = StdListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
@@ -39,14 +42,20 @@ impl SlowLink {
         runtime.spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
                 // Where the server does not answer, the caller sees its connection end, as it would without the proxy.
-                let Ok(far) = TcpStream::connect(&target).await else { continue };
+                let Ok(far) = TcpStream::connect(&target).await else {
+                    continue;
+                };
                 let _ = near.set_nodelay(true).and_then(|()| far.set_nodelay(true));
-                let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
+                let (near_in, near_out) = near.into_split();
+                let (far_in, far_out) = far.into_split();
                 tokio::spawn(carry(near_in, far_out, delay));
                 tokio::spawn(carry(far_in, near_out, delay));
             }
         });
-        Ok(Self { address, _runtime: runtime })
+        Ok(Self {
+            address,
+            _runtime: runtime,
+        })
     }
 
     /// Where the proxy listens.
@@ -62,7 +71,9 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duration)
     let read = async move {
         loop {
             let mut chunk = vec![0; CHUNK_BYTES];
-            let Ok(length @ 1..) = from.read(&mut chunk).await else { return };
+            let Ok(length @ 1..) = from.read(&mut chunk).await else {
+                return;
+            };
             chunk.truncate(length);
             if sender.send((Instant::now() + delay, chunk)).await.is_err() {
                 return;
@@ -103,11 +114,18 @@ mod tests {
         let began = std::time::Instant::now();
         let mut stream = std::net::TcpStream::connect(link.address()).expect("the proxy listens");
         stream.write_all(&sent).expect("the proxy reads");
-        stream.shutdown(std::net::Shutdown::Write).expect("half of it stays open");
+        stream
+            .shutdown(std::net::Shutdown::Write)
+            .expect("half of it stays open");
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).expect("the answer");
         assert!(began.elapsed() >= 2 * delay, "{:?}", began.elapsed());
-        assert!(answer == sent, "{} bytes came back of {}", answer.len(), sent.len());
+        assert!(
+            answer == sent,
+            "{} bytes came back of {}",
+            answer.len(),
+            sent.len()
+        );
         echo.join().expect("the server ends well");
     }
 }

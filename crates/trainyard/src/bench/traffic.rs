@@ -47,15 +47,24 @@ impl Traffic {
         server_cpu: &[f64],
         server_peak_bytes: u64,
     ) -> Self {
-        let outcomes: Vec<&Outcome> = processes.iter().flat_map(|process| &process.workers).collect();
+        let outcomes: Vec<&Outcome> = processes
+            .iter()
+            .flat_map(|process| &process.workers)
+            .collect();
         let sum = |value: fn(&Outcome) -> f64| outcomes.iter().map(|one| value(one)).sum::<f64>();
         let rate = |value: fn(&Outcome) -> f64| {
-            outcomes.iter().map(|one| value(one) / one.seconds.max(1e-9)).sum::<f64>()
+            outcomes
+                .iter()
+                .map(|one| value(one) / one.seconds.max(1e-9))
+                .sum::<f64>()
         };
         let moved = sum(|one| (one.pulled_bytes + one.pushed_bytes) as f64) / 1e6;
         let worker_cpu: f64 = processes.iter().map(|process| process.cpu_seconds).sum();
         let cpu_ms = (server_cpu.iter().sum::<f64>() + worker_cpu) * 1e3;
-        let mut latencies: Vec<f32> = outcomes.iter().flat_map(|one| one.latencies.iter().copied()).collect();
+        let mut latencies: Vec<f32> = outcomes
+            .iter()
+            .flat_map(|one| one.latencies.iter().copied())
+            .collect();
         latencies.sort_unstable_by(f32::total_cmp);
         Self {
             ps: arguments.ps,
@@ -85,13 +94,17 @@ impl Traffic {
 
     /// Returns the figures for a person.
     pub(super) fn text(&self) -> String {
-        let (pulled, pushed) = (self.pulled_mb_per_second, self.pushed_mb_per_second);
+        let pulled = self.pulled_mb_per_second;
+        let pushed = self.pushed_mb_per_second;
         let mut text = format!(
             "steps/s           {:.1}\nMB/s each way     {pulled:.0} pulled, {pushed:.0} pushed\n",
             self.steps_per_second
         );
         if self.rows > 0 {
-            text.push_str(&format!("rows/s each way   {:.2} M\n", self.rows_per_second / 1e6));
+            text.push_str(&format!(
+                "rows/s each way   {:.2} M\n",
+                self.rows_per_second / 1e6
+            ));
         }
         text.push_str(&format!(
             "CPU               {:.2} ms per MB moved, {:.2} ms per step (servers {:.1} s, workers {:.1} s)\n\

@@ -70,14 +70,20 @@ pub(super) fn bench(arguments: &BenchTrain) -> Result<(), Vec<Diagnostic>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| one(Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}"))))?;
+        .map_err(|error| {
+            one(Diagnostic::error(
+                Code::E9002,
+                format!("the runtime cannot start: {error}"),
+            ))
+        })?;
     let (figures, exit) = runtime
         .block_on(async {
             let mut cluster = Cluster::start(&tasks_arguments, &job, spec)?;
             let measured = cluster.measure_unless_told_to_stop(&job, arguments).await;
-            match measured.is_ok() {
-                true => drop(cluster.supervisor.stop_all().await),
-                false => cluster.supervisor.kill_all().await,
+            if measured.is_ok() {
+                cluster.supervisor.stop_all().await;
+            } else {
+                cluster.supervisor.kill_all().await;
             }
             Ok((measured?, cluster.supervisor.exits().clone()))
         })
@@ -89,21 +95,32 @@ pub(super) fn bench(arguments: &BenchTrain) -> Result<(), Vec<Diagnostic>> {
         warmup_seconds: arguments.warmup,
         changed,
         figures,
-        exit: exit.iter().map(|(task, code)| (task.to_string(), *code)).collect(),
+        exit: exit
+            .iter()
+            .map(|(task, code)| (task.to_string(), *code))
+            .collect(),
     };
     print(&report.render(arguments.format)).map_err(one)
 }
 
 /// Returns the cluster to train on, without evaluators.
-fn training_cluster(text: &str, job: &Job) -> Result<(ClusterSpec, Option<Folder>), Vec<Diagnostic>> {
+fn training_cluster(
+    text: &str,
+    job: &Job,
+) -> Result<(ClusterSpec, Option<Folder>), Vec<Diagnostic>> {
     let (mut cluster, sockets) = resolve(text, job)?;
     cluster.evaluators = 0;
     cluster.admin.retain(|task, _| task.role != Role::Evaluator);
-    match cluster.tasks.keys().find(|task| !cluster.admin.contains_key(task)) {
+    match cluster
+        .tasks
+        .keys()
+        .find(|task| !cluster.admin.contains_key(task))
+    {
         None => Ok((cluster, sockets)),
         Some(task) => {
-            let message =
-                format!("cluster file {text} has no admin address of {task}, which is asked for its metrics");
+            let message = format!(
+                "cluster file {text} has no admin address of {task}, which is asked for its metrics"
+            );
             let help = "add it under [admin], or give --cluster local:ps=1,worker=1";
             Err(vec![Diagnostic::error(Code::E1007, message).help(help)])
         }
@@ -112,18 +129,35 @@ fn training_cluster(text: &str, job: &Job) -> Result<(ClusterSpec, Option<Folder
 
 /// Returns the settings that let a job train without end or checkpoint, and says what they change.
 fn endless(job: &Job) -> (Vec<String>, Vec<String>) {
-    let (mut set, mut changed) = (Vec::new(), Vec::new());
+    let mut set = Vec::new();
+    let mut changed = Vec::new();
     let mut lift = |key: &str, given: Option<u64>, why: &str| {
         if let Some(given) = given {
             set.push(format!("{key}={NEVER}"));
             changed.push(format!("{why} ({key} is {given})"));
         }
     };
-    lift("input.train.epochs", job.input.train.epochs, "the input is repeated without end");
-    lift("train.max_steps", job.train.max_steps, "training goes on after its last step");
+    lift(
+        "input.train.epochs",
+        job.input.train.epochs,
+        "the input is repeated without end",
+    );
+    lift(
+        "train.max_steps",
+        job.train.max_steps,
+        "training goes on after its last step",
+    );
     let between = "no checkpoint between start and end";
-    lift("run.save_checkpoints_steps", job.run.save_checkpoints_steps, between);
-    lift("run.save_checkpoints_secs", job.run.save_checkpoints_secs, between);
+    lift(
+        "run.save_checkpoints_steps",
+        job.run.save_checkpoints_steps,
+        between,
+    );
+    lift(
+        "run.save_checkpoints_secs",
+        job.run.save_checkpoints_secs,
+        between,
+    );
     if job.input.eval.is_some() {
         changed.push("nothing is evaluated".to_owned());
     }
@@ -131,26 +165,48 @@ fn endless(job: &Job) -> (Vec<String>, Vec<String>) {
 }
 
 impl Cluster {
-    fn start(arguments: &JobArguments, job: &Job, spec: Option<ClusterSpec>) -> Result<Self, Diagnostic> {
+    fn start(
+        arguments: &JobArguments,
+        job: &Job,
+        spec: Option<ClusterSpec>,
+    ) -> Result<Self, Diagnostic> {
         let began = Instant::now();
         let (supervisor, admin) = match spec {
             Some(spec) => {
                 let tasks = tasks(&spec, job);
                 let threads = threads(job, tasks.len());
-                let supervisor = Supervisor::start(arguments, threads, &job.model_dir, &spec, &tasks)?;
+                let supervisor =
+                    Supervisor::start(arguments, threads, &job.model_dir, &spec, &tasks)?;
                 (supervisor, spec.admin)
             }
             None => {
                 let ports = free_ports(1);
-                let port = ports.as_ref().and_then(|ports| ports.first()).ok_or_else(|| {
-                    Diagnostic::error(Code::E2001, "this machine has no free port for metrics")
-                })?;
+                let port = ports
+                    .as_ref()
+                    .and_then(|ports| ports.first())
+                    .ok_or_else(|| {
+                        Diagnostic::error(Code::E2001, "this machine has no free port for metrics")
+                    })?;
                 let address = format!("127.0.0.1:{port}");
                 let supervisor = Supervisor::start_alone(arguments, &address)?;
-                (supervisor, [(Task { role: Role::Chief, index: 0 }, address)].into())
+                (
+                    supervisor,
+                    [(
+                        Task {
+                            role: Role::Chief,
+                            index: 0,
+                        },
+                        address,
+                    )]
+                    .into(),
+                )
             }
         };
-        Ok(Self { supervisor, admin, began })
+        Ok(Self {
+            supervisor,
+            admin,
+            began,
+        })
     }
 
     async fn measure_unless_told_to_stop(
@@ -160,8 +216,9 @@ impl Cluster {
     ) -> Result<Figures, Diagnostic> {
         let signals = signal(SignalKind::terminate())
             .and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
-        let (mut terminate, mut interrupt) = signals
-            .map_err(|error| Diagnostic::error(Code::E9002, format!("signals cannot be caught: {error}")))?;
+        let (mut terminate, mut interrupt) = signals.map_err(|error| {
+            Diagnostic::error(Code::E9002, format!("signals cannot be caught: {error}"))
+        })?;
         tokio::select! {
             measured = self.measure(job, arguments) => measured,
             _ = terminate.recv() => Err(interrupted()),
@@ -179,12 +236,18 @@ impl Cluster {
             .into_iter()
             .filter_map(|(task, before)| {
                 let first_step_seconds = first_steps.get(&task).copied();
-                Some(Observed { task, before, after: after.remove(&task)?, first_step_seconds })
+                Some(Observed {
+                    task,
+                    before,
+                    after: after.remove(&task)?,
+                    first_step_seconds,
+                })
             })
             .collect();
         Figures::new(&observed).ok_or_else(|| {
             let message = format!("no step was applied within {} s", arguments.seconds);
-            Diagnostic::error(Code::E1000, message).help("give --seconds more, or the job smaller batches")
+            Diagnostic::error(Code::E1000, message)
+                .help("give --seconds more, or the job smaller batches")
         })
     }
 
@@ -205,14 +268,19 @@ impl Cluster {
                 if first_steps.contains_key(task) && task.role != Role::Chief {
                     continue;
                 }
-                let name =
-                    if task.role == Role::Ps { "trainyard_ps_pushes_total" } else { "trainyard_steps_total" };
+                let name = if task.role == Role::Ps {
+                    "trainyard_ps_pushes_total"
+                } else {
+                    "trainyard_steps_total"
+                };
                 // Nobody listens there while the process is starting.
                 let samples = Samples::fetch(address).await.unwrap_or_default();
                 if samples.get(name) >= 1.0
                     && let Some(started) = self.supervisor.started(*task)
                 {
-                    first_steps.entry(*task).or_insert_with(|| started.elapsed().as_secs_f64());
+                    first_steps
+                        .entry(*task)
+                        .or_insert_with(|| started.elapsed().as_secs_f64());
                 } else if trains {
                     waiting.push(format!("the first step of {task}"));
                 }
@@ -225,7 +293,10 @@ impl Cluster {
             }
             self.all_run().await?;
             if self.began.elapsed() > START {
-                let message = format!("the job did not train within {} s of its start", START.as_secs());
+                let message = format!(
+                    "the job did not train within {} s of its start",
+                    START.as_secs()
+                );
                 let problem = Diagnostic::error(Code::E9002, message);
                 return Err(problem.note(format!("waiting for {}", waiting.join(", "))));
             }
@@ -240,7 +311,9 @@ impl Cluster {
     }
 
     async fn all_run(&mut self) -> Result<(), Diagnostic> {
-        let Some((task, code)) = self.supervisor.ended().await.first().copied() else { return Ok(()) };
+        let Some((task, code)) = self.supervisor.ended().await.first().copied() else {
+            return Ok(());
+        };
         let message = format!("{task} has ended in the benchmark, with exit code {code}");
         Err(Diagnostic::error(Code::E9002, message)
             .help("its own message stands above; `trainyard check` may tell more"))
@@ -251,21 +324,32 @@ impl Cluster {
         let processes = self.supervisor.process_ids();
         let mut snapshots = BTreeMap::new();
         for (task, address) in &self.admin {
-            let gone = || Diagnostic::error(Code::E9002, format!("{task} has ended in the benchmark"));
+            let gone =
+                || Diagnostic::error(Code::E9002, format!("{task} has ended in the benchmark"));
             let process = processes.get(task).copied().ok_or_else(gone)?;
             let cpu = usage::of_process(process).ok_or_else(gone)?;
             let peak_bytes = usage::peak_bytes(process).ok_or_else(gone)?;
             let at_seconds = self.began.elapsed().as_secs_f64();
             let samples = Samples::fetch(address).await?;
-            snapshots
-                .insert(*task, Snapshot { at_seconds, cpu_seconds: cpu.as_secs_f64(), peak_bytes, samples });
+            snapshots.insert(
+                *task,
+                Snapshot {
+                    at_seconds,
+                    cpu_seconds: cpu.as_secs_f64(),
+                    peak_bytes,
+                    samples,
+                },
+            );
         }
         Ok(snapshots)
     }
 }
 
 fn interrupted() -> Diagnostic {
-    Diagnostic::error(Code::E9002, "the benchmark was told to stop before it had measured anything")
+    Diagnostic::error(
+        Code::E9002,
+        "the benchmark was told to stop before it had measured anything",
+    )
 }
 
 impl Report {
@@ -286,7 +370,10 @@ impl Report {
             self.figures.text()
         );
         if !self.changed.is_empty() {
-            text.push_str(&format!("For the measurement: {}.\n", self.changed.join("; ")));
+            text.push_str(&format!(
+                "For the measurement: {}.\n",
+                self.changed.join("; ")
+            ));
         }
         for (task, code) in self.exit.iter().filter(|(_, code)| **code != 0) {
             text.push_str(&format!("{task} did not stop cleanly: exit code {code}\n"));

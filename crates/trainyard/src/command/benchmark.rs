@@ -41,7 +41,12 @@ pub(crate) struct BenchTrain {
     #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
     pub(crate) set: Vec<String>,
     /// Least severity of the tasks' log lines: error, warn, info, debug, or a filter.
-    #[arg(long, value_name = "LEVEL", env = "TRAINYARD_LOG", default_value = "warn")]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "TRAINYARD_LOG",
+        default_value = "warn"
+    )]
     pub(crate) log_level: String,
     /// Form of the result.
     #[arg(long, value_enum, default_value = "text")]
@@ -57,8 +62,14 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 fn payload_type(text: &str) -> Result<PayloadType, String> {
-    let known = [PayloadType::Float32, PayloadType::Bfloat16, PayloadType::Float16];
-    let found = known.into_iter().find(|known| serde_json::json!(known) == text);
+    let known = [
+        PayloadType::Float32,
+        PayloadType::Bfloat16,
+        PayloadType::Float16,
+    ];
+    let found = known
+        .into_iter()
+        .find(|known| serde_json::json!(known) == text);
     found.ok_or_else(|| "it must be float32, bfloat16 or float16".to_owned())
 }
 

@@ -9,7 +9,10 @@ use super::look;
 
 /// A job with this label and these features.
 fn job(label: &str, kind: &str, features: &[&str]) -> Job {
-    let features: String = features.iter().map(|feature| format!("[[feature]]\n{feature}\n")).collect();
+    let features: String = features
+        .iter()
+        .map(|feature| format!("[[feature]]\n{feature}\n"))
+        .collect();
     let text = format!(
         "model_dir = \"m\"\n[input]\nlabel = {label}\ntrain = {{ files = [\"rows.csv\"], epochs = 1 }}\n{features}[model]\nkind = \"{kind}\"\n"
     );
@@ -23,7 +26,10 @@ fn profile(columns: &[(&str, &[&str])]) -> Profile {
     for number in 0..100 {
         let cell = |values: &[&str]| match values[number % values.len()] {
             "" => Cell::default(),
-            text => Cell { values: vec![Value::Text(text.into())], list: false },
+            text => Cell {
+                values: vec![Value::Text(text.into())],
+                list: false,
+            },
         };
         let row: Vec<Cell> = columns.iter().map(|(_, values)| cell(values)).collect();
         profile.see(&names, &row);
@@ -34,23 +40,60 @@ fn profile(columns: &[(&str, &[&str])]) -> Profile {
 /// All that is said, on one line each.
 fn told(job: &Job, columns: &[(&str, &[&str])]) -> Vec<String> {
     let found = look(job, &profile(columns));
-    let lines = found.lines.into_iter().map(|(name, text)| format!("ok {name}: {text}"));
-    lines.chain(found.warnings.iter().map(|warning| warning.render().replace('\n', ""))).collect()
+    let lines = found
+        .lines
+        .into_iter()
+        .map(|(name, text)| format!("ok {name}: {text}"));
+    lines
+        .chain(
+            found
+                .warnings
+                .iter()
+                .map(|warning| warning.render().replace('\n', "")),
+        )
+        .collect()
 }
 
 const NUMBER: &str = "column = \"x\"\nkind = \"numeric\"";
 
 #[test]
 fn a_label_that_never_is_the_positive_class_is_warned_of_with_the_nearest_value() {
-    let columns: [(&str, &[&str]); 2] = [("y", &["<=50K", "<=50K", "<=50K", ">50K"]), ("x", &["1", "2"])];
-    let wrong = job("{ column = \"y\", positive = \">50k\" }", "linear_classifier", &[NUMBER]);
+    let columns: [(&str, &[&str]); 2] = [
+        ("y", &["<=50K", "<=50K", "<=50K", ">50K"]),
+        ("x", &["1", "2"]),
+    ];
+    let wrong = job(
+        "{ column = \"y\", positive = \">50k\" }",
+        "linear_classifier",
+        &[NUMBER],
+    );
     let text = told(&wrong, &columns).join("\n");
-    assert!(text.starts_with("warning[E4005]: none of 100 labels looked at is `>50k`"), "{text}");
-    assert!(text.contains("`y` holds `<=50K` (75.0 %), `>50K` (25.0 %)"), "{text}");
-    assert!(text.contains("did you mean input.label.positive = \">50K\"?"), "{text}");
-    let right = job("{ column = \"y\", positive = \">50*\" }", "linear_classifier", &[NUMBER]);
-    assert_eq!(told(&right, &columns), ["ok label: 25.0 % of 100 records are positive (`>50*`)"]);
-    let all = job("{ column = \"y\", positive = \"*\" }", "linear_classifier", &[NUMBER]);
+    assert!(
+        text.starts_with("warning[E4005]: none of 100 labels looked at is `>50k`"),
+        "{text}"
+    );
+    assert!(
+        text.contains("`y` holds `<=50K` (75.0 %), `>50K` (25.0 %)"),
+        "{text}"
+    );
+    assert!(
+        text.contains("did you mean input.label.positive = \">50K\"?"),
+        "{text}"
+    );
+    let right = job(
+        "{ column = \"y\", positive = \">50*\" }",
+        "linear_classifier",
+        &[NUMBER],
+    );
+    assert_eq!(
+        told(&right, &columns),
+        ["ok label: 25.0 % of 100 records are positive (`>50*`)"]
+    );
+    let all = job(
+        "{ column = \"y\", positive = \"*\" }",
+        "linear_classifier",
+        &[NUMBER],
+    );
     let text = told(&all, &columns).join("\n");
     assert!(text.contains("all 100 labels looked at are `*`"), "{text}");
 }
@@ -58,9 +101,17 @@ fn a_label_that_never_is_the_positive_class_is_warned_of_with_the_nearest_value(
 #[test]
 fn a_label_of_one_value_is_warned_of_whatever_the_head() {
     for (kind, value) in [("linear_classifier", "1"), ("linear_regressor", "2.5")] {
-        let text = told(&job("{ column = \"y\" }", kind, &[NUMBER]), &[("y", &[value]), ("x", &["1", "2"])])
-            .join("\n");
-        assert!(text.contains(&format!("the label `y` is `{value}` (100.0 %) in all 100 records")), "{text}");
+        let text = told(
+            &job("{ column = \"y\" }", kind, &[NUMBER]),
+            &[("y", &[value]), ("x", &["1", "2"])],
+        )
+        .join("\n");
+        assert!(
+            text.contains(&format!(
+                "the label `y` is `{value}` (100.0 %) in all 100 records"
+            )),
+            "{text}"
+        );
     }
 }
 
@@ -69,7 +120,10 @@ fn labels_that_are_no_class_and_classes_that_no_label_is_are_warned_of() {
     let label = "{ column = \"y\", vocabulary = [\"setos\", \"virginica\"] }";
     let job = job(label, "linear_classifier", &[NUMBER]);
     let text = told(&job, &[("y", &["setosa", "virginica"]), ("x", &["1", "2"])]).join("\n");
-    assert!(text.contains("50 of 100 labels looked at are none of input.label.vocabulary"), "{text}");
+    assert!(
+        text.contains("50 of 100 labels looked at are none of input.label.vocabulary"),
+        "{text}"
+    );
     assert!(text.contains("no label is `setos`"), "{text}");
 }
 
@@ -81,7 +135,10 @@ fn a_vocabulary_that_matches_nothing_is_warned_of_and_one_that_does_is_measured(
         told(&job, &[("y", &["0", "1"]), ("w", &["a|7", "b|8", "c|9"])]).remove(1)
     };
     let text = of("[\"A\", \"B\"]", "separator = \"|\"");
-    assert!(text.contains("none of 200 values of `w` looked at is in its vocabulary of 2"), "{text}");
+    assert!(
+        text.contains("none of 200 values of `w` looked at is in its vocabulary of 2"),
+        "{text}"
+    );
     assert_eq!(
         of("[\"a\", \"b\"]", "separator = \"|\""),
         "ok w: 33.5 % of 200 values are in the vocabulary of 2"
@@ -93,8 +150,14 @@ fn numbers_with_fractions_that_are_hashed_are_warned_of_and_whole_ones_are_not()
     let feature = "column = \"w\"\nkind = \"hashed\"\nbuckets = 10";
     let job = job("{ column = \"y\" }", "linear_classifier", &[feature]);
     let text = told(&job, &[("y", &["0", "1"]), ("w", &["1.5", "2", "3"])]).remove(1);
-    assert!(text.contains("`w` holds numbers with fractions, 34 of 100 looked at, from 1.5 to 3"), "{text}");
-    assert_eq!(told(&job, &[("y", &["0", "1"]), ("w", &["1", "2", "3"])]).len(), 1);
+    assert!(
+        text.contains("`w` holds numbers with fractions, 34 of 100 looked at, from 1.5 to 3"),
+        "{text}"
+    );
+    assert_eq!(
+        told(&job, &[("y", &["0", "1"]), ("w", &["1", "2", "3"])]).len(),
+        1
+    );
 }
 
 #[test]
@@ -105,8 +168,14 @@ fn columns_that_say_nothing_are_warned_of() {
         &[NUMBER, "column = \"w\"\nkind = \"hashed\"\nbuckets = 10"],
     );
     let text = told(&job, &[("y", &["0", "1"]), ("x", &["3"]), ("w", &[""])]).join("\n");
-    assert!(text.contains("`x` is `3` (100.0 %) in all 100 records"), "{text}");
-    assert!(text.contains("`w` holds no value in any of 100 records"), "{text}");
+    assert!(
+        text.contains("`x` is `3` (100.0 %) in all 100 records"),
+        "{text}"
+    );
+    assert!(
+        text.contains("`w` holds no value in any of 100 records"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -115,16 +184,31 @@ fn boundaries_that_divide_nothing_are_warned_of() {
     let job = job("{ column = \"y\" }", "linear_classifier", &[feature]);
     let text = told(&job, &[("y", &["0", "1"]), ("x", &["1", "50"])]).remove(1);
     assert!(
-        text.contains("`x` is from 1 to 50 in the records looked at: all of them are in one bucket"),
+        text.contains(
+            "`x` is from 1 to 50 in the records looked at: all of them are in one bucket"
+        ),
         "{text}"
     );
-    assert_eq!(told(&job, &[("y", &["0", "1"]), ("x", &["1", "150"])]).len(), 1);
+    assert_eq!(
+        told(&job, &[("y", &["0", "1"]), ("x", &["1", "150"])]).len(),
+        1
+    );
 }
 
 #[test]
 fn a_handful_of_records_says_nothing() {
-    let job = job("{ column = \"y\", positive = \"a\" }", "linear_classifier", &[NUMBER]);
+    let job = job(
+        "{ column = \"y\", positive = \"a\" }",
+        "linear_classifier",
+        &[NUMBER],
+    );
     let mut few = Profile::default();
-    few.see(&["y".to_owned()], &[Cell { values: vec![Value::Text(b"b".to_vec())], list: false }]);
+    few.see(
+        &["y".to_owned()],
+        &[Cell {
+            values: vec![Value::Text(b"b".to_vec())],
+            list: false,
+        }],
+    );
     assert!(look(&job, &few).warnings.is_empty());
 }

@@ -28,23 +28,37 @@ pub(crate) fn write(path: &Path, rows: u64, seed: u64, bar: &ProgressBar) -> std
     out.write_all(HEADER.as_bytes())?;
     for row in 0..rows {
         let mut random = record(seed, row);
-        let age = (17.0 + 22.0 * (0.6 * normal(&mut random)).exp() - 4.0).clamp(17.0, 90.0).floor();
+        let age = (17.0 + 22.0 * (0.6 * normal(&mut random)).exp() - 4.0)
+            .clamp(17.0, 90.0)
+            .floor();
         let ids = CATEGORIES.map(|(_, count)| zipf(&mut random, count, 0.9));
         let education_number = (ids[1] * 7 + 3) % 16 + 1;
         let heavy = |share: f64, mean: f64, spread: f64, random: &mut _| {
             let drawn = (mean + spread * normal(random)).exp().min(99_999.0).floor();
             if uniform(random) < share { drawn } else { 0.0 }
         };
-        let (gain, loss) = (heavy(0.08, 8.5, 1.0, &mut random), heavy(0.05, 7.5, 0.3, &mut random));
+        let gain = heavy(0.08, 8.5, 1.0, &mut random);
+        let loss = heavy(0.05, 7.5, 0.3, &mut random);
         let hours = (40.0 + 12.0 * normal(&mut random)).clamp(1.0, 99.0).floor();
         let weight = 20_000 + (uniform(&mut random) * 300_000.0) as u64;
         let mut logit = -2.75 + 0.055 * (age - 38.0) - 0.0012 * (age - 45.0) * (age - 45.0);
         logit += 0.28 * (education_number as f64 - 9.0) + 0.035 * (hours - 40.0);
-        logit += if gain > 5000.0 { 0.35 * gain.ln_1p() } else { 0.0 } + 0.1 * loss.ln_1p();
-        logit +=
-            ids.iter().enumerate().map(|(place, id)| 0.75 * hidden(*id, 900 + place as u64)).sum::<f64>();
+        logit += if gain > 5000.0 {
+            0.35 * gain.ln_1p()
+        } else {
+            0.0
+        } + 0.1 * loss.ln_1p();
+        logit += ids
+            .iter()
+            .enumerate()
+            .map(|(place, id)| 0.75 * hidden(*id, 900 + place as u64))
+            .sum::<f64>();
         logit += 0.5 * hidden(ids[1] * 64 + ids[3], 950);
-        let label = if uniform(&mut random) < 1.0 / (1.0 + (-logit).exp()) { ">50K" } else { "<=50K" };
+        let label = if uniform(&mut random) < 1.0 / (1.0 + (-logit).exp()) {
+            ">50K"
+        } else {
+            "<=50K"
+        };
         let text = |place: usize| format!("{}-{}", CATEGORIES[place].0, ids[place]);
         writeln!(
             out,

@@ -11,8 +11,8 @@ use super::hidden::{hidden, mix, normal, record, uniform, zipf};
 
 /// Distinct values of each category.
 const CARDINALITIES: [u64; 26] = [
-    1460, 583, 1_000_000, 400_000, 305, 24, 12_517, 633, 3, 93_145, 5_683, 1_000_000, 3_194, 27, 14_992,
-    500_000, 10, 5_652, 2_173, 4, 700_000, 18, 15, 286_181, 105, 142_572,
+    1460, 583, 1_000_000, 400_000, 305, 24, 12_517, 633, 3, 93_145, 5_683, 1_000_000, 3_194, 27,
+    14_992, 500_000, 10, 5_652, 2_173, 4, 700_000, 18, 15, 286_181, 105, 142_572,
 ];
 /// Categories whose pairs matter.
 const PAIRS: [(usize, usize); 6] = [(0, 1), (4, 13), (7, 17), (2, 19), (6, 8), (15, 24)];
@@ -23,7 +23,12 @@ const MISSING_CATEGORIES: [(usize, f64); 3] = [(18, 0.05), (21, 0.3), (25, 0.1)]
 const TELLING: [usize; 6] = [0, 3, 4, 6, 9, 12];
 
 /// Writes the records `rows` of a data set.
-pub(crate) fn write(path: &Path, rows: Range<u64>, seed: u64, bar: &ProgressBar) -> std::io::Result<()> {
+pub(crate) fn write(
+    path: &Path,
+    rows: Range<u64>,
+    seed: u64,
+    bar: &ProgressBar,
+) -> std::io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     let mut line = Vec::with_capacity(512);
     for row in rows {
@@ -42,7 +47,9 @@ fn write_record(line: &mut Vec<u8>, seed: u64, row: u64) -> std::io::Result<()> 
     let mut numbers = [0_u64; 13];
     for (place, number) in numbers.iter_mut().enumerate() {
         let deviation = 0.8 + 0.08 * place as f64;
-        *number = (0.6 + 0.35 * (place % 5) as f64 + deviation * normal(&mut random)).exp().min(1e9) as u64;
+        *number = (0.6 + 0.35 * (place % 5) as f64 + deviation * normal(&mut random))
+            .exp()
+            .min(1e9) as u64;
     }
     let ids = CARDINALITIES.map(|count| zipf(&mut random, count, 1.1));
     let mut logit = -1.55;
@@ -62,7 +69,9 @@ fn write_record(line: &mut Vec<u8>, seed: u64, row: u64) -> std::io::Result<()> 
     let positive = uniform(&mut random) < 1.0 / (1.0 + (-logit).exp());
     write!(line, "{}", u8::from(positive))?;
     let mut missing = |table: &[(usize, f64)], place: usize| {
-        table.iter().any(|(at, share)| *at == place && uniform(&mut random) < *share)
+        table
+            .iter()
+            .any(|(at, share)| *at == place && uniform(&mut random) < *share)
     };
     for (place, number) in numbers.iter().enumerate() {
         line.push(b'\t');

@@ -17,7 +17,8 @@ pub(crate) fn uniform(random: &mut ChaCha8Rng) -> f64 {
 
 /// Standard normal (Box and Muller 1958).
 pub(crate) fn normal(random: &mut ChaCha8Rng) -> f64 {
-    let (a, b) = (uniform(random), uniform(random));
+    let a = uniform(random);
+    let b = uniform(random);
     (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
 }
 
@@ -38,7 +39,9 @@ pub(crate) fn mix(x: u64) -> u64 {
 
 /// The hidden standard normal of an id, a function of (id, salt) alone.
 pub(crate) fn hidden(id: u64, salt: u64) -> f64 {
-    let bits = mix(id.wrapping_mul(0x0100_0000_01b3).wrapping_add(salt * 7919 + 13));
+    let bits = mix(id
+        .wrapping_mul(0x0100_0000_01b3)
+        .wrapping_add(salt * 7919 + 13));
     let a = ((bits >> 40) as f64 + 0.5) / f64::from(1 << 24);
     let b = ((bits & 0xff_ffff) as f64 + 0.5) / f64::from(1 << 24);
     (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()

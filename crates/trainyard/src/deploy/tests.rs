@@ -10,7 +10,14 @@ fn names(hosts: &Hosts) -> Vec<String> {
     hosts
         .iter()
         .map(|(host, tasks)| {
-            format!("{host} {}", tasks.iter().map(|task| unit(*task)).collect::<Vec<_>>().join(" "))
+            format!(
+                "{host} {}",
+                tasks
+                    .iter()
+                    .map(|task| unit(*task))
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            )
         })
         .collect()
 }
@@ -31,15 +38,25 @@ fn each_host_starts_the_tasks_whose_addresses_are_its_own() {
     assert_eq!(names(&hosts), expected);
     let of_b = entries(&hosts["b"], Some(Path::new("/srv/m"))).unwrap();
     let link = |name: &str| of_b.get(Path::new(&format!("{WANTS}/{name}"))).cloned();
-    let target = Some(Entry::Link("/usr/lib/systemd/system/trainyard-worker@.service".to_owned()));
+    let target = Some(Entry::Link(
+        "/usr/lib/systemd/system/trainyard-worker@.service".to_owned(),
+    ));
     assert_eq!(link("trainyard-worker@2.service"), target);
     let standby = &of_b[Path::new("etc/systemd/system/trainyard-chief.service.d/50-standby.conf")];
-    assert_eq!(*standby, Entry::Text("[Service]\nEnvironment=TRAINYARD_INDEX=1\n".to_owned()));
+    assert_eq!(
+        *standby,
+        Entry::Text("[Service]\nEnvironment=TRAINYARD_INDEX=1\n".to_owned())
+    );
     let model = &of_b[Path::new("etc/systemd/system/trainyard-worker@.service.d/50-model.conf")];
-    let expected = "[Unit]\nAfter=local-fs.target remote-fs.target\n\n[Service]\nReadWritePaths=\"/srv/m\"\n";
+    let expected =
+        "[Unit]\nAfter=local-fs.target remote-fs.target\n\n[Service]\nReadWritePaths=\"/srv/m\"\n";
     assert_eq!(*model, Entry::Text(expected.to_owned()));
     let of_a = entries(&hosts["a"], None).unwrap();
-    assert_eq!(of_a.len(), 2, "neither a standby nor a model folder: {of_a:?}");
+    assert_eq!(
+        of_a.len(),
+        2,
+        "neither a standby nor a model folder: {of_a:?}"
+    );
 }
 
 #[test]
@@ -53,7 +70,10 @@ fn a_cluster_whose_hosts_cannot_be_known_is_refused() {
             "chief = [\"a:1\", \"a:2\"]",
             "chief:0 and chief:1 cannot both run on a: there is one trainyard-chief.service a host",
         ),
-        ("chief = [\"..:1\"]", "host of chief:0 must be a name or an address, given `..:1`"),
+        (
+            "chief = [\"..:1\"]",
+            "host of chief:0 must be a name or an address, given `..:1`",
+        ),
     ];
     for (text, expected) in cases {
         let problem = hosts(&cluster(&format!("[cluster]\n{text}\n"))).unwrap_err();
@@ -63,16 +83,29 @@ fn a_cluster_whose_hosts_cannot_be_known_is_refused() {
 
 #[test]
 fn a_host_that_is_not_there_is_told_with_those_that_are() {
-    let hosts = hosts(&cluster("[cluster]\nchief = [\"node-1:1\"]\nps = [\"node-2:1\"]\n")).unwrap();
+    let hosts = hosts(&cluster(
+        "[cluster]\nchief = [\"node-1:1\"]\nps = [\"node-2:1\"]\n",
+    ))
+    .unwrap();
     let text = only("nod-2", hosts.clone()).unwrap_err().render();
-    assert!(text.contains("node-1, node-2") && text.contains("did you mean `node-2`?"), "{text}");
-    assert_eq!(names(&only("node-2", hosts).unwrap()), ["node-2 trainyard-ps@0.service"]);
+    assert!(
+        text.contains("node-1, node-2") && text.contains("did you mean `node-2`?"),
+        "{text}"
+    );
+    assert_eq!(
+        names(&only("node-2", hosts).unwrap()),
+        ["node-2 trainyard-ps@0.service"]
+    );
 }
 
 #[test]
 fn a_model_folder_that_hosts_cannot_share_is_refused() {
     for path in ["runs/census", "/srv/%h", "/srv/a\nb", "/srv/\"quoted\""] {
         let problem = model(Path::new(path)).unwrap_err();
-        assert!(problem.message.contains("model_dir must be"), "{}", problem.message);
+        assert!(
+            problem.message.contains("model_dir must be"),
+            "{}",
+            problem.message
+        );
     }
 }

@@ -27,7 +27,11 @@ impl<'a> InputOrder<'a> {
     pub(super) fn new(job: &'a Job, rename: &[(String, String)]) -> Self {
         let mut columns = Vec::new();
         if job.model.kind.has_dnn() && !job.model.kind.is_custom() {
-            columns = job.features.iter().filter_map(|feature| column(feature, rename)).collect();
+            columns = job
+                .features
+                .iter()
+                .filter_map(|feature| column(feature, rename))
+                .collect();
         }
         columns.sort_by(|one, other| one.ours.cmp(&other.ours));
         Self { columns }
@@ -35,14 +39,21 @@ impl<'a> InputOrder<'a> {
 
     /// Returns the names of the columns in order.
     pub(super) fn names(&self) -> Vec<&str> {
-        self.columns.iter().map(|column| column.ours.as_str()).collect()
+        self.columns
+            .iter()
+            .map(|column| column.ours.as_str())
+            .collect()
     }
 
     /// Refuses renamed columns that stood elsewhere in TensorFlow's order: their rows of the kernel would belong to others.
     pub(super) fn check(&self) -> Result<(), Diagnostic> {
         let mut theirs: Vec<&Column<'_>> = self.columns.iter().collect();
         theirs.sort_by(|one, other| one.theirs.cmp(&other.theirs));
-        if theirs.iter().zip(&self.columns).all(|(one, other)| *one == other) {
+        if theirs
+            .iter()
+            .zip(&self.columns)
+            .all(|(one, other)| *one == other)
+        {
             return Ok(());
         }
         let list = |names: Vec<&str>| names.join(", ");
@@ -52,8 +63,13 @@ impl<'a> InputOrder<'a> {
         let mut problem = Diagnostic::error(Code::E3002, message)
             .note(format!("in the checkpoint: {}", list(their_names)))
             .note(format!("in the job: {}", list(self.names())));
-        for column in self.columns.iter().filter(|column| column.ours != column.theirs) {
-            let (ours, theirs) = (&column.feature.name, &column.their_feature);
+        for column in self
+            .columns
+            .iter()
+            .filter(|column| column.ours != column.theirs)
+        {
+            let ours = &column.feature.name;
+            let theirs = &column.their_feature;
             problem = problem.note(format!("the feature `{ours}` needs name = \"{theirs}\""));
         }
         Err(problem.help(
@@ -68,17 +84,26 @@ fn column<'a>(feature: &'a FeatureConfig, rename: &[(String, String)]) -> Option
     let mut their_feature = feature.name.clone();
     let suffix = ours.strip_prefix(&feature.name).unwrap_or_default();
     for (our_variable, their_variable) in rename {
-        let (Some(our_part), Some(their_part)) = (scope(our_variable), scope(their_variable)) else {
+        let (Some(our_part), Some(their_part)) = (scope(our_variable), scope(their_variable))
+        else {
             continue;
         };
         if our_part == feature.name {
             their_feature = their_part.to_owned();
         } else if our_part == ours {
-            their_feature = their_part.strip_suffix(suffix).unwrap_or(their_part).to_owned();
+            their_feature = their_part
+                .strip_suffix(suffix)
+                .unwrap_or(their_part)
+                .to_owned();
         }
     }
     let theirs = deep.column_name(&their_feature);
-    Some(Column { feature, ours, theirs, their_feature })
+    Some(Column {
+        feature,
+        ours,
+        theirs,
+        their_feature,
+    })
 }
 
 /// The part of a variable's name before its last.
@@ -114,7 +139,10 @@ hidden_units = [4]
 
     fn rename() -> Vec<(String, String)> {
         let scope = "linear/linear_model";
-        vec![(format!("{scope}/education-num/weights"), format!("{scope}/education_num/weights"))]
+        vec![(
+            format!("{scope}/education-num/weights"),
+            format!("{scope}/education_num/weights"),
+        )]
     }
 
     fn parse(text: &str) -> Job {
@@ -131,15 +159,20 @@ hidden_units = [4]
         let cure = "the feature `education-num` needs name = \"education_num\"";
         assert!(refused.notes.iter().any(|note| note == cure), "{refused:?}");
         assert!(
-            refused.notes.iter().any(|note| note == "in the checkpoint: education_indicator, education_num")
+            refused
+                .notes
+                .iter()
+                .any(|note| note == "in the checkpoint: education_indicator, education_num")
         );
     }
 
     #[test]
     fn a_renamed_column_that_keeps_its_place_is_taken() {
         let job = parse(&JOB.replace("education-num", "hours"));
-        let rename =
-            [("linear/linear_model/hours/weights".to_owned(), "linear/linear_model/hrs/weights".to_owned())];
+        let rename = [(
+            "linear/linear_model/hours/weights".to_owned(),
+            "linear/linear_model/hrs/weights".to_owned(),
+        )];
         assert_eq!(InputOrder::new(&job, &rename).check(), Ok(()));
     }
 

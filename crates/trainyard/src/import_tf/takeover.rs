@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use trainyard_checkpoint::{
-    InMemory, Manifest, ShardState, SliceView, TableView, abandon, begin, claim_epoch, cluster_id, commit,
-    list, write_shard,
+    InMemory, Manifest, ShardState, SliceView, TableView, abandon, begin, claim_epoch, cluster_id,
+    commit, list, write_shard,
 };
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::AnyModel;
@@ -30,8 +30,10 @@ pub(super) fn write(
     matches: &[Match],
     order: &InputOrder<'_>,
 ) -> Result<(), Diagnostic> {
-    let lacking: Vec<&Match> =
-        matches.iter().filter(|row| row.slot.is_none() && !matches!(row.found, Found::Tensor(_))).collect();
+    let lacking: Vec<&Match> = matches
+        .iter()
+        .filter(|row| row.slot.is_none() && !matches!(row.found, Found::Tensor(_)))
+        .collect();
     if !lacking.is_empty() {
         let message = format!(
             "{} of the job's variables cannot be taken from {}",
@@ -54,36 +56,57 @@ pub(super) fn write(
     order.check()?;
     let folder = &job.model_dir;
     if let Some(found) = list(folder)?.last() {
-        let message = format!("{} holds a checkpoint of step {} already", folder.display(), found.step);
-        return Err(Diagnostic::error(Code::E1006, message).help("give another folder with --model-dir"));
+        let message = format!(
+            "{} holds a checkpoint of step {} already",
+            folder.display(),
+            found.step
+        );
+        return Err(
+            Diagnostic::error(Code::E1006, message).help("give another folder with --model-dir")
+        );
     }
     let step = global_step(bundle)?;
     let rules = model.optimizers();
     let mut reads = Vec::new();
     for (of, spec) in matches.iter().filter_map(|row| {
-        model.variables().iter().find(|spec| spec.name == row.variable).map(|spec| (row, spec))
+        model
+            .variables()
+            .iter()
+            .find(|spec| spec.name == row.variable)
+            .map(|spec| (row, spec))
     }) {
         let mut values = vec![0.0; spec.len()];
         match (&of.found, of.slot) {
             (Found::Tensor(name), _) => bundle.read_f32_rows(name, 0..spec.rows(), &mut values)?,
             (_, Some(slot)) => {
-                let slots = rules.get(&spec.optimizer_group).map(|rule| rule.slots()).unwrap_or_default();
-                let initial =
-                    slots.iter().find(|known| known.name == slot).map_or(0.0, |known| known.initial);
+                let slots = rules
+                    .get(&spec.optimizer_group)
+                    .map(|rule| rule.slots())
+                    .unwrap_or_default();
+                let initial = slots
+                    .iter()
+                    .find(|known| known.name == slot)
+                    .map_or(0.0, |known| known.initial);
                 values.fill(initial);
             }
             (_, None) => {}
         }
         reads.push(Read { of, values });
     }
-    let fixed = model.variables().iter().filter(|spec| spec.dynamic().is_none());
+    let fixed = model
+        .variables()
+        .iter()
+        .filter(|spec| spec.dynamic().is_none());
     let sources: Vec<(&VariableSpec, InMemory<'_>)> = fixed
         .map(|spec| {
             let own = || reads.iter().filter(|read| read.of.variable == spec.name);
-            let values =
-                own().find(|read| read.of.slot.is_none()).map_or(&[][..], |read| read.values.as_slice());
-            let slots =
-                own().filter(|read| read.of.slot.is_some()).map(|read| read.values.as_slice()).collect();
+            let values = own()
+                .find(|read| read.of.slot.is_none())
+                .map_or(&[][..], |read| read.values.as_slice());
+            let slots = own()
+                .filter(|read| read.of.slot.is_some())
+                .map(|read| read.values.as_slice())
+                .collect();
             (spec, InMemory { values, slots })
         })
         .collect();
@@ -103,13 +126,25 @@ pub(super) fn write(
         })
         .collect();
     let slot_names = |group: &str| -> Vec<&'static str> {
-        rules.get(group).map(|rule| rule.slots().iter().map(|slot| slot.name).collect()).unwrap_or_default()
+        rules
+            .get(group)
+            .map(|rule| rule.slots().iter().map(|slot| slot.name).collect())
+            .unwrap_or_default()
     };
-    let dynamic = model.variables().iter().filter(|spec| spec.dynamic().is_some());
+    let dynamic = model
+        .variables()
+        .iter()
+        .filter(|spec| spec.dynamic().is_some());
     let empty: Vec<(&VariableSpec, DynamicRows)> = dynamic
         .map(|spec| {
             let slots = vec![Vec::new(); slot_names(&spec.optimizer_group).len()];
-            (spec, DynamicRows { slots, ..DynamicRows::default() })
+            (
+                spec,
+                DynamicRows {
+                    slots,
+                    ..DynamicRows::default()
+                },
+            )
         })
         .collect();
     let tables: Vec<TableView<'_>> = empty
@@ -127,10 +162,19 @@ pub(super) fn write(
     let temporary = begin(folder, step, "import", bytes)?;
     let written = || -> Result<_, Diagnostic> {
         let id = cluster_id(folder, uuid::Uuid::new_v4().as_u128())?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
         let mut manifest = Manifest::new(format!("{id:032x}"), claim_epoch(folder)?, step, now);
-        let state = ShardState { ps: 0, num_ps: 1, version: step, positions: Vec::new() };
-        manifest.shards.push(write_shard(&temporary, &state, &slices, &tables)?);
+        let state = ShardState {
+            ps: 0,
+            num_ps: 1,
+            version: step,
+            positions: Vec::new(),
+        };
+        manifest
+            .shards
+            .push(write_shard(&temporary, &state, &slices, &tables)?);
         manifest.num_ps = 1;
         manifest.variables = model.variables().to_vec();
         manifest.optimizers = rules.clone();
@@ -138,8 +182,10 @@ pub(super) fn write(
         Ok(commit(folder, &temporary, &manifest)?)
     };
     let checkpoint = written().inspect_err(|_| abandon(&temporary))?;
-    let anew =
-        matches.iter().filter(|row| row.slot.is_some() && !matches!(row.found, Found::Tensor(_))).count();
+    let anew = matches
+        .iter()
+        .filter(|row| row.slot.is_some() && !matches!(row.found, Found::Tensor(_)))
+        .count();
     print(&format!(
         "{}: {} variables at step {step}; {anew} optimizer slots start anew\n{}",
         checkpoint.path().display(),

@@ -46,13 +46,20 @@ fn quoted(text: &str) -> String {
 }
 
 fn list(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    let texts: Vec<String> = texts.into_iter().map(|text| quoted(text.as_ref())).collect();
+    let texts: Vec<String> = texts
+        .into_iter()
+        .map(|text| quoted(text.as_ref()))
+        .collect();
     format!("[{}]", texts.join(", "))
 }
 
 /// A number as TOML: with a point where the key takes floats.
 fn float(number: f64) -> String {
-    if number.fract() == 0.0 && number.abs() < 1e15 { format!("{number:.1}") } else { format!("{number}") }
+    if number.fract() == 0.0 && number.abs() < 1e15 {
+        format!("{number:.1}")
+    } else {
+        format!("{number}")
+    }
 }
 
 impl JobFile<'_> {
@@ -107,17 +114,28 @@ impl JobFile<'_> {
     fn write_input(&self, text: &mut String) {
         let column = quoted(&self.plan.label.column);
         let label = match &self.plan.label.task {
-            Task::Binary { positive: Some(positive), .. } => {
+            Task::Binary {
+                positive: Some(positive),
+                ..
+            } => {
                 format!("{{ column = {column}, positive = {} }}", quoted(positive))
             }
-            Task::Classes { names: Some(names), .. } => {
+            Task::Classes {
+                names: Some(names), ..
+            } => {
                 format!("{{ column = {column}, vocabulary = {} }}", list(names))
             }
-            Task::Binary { positive: None, .. } | Task::Classes { names: None, .. } | Task::Number { .. } => {
+            Task::Binary { positive: None, .. }
+            | Task::Classes { names: None, .. }
+            | Task::Number { .. } => {
                 format!("{{ column = {column} }}")
             }
         };
-        let _ = writeln!(text, "[input]\nformat = {}", quoted(self.source.format_name()));
+        let _ = writeln!(
+            text,
+            "[input]\nformat = {}",
+            quoted(self.source.format_name())
+        );
         if let Some(columns) = &self.parts.columns {
             let _ = writeln!(text, "columns = {}", list(columns));
         }
@@ -136,7 +154,11 @@ impl JobFile<'_> {
             self.epochs()
         );
         if let Some(eval) = &self.parts.eval {
-            let _ = writeln!(text, "[input.eval]\nfiles = {}\nbatch_size = 1024\n", files(eval));
+            let _ = writeln!(
+                text,
+                "[input.eval]\nfiles = {}\nbatch_size = 1024\n",
+                files(eval)
+            );
         }
     }
 
@@ -166,7 +188,12 @@ impl JobFile<'_> {
         let has_wide = self.plan.has_categories();
         let _ = writeln!(text, "# {}", feature.note);
         match &feature.kind {
-            Kind::Numeric { width, scale, default, boundaries } => {
+            Kind::Numeric {
+                width,
+                scale,
+                default,
+                boundaries,
+            } => {
                 let _ = writeln!(text, "[[feature]]\ncolumn = {column}\nkind = \"numeric\"");
                 if *width > 1 {
                     let _ = writeln!(text, "shape = {width}");
@@ -175,13 +202,19 @@ impl JobFile<'_> {
                     Scale::None => {}
                     Scale::Log1p => text.push_str("normalizer = \"log1p\"\n"),
                     Scale::Standardize { mean, stddev } => {
-                        let (mean, stddev) = (float(*mean), float(*stddev));
-                        let _ =
-                            writeln!(text, "normalizer = \"standardize\"\nmean = {mean}\nstddev = {stddev}");
+                        let mean = float(*mean);
+                        let stddev = float(*stddev);
+                        let _ = writeln!(
+                            text,
+                            "normalizer = \"standardize\"\nmean = {mean}\nstddev = {stddev}"
+                        );
                     }
                 }
                 let default = default.map(|default| {
-                    format!("default = {}             # stands for a missing number\n", float(default))
+                    format!(
+                        "default = {}             # stands for a missing number\n",
+                        float(default)
+                    )
                 });
                 let default = default.unwrap_or_default();
                 text.push_str(&default);
@@ -195,8 +228,15 @@ impl JobFile<'_> {
                     );
                 }
             }
-            Kind::Vocabulary { values, separator, dimension } => {
-                let _ = writeln!(text, "[[feature]]\ncolumn = {column}\nkind = \"vocabulary\"");
+            Kind::Vocabulary {
+                values,
+                separator,
+                dimension,
+            } => {
+                let _ = writeln!(
+                    text,
+                    "[[feature]]\ncolumn = {column}\nkind = \"vocabulary\""
+                );
                 if values.len() > INLINE_VALUES_MAX {
                     let _ = writeln!(
                         text,
@@ -218,9 +258,15 @@ impl JobFile<'_> {
                     None => text.push_str("wide = true\ndeep = \"indicator\"\n"),
                 }
             }
-            Kind::Hashed { buckets, separator, dimension } => {
-                let _ =
-                    writeln!(text, "[[feature]]\ncolumn = {column}\nkind = \"hashed\"\nbuckets = {buckets}");
+            Kind::Hashed {
+                buckets,
+                separator,
+                dimension,
+            } => {
+                let _ = writeln!(
+                    text,
+                    "[[feature]]\ncolumn = {column}\nkind = \"hashed\"\nbuckets = {buckets}"
+                );
                 write_separator(*separator, text);
                 let _ = writeln!(text, "wide = true\ndeep = {{ embedding = {dimension} }}");
             }
@@ -235,13 +281,24 @@ impl JobFile<'_> {
     }
 
     fn write_model(&self, text: &mut String) {
-        let family = if self.plan.has_categories() { "dnn_linear_combined" } else { "dnn" };
+        let family = if self.plan.has_categories() {
+            "dnn_linear_combined"
+        } else {
+            "dnn"
+        };
         let goal = match self.plan.label.task {
             Task::Binary { .. } | Task::Classes { .. } => "classifier",
             Task::Number { .. } => "regressor",
         };
-        let hidden = if self.rows() < SMALL_ROWS { "[32, 16]" } else { "[128, 64]" };
-        let _ = writeln!(text, "[model]\nkind = \"{family}_{goal}\"\nhidden_units = {hidden}");
+        let hidden = if self.rows() < SMALL_ROWS {
+            "[32, 16]"
+        } else {
+            "[128, 64]"
+        };
+        let _ = writeln!(
+            text,
+            "[model]\nkind = \"{family}_{goal}\"\nhidden_units = {hidden}"
+        );
         if let Task::Classes { names: None, count } = &self.plan.label.task {
             let _ = writeln!(text, "n_classes = {count}");
         }
@@ -274,7 +331,13 @@ fn vocabulary_path(number: usize, feature: &FeaturePlan) -> PathBuf {
     let name: String = feature
         .column
         .chars()
-        .map(|character| if character.is_ascii_alphanumeric() || character == '_' { character } else { '-' })
+        .map(|character| {
+            if character.is_ascii_alphanumeric() || character == '_' {
+                character
+            } else {
+                '-'
+            }
+        })
         .collect();
     PathBuf::from(VOCABULARIES).join(format!("{}-{name}.txt", number + 1))
 }

@@ -43,9 +43,11 @@ impl Plan {
         let label = LabelPlan::make(found, evaluated, wishes)?;
         let time = match &wishes.time {
             Some(name) => Some(column_named(found, "--time", name)?),
-            None => {
-                found.columns.iter().find(|column| feature::is_time(column)).map(|column| column.name.clone())
-            }
+            None => found
+                .columns
+                .iter()
+                .find(|column| feature::is_time(column))
+                .map(|column| column.name.clone()),
         };
         let mut features = Vec::new();
         let mut left_out = Vec::new();
@@ -59,7 +61,8 @@ impl Plan {
             if Some(&column.name) == time.as_ref() {
                 left_out.push((
                     column.name.clone(),
-                    "the time of the record, by which evaluation is divided from training".to_owned(),
+                    "the time of the record, by which evaluation is divided from training"
+                        .to_owned(),
                 ));
                 continue;
             }
@@ -69,32 +72,56 @@ impl Plan {
             }
         }
         if features.is_empty() {
-            let message = format!("no column besides the label `{}` can be a feature", label.column);
-            let problem =
-                left_out.iter().fold(Diagnostic::error(Code::E4003, message), |problem, (name, why)| {
-                    problem.note(format!("`{name}`: {why}"))
-                });
+            let message = format!(
+                "no column besides the label `{}` can be a feature",
+                label.column
+            );
+            let problem = left_out.iter().fold(
+                Diagnostic::error(Code::E4003, message),
+                |problem, (name, why)| problem.note(format!("`{name}`: {why}")),
+            );
             return Err(problem.help("give other files, or name the label by --label"));
         }
-        Ok(Self { label, features, left_out, time, is_sample: wishes.is_sample })
+        Ok(Self {
+            label,
+            features,
+            left_out,
+            time,
+            is_sample: wishes.is_sample,
+        })
     }
 
     /// Whether any feature is a category, which a linear part learns by heart.
     pub(super) fn has_categories(&self) -> bool {
-        self.features.iter().any(|feature| !matches!(feature.kind, Kind::Numeric { .. }))
+        self.features
+            .iter()
+            .any(|feature| !matches!(feature.kind, Kind::Numeric { .. }))
     }
 
     /// Counts the features by kind.
     pub(super) fn features_told(&self) -> String {
-        let count = |is: fn(&Kind) -> bool| self.features.iter().filter(|feature| is(&feature.kind)).count();
+        let count = |is: fn(&Kind) -> bool| {
+            self.features
+                .iter()
+                .filter(|feature| is(&feature.kind))
+                .count()
+        };
         let counts = [
-            (count(|kind| matches!(kind, Kind::Numeric { .. })), "numeric"),
-            (count(|kind| matches!(kind, Kind::Vocabulary { .. })), "vocabulary"),
+            (
+                count(|kind| matches!(kind, Kind::Numeric { .. })),
+                "numeric",
+            ),
+            (
+                count(|kind| matches!(kind, Kind::Vocabulary { .. })),
+                "vocabulary",
+            ),
             (count(|kind| matches!(kind, Kind::Hashed { .. })), "hashed"),
             (count(|kind| matches!(kind, Kind::Pairs { .. })), "identity"),
         ];
-        let told =
-            counts.iter().filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}"));
+        let told = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, name)| format!("{count} {name}"));
         told.collect::<Vec<_>>().join(", ")
     }
 }
@@ -104,9 +131,16 @@ fn column_named(found: &Profile, option: &str, name: &str) -> Result<String, Dia
     if let Some(column) = found.column(name) {
         return Ok(column.name.clone());
     }
-    let names: Vec<&str> = found.columns.iter().map(|column| column.name.as_str()).collect();
-    let problem = Diagnostic::error(Code::E4003, format!("{option} {name}: the data has no such column"))
-        .note(format!("columns: {}", names.join(", ")));
+    let names: Vec<&str> = found
+        .columns
+        .iter()
+        .map(|column| column.name.as_str())
+        .collect();
+    let problem = Diagnostic::error(
+        Code::E4003,
+        format!("{option} {name}: the data has no such column"),
+    )
+    .note(format!("columns: {}", names.join(", ")));
     Err(match suggest(name, names.iter().copied()) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
         None => problem.help("name one of these columns"),

@@ -30,13 +30,22 @@ impl Source {
     /// Finds the files.
     pub(super) fn find(arguments: &Init) -> Result<Self, Diagnostic> {
         let train = expand_files(&arguments.data)?;
-        let eval = if arguments.eval.is_empty() { None } else { Some(expand_files(&arguments.eval)?) };
+        let eval = if arguments.eval.is_empty() {
+            None
+        } else {
+            Some(expand_files(&arguments.eval)?)
+        };
         let first = train.first().map_or(Path::new(""), PathBuf::as_path);
         let format = match arguments.format {
             Some(format) => format.format(),
             None => guess(first, "--format").or_else(|problem| sniffed(first).ok_or(problem))?,
         };
-        let mut source = Self { train, eval, format, columns: arguments.columns.clone() };
+        let mut source = Self {
+            train,
+            eval,
+            format,
+            columns: arguments.columns.clone(),
+        };
         if source.columns.is_none() && matches!(format, Format::Csv | Format::Tsv) {
             source.columns = source.invented_names()?;
         }
@@ -53,7 +62,11 @@ impl Source {
 
     fn options_of(&self, files: Vec<PathBuf>) -> Options {
         let columns = self.columns.clone();
-        Options { columns, trim: true, ..Options::new(files, self.format) }
+        Options {
+            columns,
+            trim: true,
+            ..Options::new(files, self.format)
+        }
     }
 
     /// Returns the name of the format in a job file.
@@ -69,8 +82,11 @@ impl Source {
 
     /// Returns names for the columns of files whose first line is a record: one that holds a number. Names of columns are none.
     fn invented_names(&self) -> Result<Option<Vec<String>>, Diagnostic> {
-        let Some(first) = self.train.first() else { return Ok(None) };
-        let mut reader = TableReader::new(vec![first.clone()], self.format, None, None).trimmed(true);
+        let Some(first) = self.train.first() else {
+            return Ok(None);
+        };
+        let mut reader =
+            TableReader::new(vec![first.clone()], self.format, None, None).trimmed(true);
         reader.read(&mut Vec::new())?;
         let names = reader.columns();
         if reader.fields() > names.len() && !names.iter().any(|name| name.parse::<f64>().is_ok()) {
@@ -87,7 +103,11 @@ impl Source {
         let is_number = |name: &String| name.parse::<f64>().is_ok();
         if names.iter().any(is_number) {
             // Values of a record, unlike names, may be equal.
-            Ok(Some((1..=reader.fields()).map(|number| format!("column_{number}")).collect()))
+            Ok(Some(
+                (1..=reader.fields())
+                    .map(|number| format!("column_{number}"))
+                    .collect(),
+            ))
         } else {
             Ok(None)
         }
@@ -100,7 +120,11 @@ fn sniffed(path: &Path) -> Option<Format> {
         return None;
     }
     let mut text = Vec::new();
-    std::fs::File::open(path).ok()?.take(SNIFFED_BYTES).read_to_end(&mut text).ok()?;
+    std::fs::File::open(path)
+        .ok()?
+        .take(SNIFFED_BYTES)
+        .read_to_end(&mut text)
+        .ok()?;
     let line = text.split(|byte| *byte == b'\n').next()?;
     if line.contains(&b'\t') {
         Some(Format::Tsv)

@@ -44,11 +44,23 @@ impl Parts {
         if let Some(files) = &source.eval {
             let told = vec![format!("evaluation {} file(s), as given", files.len())];
             let eval = Some(given(&arguments.eval));
-            return Ok(Self { train, eval, train_rows: counted, columns, told });
+            return Ok(Self {
+                train,
+                eval,
+                train_rows: counted,
+                columns,
+                told,
+            });
         }
         if share == 0.0 {
             let told = vec!["evaluation none: --eval-share is 0".to_owned()];
-            return Ok(Self { train, eval: None, train_rows: counted, columns, told });
+            return Ok(Self {
+                train,
+                eval: None,
+                train_rows: counted,
+                columns,
+                told,
+            });
         }
         if source.train.len() >= FILES_MIN {
             let kept = ((source.train.len() as f64 * share).round() as usize).max(1);
@@ -58,7 +70,13 @@ impl Parts {
                 source.train.len()
             )];
             let train_rows = None;
-            return Ok(Self { train: train.to_vec(), eval: Some(eval.to_vec()), train_rows, columns, told });
+            return Ok(Self {
+                train: train.to_vec(),
+                eval: Some(eval.to_vec()),
+                train_rows,
+                columns,
+                told,
+            });
         }
         divide(source, plan, found, folder, share)
     }
@@ -76,7 +94,10 @@ impl Rule<'_> {
     fn keeps_for_evaluation(&self, number: u64, names: &[String], row: &[Cell]) -> bool {
         match self {
             Self::Time { column, after } => {
-                let cell = names.iter().position(|name| name == column).and_then(|place| row.get(place));
+                let cell = names
+                    .iter()
+                    .position(|name| name == column)
+                    .and_then(|place| row.get(place));
                 cell.and_then(|cell| cell.values.first())
                     .and_then(as_number)
                     .is_some_and(|time| time > *after)
@@ -115,7 +136,8 @@ fn divide(
         None => Rule::Random { share },
     };
     let options = source.options();
-    let mut reader = TableReader::new(options.files, source.format, None, options.columns).trimmed(true);
+    let mut reader =
+        TableReader::new(options.files, source.format, None, options.columns).trimmed(true);
     let mut layout = Layout::default();
     let mut row = Vec::new();
     let mut bad_rows = 0_u64;
@@ -127,7 +149,8 @@ fn divide(
         }
     }
     reader.rewind();
-    let paths = ["train", "eval"].map(|part| folder.join(format!("{part}.{}", source.format_name())));
+    let paths =
+        ["train", "eval"].map(|part| folder.join(format!("{part}.{}", source.format_name())));
     let [train, eval] = &paths;
     if source.train.iter().any(|file| paths.contains(file)) {
         let message = format!("{} cannot be read and written at once", train.display());
@@ -159,7 +182,13 @@ fn divide(
             format!("wrote      {}", train.display()),
         ];
         let train = vec![train.clone()];
-        return Ok(Parts { train, eval: None, train_rows: Some(train_rows), columns: None, told });
+        return Ok(Parts {
+            train,
+            eval: None,
+            train_rows: Some(train_rows),
+            columns: None,
+            told,
+        });
     }
     to_eval.finish()?;
     let how = match rule {
@@ -167,7 +196,10 @@ fn divide(
         Rule::Random { .. } => "at random".to_owned(),
     };
     let mut told = vec![
-        format!("evaluation {eval_rows} of {} records, {how}", train_rows + eval_rows),
+        format!(
+            "evaluation {eval_rows} of {} records, {how}",
+            train_rows + eval_rows
+        ),
         format!("wrote      {} and {}", train.display(), eval.display()),
     ];
     if bad_rows > 0 {

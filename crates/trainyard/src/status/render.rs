@@ -23,10 +23,19 @@ pub(super) fn lines(seen: &Seen, width: usize) -> Vec<String> {
     let run = &seen.run;
     let mut out = vec![head(run)];
     let facts = ["model", "strategy", "model_dir"].map(|key| text(&run["job"][key]));
-    out.push(facts.into_iter().filter(|fact| !fact.is_empty()).collect::<Vec<_>>().join("  "));
+    out.push(
+        facts
+            .into_iter()
+            .filter(|fact| !fact.is_empty())
+            .collect::<Vec<_>>()
+            .join("  "),
+    );
     let waits = run["waiting_for"].as_array().cloned().unwrap_or_default();
     if !waits.is_empty() {
-        out.push(format!("waits for {}", waits.iter().map(text).collect::<Vec<_>>().join(", ")));
+        out.push(format!(
+            "waits for {}",
+            waits.iter().map(text).collect::<Vec<_>>().join(", ")
+        ));
     }
     for (name, key) in [("loss", "loss"), ("steps/s", "steps_per_second")] {
         let spark = spark(&seen.history["run"][key]);
@@ -39,12 +48,18 @@ pub(super) fn lines(seen: &Seen, width: usize) -> Vec<String> {
     out.push(String::new());
     out.push(checkpoint(run));
     out.push(evaluation(&seen.evaluations));
-    out.iter().map(|line| line.chars().take(width).collect()).collect()
+    out.iter()
+        .map(|line| line.chars().take(width).collect())
+        .collect()
 }
 
 fn head(run: &Value) -> String {
     let most = &run["job"]["max_steps"];
-    let of = if most.is_u64() { format!(" of {most}") } else { String::new() };
+    let of = if most.is_u64() {
+        format!(" of {most}")
+    } else {
+        String::new()
+    };
     let mut parts = vec![
         text(&run["state"]).to_uppercase(),
         format!("step {}{of}", number(&run["global_step"])),
@@ -53,7 +68,10 @@ fn head(run: &Value) -> String {
         format!("loss {}", number(&run["loss"])),
         format!("staleness {}", number(&run["staleness_steps"])),
     ];
-    if let Some(left) = run["seconds_left"].as_f64().filter(|_| run["state"] == "training") {
+    if let Some(left) = run["seconds_left"]
+        .as_f64()
+        .filter(|_| run["state"] == "training")
+    {
         parts.push(format!("about {} left", duration(left)));
     }
     parts.join("  ")
@@ -75,15 +93,35 @@ fn tasks(run: &Value) -> Vec<Vec<String>> {
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     for task in run["tasks"].as_array().into_iter().flatten() {
         let mut row = vec![text(&task["task"]), text(&task["state"])];
-        let keys =
-            ["steps_per_second", "steps", "loss", "staleness_steps", "input_ms", "exchange_ms", "compute_ms"];
-        row.extend(keys.map(|key| if task[key].is_null() { String::new() } else { number(&task[key]) }));
+        let keys = [
+            "steps_per_second",
+            "steps",
+            "loss",
+            "staleness_steps",
+            "input_ms",
+            "exchange_ms",
+            "compute_ms",
+        ];
+        row.extend(keys.map(|key| {
+            if task[key].is_null() {
+                String::new()
+            } else {
+                number(&task[key])
+            }
+        }));
         let mut notes = vec![text(&task["reason"])];
-        if let Some(seconds) = task["silent_seconds"].as_f64().filter(|seconds| *seconds > 2.0) {
+        if let Some(seconds) = task["silent_seconds"]
+            .as_f64()
+            .filter(|seconds| *seconds > 2.0)
+        {
             notes.push(format!("silent for {}", duration(seconds)));
         }
         if let Some(bytes) = task["value_bytes"].as_u64() {
-            notes.push(format!("{}, {} updates", size(bytes), number(&task["updates"])));
+            notes.push(format!(
+                "{}, {} updates",
+                size(bytes),
+                number(&task["updates"])
+            ));
         }
         notes.retain(|note| !note.is_empty());
         row.push(notes.join("; ").chars().take(NOTE_COLUMNS).collect());
@@ -99,34 +137,61 @@ fn checkpoint(run: &Value) -> String {
     let now = run["unix_secs"].as_f64().unwrap_or_default();
     let age = now - newest["unix_secs"].as_f64().unwrap_or(now);
     let bytes = newest["bytes"].as_u64().unwrap_or_default();
-    let failed = run["checkpoint_failures"].as_u64().filter(|count| *count > 0);
-    let failed = failed.map_or(String::new(), |count| format!(", {count} COULD NOT BE WRITTEN"));
-    format!("checkpoint  step {}, {} ago, {}{failed}", number(&newest["step"]), duration(age), size(bytes))
+    let failed = run["checkpoint_failures"]
+        .as_u64()
+        .filter(|count| *count > 0);
+    let failed = failed.map_or(String::new(), |count| {
+        format!(", {count} COULD NOT BE WRITTEN")
+    });
+    format!(
+        "checkpoint  step {}, {} ago, {}{failed}",
+        number(&newest["step"]),
+        duration(age),
+        size(bytes)
+    )
 }
 
 fn evaluation(evaluations: &Value) -> String {
     let Some(newest) = evaluations["eval"].as_array().and_then(|all| all.last()) else {
         return "evaluation  none yet".to_owned();
     };
-    let metrics = newest["metrics"].as_object().into_iter().flatten().take(METRICS_MAX);
-    let metrics: Vec<String> =
-        metrics.map(|(name, value)| format!("{} {}", plain(name), number(value))).collect();
-    format!("evaluation  step {}: {}", number(&newest["global_step"]), metrics.join(", "))
+    let metrics = newest["metrics"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .take(METRICS_MAX);
+    let metrics: Vec<String> = metrics
+        .map(|(name, value)| format!("{} {}", plain(name), number(value)))
+        .collect();
+    format!(
+        "evaluation  step {}: {}",
+        number(&newest["global_step"]),
+        metrics.join(", ")
+    )
 }
 
 /// Lines up columns: the first two and the last to the left, numbers to the right.
 fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
-            if column < 2 || column + 1 == columns {
-                format!("{cell:width$}")
-            } else {
-                format!("{cell:>width$}")
-            }
-        });
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(column, (cell, &width))| {
+                if column < 2 || column + 1 == columns {
+                    format!("{cell:width$}")
+                } else {
+                    format!("{cell:>width$}")
+                }
+            });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect()
@@ -134,7 +199,12 @@ fn table(rows: &[Vec<String>]) -> Vec<String> {
 
 /// A curve as one line of blocks.
 fn spark(values: &Value) -> String {
-    let values: Vec<Option<f64>> = values.as_array().into_iter().flatten().map(Value::as_f64).collect();
+    let values: Vec<Option<f64>> = values
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(Value::as_f64)
+        .collect();
     if values.iter().flatten().count() < 2 {
         return String::new();
     }
@@ -144,13 +214,28 @@ fn spark(values: &Value) -> String {
         (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
     };
     let means: Vec<Option<f64>> = values.chunks(each).map(mean).collect();
-    let low = means.iter().flatten().copied().fold(f64::INFINITY, f64::min);
-    let high = means.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
+    let low = means
+        .iter()
+        .flatten()
+        .copied()
+        .fold(f64::INFINITY, f64::min);
+    let high = means
+        .iter()
+        .flatten()
+        .copied()
+        .fold(f64::NEG_INFINITY, f64::max);
     let shade = |value: f64| {
-        let place = if high > low { (value - low) / (high - low) } else { 0.5 };
+        let place = if high > low {
+            (value - low) / (high - low)
+        } else {
+            0.5
+        };
         SHADES[((place * SHADES.len() as f64) as usize).min(SHADES.len() - 1)]
     };
-    means.into_iter().map(|mean| mean.map_or(' ', shade)).collect()
+    means
+        .into_iter()
+        .map(|mean| mean.map_or(' ', shade))
+        .collect()
 }
 
 /// Text from elsewhere: what a terminal would obey is left out.
@@ -189,7 +274,11 @@ fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if value < 1024.0 {
-            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
+            return if unit == "B" {
+                format!("{bytes} B")
+            } else {
+                format!("{value:.1} {unit}")
+            };
         }
         value /= 1024.0;
     }
@@ -216,7 +305,11 @@ mod tests {
         });
         let history = json!({"run": {"loss": [4.0, 3.0, null, 1.0], "steps_per_second": []}});
         let evaluations = json!({"eval": [{"global_step": 1000, "metrics": {"accuracy": 0.875}}]});
-        Seen { run, history, evaluations }
+        Seen {
+            run,
+            history,
+            evaluations,
+        }
     }
 
     #[test]
@@ -234,13 +327,24 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text:?}");
+        assert!(
+            !text.contains('\u{1b}') && !text.contains('\u{7}'),
+            "{text:?}"
+        );
     }
 
     #[test]
     fn lines_are_as_wide_as_the_terminal_and_an_answer_without_anything_is_shown_too() {
-        assert!(lines(&seen(), 30).iter().all(|line| line.chars().count() <= 30));
-        let nothing = Seen { run: json!({}), history: Value::Null, evaluations: json!([]) };
+        assert!(
+            lines(&seen(), 30)
+                .iter()
+                .all(|line| line.chars().count() <= 30)
+        );
+        let nothing = Seen {
+            run: json!({}),
+            history: Value::Null,
+            evaluations: json!([]),
+        };
         assert!(lines(&nothing, 80).join("\n").contains("none yet"));
     }
 }

@@ -40,7 +40,10 @@ impl Screen {
                 let _ = sender.send(()).await;
             }
         });
-        let screen = Self { terminal: Term::stdout(), ends };
+        let screen = Self {
+            terminal: Term::stdout(),
+            ends,
+        };
         screen.write(OPEN)?;
         Ok(screen)
     }
@@ -70,9 +73,14 @@ impl Screen {
 
     fn write(&self, text: &str) -> Result<(), Diagnostic> {
         let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| {
-            Diagnostic::error(Code::E9002, format!("the terminal cannot be written to: {error}"))
-        })
+        out.write_all(text.as_bytes())
+            .and_then(|()| out.flush())
+            .map_err(|error| {
+                Diagnostic::error(
+                    Code::E9002,
+                    format!("the terminal cannot be written to: {error}"),
+                )
+            })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use trainyard_checkpoint::{JobPhase, JobState, list, read};
+use trainyard_checkpoint::{JobPhase, JobState, Leader, list, read};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_run_config::Job;
 
@@ -29,7 +29,12 @@ pub(super) fn stored(
     unanswered: Vec<Diagnostic>,
 ) -> Result<String, Vec<Diagnostic>> {
     let one = |error: trainyard_checkpoint::Error| vec![Diagnostic::from(error)];
-    let noted = |said: String| unanswered.iter().map(|problem| problem.clone().note(said.clone())).collect();
+    let noted = |said: String| {
+        unanswered
+            .iter()
+            .map(|problem| problem.clone().note(said.clone()))
+            .collect()
+    };
     let state = match JobState::read(folder) {
         Ok(Some(state)) => state,
         Ok(None) => return Err(unanswered),
@@ -37,8 +42,9 @@ pub(super) fn stored(
     };
     if state.phase == JobPhase::Running {
         let said = format!(
-            "{} says that the job runs. `trainyard train` runs it in one process, which has no admin port",
-            folder.display()
+            "{} says that the job runs{}. The first line of its log names its admin port; `trainyard train` has one with --admin-listen",
+            folder.display(),
+            Leader::read(folder).map_or_else(String::new, |leader| format!(" ({leader})"))
         );
         return Err(noted(said));
     }
@@ -48,24 +54,34 @@ pub(super) fn stored(
         .and_then(|text| serde_json::from_slice(&text).ok());
     if let Format::Json = format {
         let checkpoints: Vec<&PathBuf> = checkpoints.iter().map(|found| &found.path).collect();
-        let found =
-            json!({"run": null, "job_state": state, "checkpoints": checkpoints, "evaluation": evaluation});
+        let found = json!({"run": null, "job_state": state, "checkpoints": checkpoints, "evaluation": evaluation});
         return Ok(format!("{found}\n"));
     }
     let phase = format!("{:?}", state.phase).to_uppercase();
     let mut text = format!("{phase}  step {}  {}\n", state.global_step, state.reason);
     match checkpoints.last() {
         Some(latest) => {
-            let (count, step) = (checkpoints.len(), latest.step);
-            let checkpoints = if count == 1 { "checkpoint" } else { "checkpoints" };
+            let count = checkpoints.len();
+            let step = latest.step;
+            let checkpoints = if count == 1 {
+                "checkpoint"
+            } else {
+                "checkpoints"
+            };
             text += &format!("{count} {checkpoints}, the latest of step {step}\n");
         }
         None => text += "no checkpoint\n",
     }
     if let Some(evaluation) = evaluation {
         let scores = evaluation["metrics"].as_object().into_iter().flatten();
-        let scores: Vec<String> = scores.map(|(name, value)| format!("{name} {value}")).collect();
-        text += &format!("evaluated at step {}: {}\n", evaluation["global_step"], scores.join(", "));
+        let scores: Vec<String> = scores
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        text += &format!(
+            "evaluated at step {}: {}\n",
+            evaluation["global_step"],
+            scores.join(", ")
+        );
     }
     Ok(text)
 }

@@ -72,14 +72,20 @@ impl Launch {
         report: &Path,
     ) -> Result<Self, Diagnostic> {
         let program = std::env::current_exe().map_err(|error| {
-            Diagnostic::error(Code::E9002, format!("the path of this program is not known: {error}"))
+            Diagnostic::error(
+                Code::E9002,
+                format!("the path of this program is not known: {error}"),
+            )
         })?;
         let mut arguments: Vec<OsString> = Vec::new();
         for assignment in &job.set {
             arguments.extend(["--set".into(), assignment.into()]);
         }
         if let Some(threads) = threads {
-            arguments.extend(["--set".into(), format!("run.intra_op_parallelism_threads={threads}").into()]);
+            arguments.extend([
+                "--set".into(),
+                format!("run.intra_op_parallelism_threads={threads}").into(),
+            ]);
         }
         if let Some(folder) = &job.model_dir {
             arguments.extend(["--model-dir".into(), folder.clone().into()]);
@@ -90,7 +96,8 @@ impl Launch {
         if job.log_format == LogFormat::Json {
             arguments.extend(["--log-format".into(), "json".into()]);
         }
-        let (cluster, report) = (cluster.to_owned(), report.to_owned());
+        let cluster = cluster.to_owned();
+        let report = report.to_owned();
         Ok(Self {
             program,
             job: job.job.clone(),
@@ -134,7 +141,10 @@ impl Launch {
     /// Starts a task: the daemon of its role where it was built beside this program, else this program in its role.
     pub(super) fn start(&self, task: Task) -> Result<Child, Diagnostic> {
         let name = format!("trainyard-{}", task.role);
-        let own = self.program.file_name().is_some_and(|own| own == "trainyard");
+        let own = self
+            .program
+            .file_name()
+            .is_some_and(|own| own == "trainyard");
         let daemon = sibling(&name).filter(|_| own);
         let mut command = Command::new(daemon.as_ref().unwrap_or(&self.program));
         if daemon.is_none() {
@@ -145,7 +155,11 @@ impl Launch {
             .arg(&self.job)
             .args(&self.arguments)
             .arg("--cluster")
-            .arg(self.added.get(&task).map_or(&self.cluster, |added| &added.cluster))
+            .arg(
+                self.added
+                    .get(&task)
+                    .map_or(&self.cluster, |added| &added.cluster),
+            )
             .args(["--index", &task.index.to_string()])
             .args(["--drain-deadline", &DRAIN_SECS.to_string()]);
         if let Some(added) = self.added.get(&task) {
@@ -181,12 +195,17 @@ impl Launch {
         // in the right order.
         command.process_group(0);
         let begun = Instant::now();
-        let mut process = command
-            .spawn()
-            .map_err(|error| Diagnostic::error(Code::E9002, format!("{task} cannot be started: {error}")))?;
+        let mut process = command.spawn().map_err(|error| {
+            Diagnostic::error(Code::E9002, format!("{task} cannot be started: {error}"))
+        })?;
         let mut starts = self.starts.borrow_mut();
-        let soon =
-            starts.get(&task).map_or(0, |(last, soon)| if last.elapsed() > SETTLED { 0 } else { soon + 1 });
+        let soon = starts.get(&task).map_or(0, |(last, soon)| {
+            if last.elapsed() > SETTLED {
+                0
+            } else {
+                soon + 1
+            }
+        });
         starts.insert(task, (begun, soon));
         let mut lines = JoinSet::new();
         if let Some(output) = process.stdout.take() {
@@ -245,7 +264,10 @@ impl Child {
 
     /// Asks the process to stop.
     pub(super) fn terminate(&self) {
-        if let Some(pid) = self.process.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()))
+        if let Some(pid) = self
+            .process
+            .id()
+            .and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()))
         {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
@@ -259,7 +281,9 @@ impl Child {
 
 fn exit_code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt as _;
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+    status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -275,21 +299,48 @@ mod tests {
             log_format: LogFormat::default(),
             log_level: None,
         };
-        let launch = Launch::new(&job, None, 1, Path::new("cluster.toml"), Path::new("report.json"));
+        let launch = Launch::new(
+            &job,
+            None,
+            1,
+            Path::new("cluster.toml"),
+            Path::new("report.json"),
+        );
         let launch = launch.expect("this program has a path");
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        launch.spawn(Task { role: Role::Chief, index: 0 }, command, Stdio::piped()).expect("there is a shell")
+        launch
+            .spawn(
+                Task {
+                    role: Role::Chief,
+                    index: 0,
+                },
+                command,
+                Stdio::piped(),
+            )
+            .expect("there is a shell")
     }
 
     #[test]
     fn a_line_names_its_task_and_stays_an_object_where_logs_are_json() {
-        let task = Task { role: Role::Worker, index: 3 };
-        assert_eq!(named(task, LogFormat::Text, "{\"a\":1}"), "[worker:3] {\"a\":1}");
-        assert_eq!(named(task, LogFormat::Json, "{\"a\":1}"), "{\"from\":\"worker:3\",\"a\":1}");
+        let task = Task {
+            role: Role::Worker,
+            index: 3,
+        };
+        assert_eq!(
+            named(task, LogFormat::Text, "{\"a\":1}"),
+            "[worker:3] {\"a\":1}"
+        );
+        assert_eq!(
+            named(task, LogFormat::Json, "{\"a\":1}"),
+            "{\"from\":\"worker:3\",\"a\":1}"
+        );
         let panic = named(task, LogFormat::Json, "thread 'main' panicked: \"why\"");
         let panic: serde_json::Value = serde_json::from_str(&panic).expect("an object");
-        assert_eq!(panic, json!({"from": "worker:3", "message": "thread 'main' panicked: \"why\""}));
+        assert_eq!(
+            panic,
+            json!({"from": "worker:3", "message": "thread 'main' panicked: \"why\""})
+        );
     }
 
     #[tokio::test]

@@ -60,7 +60,11 @@ pub(crate) enum Answer {
 impl Answer {
     /// Returns a refusal.
     pub(super) fn refused(code: Code, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self::Refused { code: code.name.to_owned(), message: message.into(), help: help.into() }
+        Self::Refused {
+            code: code.name.to_owned(),
+            message: message.into(),
+            help: help.into(),
+        }
     }
 }
 
@@ -109,27 +113,39 @@ impl Control {
     /// Another one runs for the same folder, or a file cannot be made.
     pub(super) fn open(model_dir: &Path) -> Result<Self, Diagnostic> {
         if let Some(other) = Address::read(model_dir).filter(|address| address.connect().is_ok()) {
-            let (folder, id) = (model_dir.display(), other.process_id);
+            let folder = model_dir.display();
+            let id = other.process_id;
             let message = format!("another `trainyard up` runs with model_dir {folder}: pid {id}");
             return Err(Diagnostic::error(Code::E2008, message)
                 .help("stop it first, or give this one another --model-dir"));
         }
         let failed = |what: &Path, error: &dyn std::fmt::Display| {
-            Diagnostic::error(Code::E9002, format!("{} cannot be made: {error}", what.display()))
-                .help("check the folder, or give another one with --model-dir")
+            Diagnostic::error(
+                Code::E9002,
+                format!("{} cannot be made: {error}", what.display()),
+            )
+            .help("check the folder, or give another one with --model-dir")
         };
         let folder = Folder::new()?;
         let socket = folder.path().join("control.sock");
         let listener = UnixListener::bind(&socket).map_err(|error| failed(&socket, &error))?;
         let file = Address::file(model_dir);
-        let address = Address { socket, process_id: std::process::id() };
+        let address = Address {
+            socket,
+            process_id: std::process::id(),
+        };
         let text = serde_json::to_string(&address).map_err(|error| failed(&file, &error))? + "\n";
         std::fs::create_dir_all(model_dir.join("up")).map_err(|error| failed(&file, &error))?;
         trainyard_checkpoint::write_atomically(&file, text.as_bytes())
             .map_err(|error| failed(&file, &error))?;
         let (sender, requests) = mpsc::channel(1);
         let listening = tokio::spawn(listen(listener, sender));
-        Ok(Self { requests, listening, file, _folder: folder })
+        Ok(Self {
+            requests,
+            listening,
+            file,
+            _folder: folder,
+        })
     }
 
     /// Returns the next order; never, where none comes.

@@ -99,7 +99,9 @@ impl Scaling {
         let workers = cluster.of_role(Role::Worker).count();
         let least = usize::from(!job.strategy.chief_trains);
         let advice = match job.strategy.update {
-            UpdateConfig::Sync { replicas_to_aggregate } => {
+            UpdateConfig::Sync {
+                replicas_to_aggregate,
+            } => {
                 let lanes = replicas_to_aggregate.unwrap_or(workers + 1 - least);
                 Some(format!(
                     "a synchronous step stays the mean of {lanes} batches: tasks beyond that are backup workers"
@@ -136,7 +138,8 @@ impl Scaling {
 
     /// Decides what an order needs. Nothing where it was refused, or is done already.
     pub(super) fn begin(&mut self, (order, answers): Request) -> Changes {
-        let (from, to) = (self.workers, order.workers);
+        let from = self.workers;
+        let to = order.workers;
         let changes = match self.decide(to) {
             Ok(changes) => changes,
             Err(refusal) => {
@@ -179,8 +182,10 @@ impl Scaling {
         }
         let most = LocalCounts::WORKERS_MAX;
         if to < self.least {
-            let message =
-                format!("--workers must be at least {}, given {to}: nobody would train", self.least);
+            let message = format!(
+                "--workers must be at least {}, given {to}: nobody would train",
+                self.least
+            );
             let help = "the chief of this job does not train (strategy.chief_trains)";
             return Err(Answer::refused(Code::E1000, message, help));
         }
@@ -192,12 +197,22 @@ impl Scaling {
                 "more workers need more machines: see the cluster file",
             ));
         }
-        let worker = |index| Task { role: Role::Worker, index };
-        let mut changes = Changes { start: Vec::new(), stop: (to..self.workers).map(worker).collect() };
+        let worker = |index| Task {
+            role: Role::Worker,
+            index,
+        };
+        let mut changes = Changes {
+            start: Vec::new(),
+            stop: (to..self.workers).map(worker).collect(),
+        };
         let new: Vec<Task> = (self.workers..to).map(worker).collect();
         if !new.is_empty() {
             changes.start = self.settle(&new).map_err(|message| {
-                Answer::refused(Code::E9002, message, "the job goes on as it is; correct this and ask again")
+                Answer::refused(
+                    Code::E9002,
+                    message,
+                    "the job goes on as it is; correct this and ask again",
+                )
             })?;
         }
         Ok(changes)
@@ -212,15 +227,25 @@ impl Scaling {
             .chain(self.cluster.admin.values())
             .filter_map(|address| port(address))
             .collect();
-        let ports = free_ports_beside(2 * new.len(), &taken).ok_or("this machine has too few free ports")?;
+        let ports = free_ports_beside(2 * new.len(), &taken)
+            .ok_or("this machine has too few free ports")?;
         let mut start = Vec::new();
         for (task, ports) in new.iter().zip(ports.chunks(2)) {
             let [address, admin] = [ports[0], ports[1]].map(|port| format!("127.0.0.1:{port}"));
             self.cluster.tasks.entry(*task).or_insert(address);
             let admin = self.cluster.admin.entry(*task).or_insert(admin).clone();
-            start.push((*task, Added { cluster: self.file.clone(), admin }));
+            start.push((
+                *task,
+                Added {
+                    cluster: self.file.clone(),
+                    admin,
+                },
+            ));
         }
-        let spec = ClusterSpec { admin: BTreeMap::new(), ..self.cluster.clone() };
+        let spec = ClusterSpec {
+            admin: BTreeMap::new(),
+            ..self.cluster.clone()
+        };
         write(&self.file, &spec.to_toml())?;
         Ok(start)
     }
@@ -228,7 +253,9 @@ impl Scaling {
     /// Takes note that an order's worker runs.
     pub(super) fn started(&self, task: Task, process_id: Option<u32>) {
         if let (Some(current), Some(id)) = (&self.current, process_id) {
-            let _ = current.answers.try_send(Answer::Note(format!("{task} is starting: pid {id}")));
+            let _ = current
+                .answers
+                .try_send(Answer::Note(format!("{task} is starting: pid {id}")));
         }
     }
 
@@ -240,18 +267,24 @@ impl Scaling {
         };
         if !wanted {
             if current.stopping.remove(&task) {
-                let _ = current.answers.try_send(Answer::Note(format!("{task} has left: exit code {code}")));
+                let _ = current
+                    .answers
+                    .try_send(Answer::Note(format!("{task} has left: exit code {code}")));
             }
             return Fate::Stopped;
         }
         if current.starting.contains(&task) && (code == 0 || permanent) {
             current.starting.remove(&task);
             if code == 0 {
-                let _ = current.answers.try_send(Answer::Note(format!("{task} found nothing left to do")));
+                let _ = current
+                    .answers
+                    .try_send(Answer::Note(format!("{task} found nothing left to do")));
                 return Fate::Other;
             }
             current.new.remove(&task);
-            current.failures.push(format!("{task} cannot run: exit code {code}"));
+            current
+                .failures
+                .push(format!("{task} cannot run: exit code {code}"));
             // The highest one that runs decides the number.
             self.workers = self.workers.min(task.index);
             return Fate::Unfit;
@@ -263,12 +296,18 @@ impl Scaling {
     pub(super) fn look(&mut self) -> Looked {
         let mut looked = Looked::default();
         while let Some(joined) = self.joining.try_join_next() {
-            let (Ok(task), Some(current)) = (joined, &mut self.current) else { continue };
+            let (Ok(task), Some(current)) = (joined, &mut self.current) else {
+                continue;
+            };
             if current.starting.remove(&task) {
-                let _ = current.answers.try_send(Answer::Note(format!("{task} has joined")));
+                let _ = current
+                    .answers
+                    .try_send(Answer::Note(format!("{task} has joined")));
             }
         }
-        let Some(current) = &mut self.current else { return looked };
+        let Some(current) = &mut self.current else {
+            return looked;
+        };
         let workers = self.workers;
         // Numbers have no gaps: behind one that cannot run, none is kept.
         let above = |task: &Task| task.index >= workers;
@@ -282,14 +321,20 @@ impl Scaling {
         let late = Instant::now() > current.until;
         if late && !current.stopping.is_empty() {
             looked.kill = std::mem::take(&mut current.stopping).into_iter().collect();
-            let failure =
-                format!("{} did not stop within {} s and were killed", names(&looked.kill), LEAVE.as_secs());
+            let failure = format!(
+                "{} did not stop within {} s and were killed",
+                names(&looked.kill),
+                LEAVE.as_secs()
+            );
             current.failures.push(failure);
         }
         if late && !current.starting.is_empty() {
             let starting: Vec<Task> = std::mem::take(&mut current.starting).into_iter().collect();
-            let failure =
-                format!("{} did not join within {} s, and go on trying", names(&starting), JOIN.as_secs());
+            let failure = format!(
+                "{} did not join within {} s, and go on trying",
+                names(&starting),
+                JOIN.as_secs()
+            );
             current.failures.push(failure);
         }
         if current.starting.is_empty()
@@ -297,7 +342,8 @@ impl Scaling {
             && let Some(current) = self.current.take()
         {
             self.joining.abort_all();
-            let (from, to) = (current.from, current.to);
+            let from = current.from;
+            let to = current.to;
             let answer = match current.failures.as_slice() {
                 [] => {
                     if from != to {
@@ -307,7 +353,12 @@ impl Scaling {
                 }
                 failures => {
                     let failures = failures.join("; ");
-                    warn!(from, wanted = to, workers, "the workers are not scaled as asked: {failures}");
+                    warn!(
+                        from,
+                        wanted = to,
+                        workers,
+                        "the workers are not scaled as asked: {failures}"
+                    );
                     let help = format!(
                         "the job goes on with {workers} workers; `trainyard up` shows what each task says"
                     );
@@ -323,18 +374,27 @@ impl Scaling {
     pub(super) fn end(&mut self) {
         if let Some(current) = self.current.take() {
             let help = "nothing is to be done: `trainyard up` has the result";
-            let _ =
-                current.answers.try_send(Answer::refused(Code::E2003, "the job has ended meanwhile", help));
+            let _ = current.answers.try_send(Answer::refused(
+                Code::E2003,
+                "the job has ended meanwhile",
+                help,
+            ));
         }
     }
 }
 
 fn names(tasks: &[Task]) -> String {
-    tasks.iter().map(Task::to_string).collect::<Vec<_>>().join(", ")
+    tasks
+        .iter()
+        .map(Task::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn port(address: &str) -> Option<u16> {
-    address.rsplit_once(':').and_then(|(_, port)| port.parse().ok())
+    address
+        .rsplit_once(':')
+        .and_then(|(_, port)| port.parse().ok())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
@@ -344,7 +404,10 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 
 /// Asks a worker's admin port until it says that the worker trains.
 async fn joined(task: Task, admin: String) -> Task {
-    while !tokio::time::timeout(ANSWER, is_ready(&admin)).await.is_ok_and(|answer| answer.unwrap_or(false)) {
+    while !tokio::time::timeout(ANSWER, is_ready(&admin))
+        .await
+        .is_ok_and(|answer| answer.unwrap_or(false))
+    {
         tokio::time::sleep(ASK).await;
     }
     task
@@ -352,7 +415,9 @@ async fn joined(task: Task, admin: String) -> Task {
 
 async fn is_ready(admin: &str) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect(admin).await?;
-    stream.write_all(format!("GET /readyz HTTP/1.0\r\nHost: {admin}\r\n\r\n").as_bytes()).await?;
+    stream
+        .write_all(format!("GET /readyz HTTP/1.0\r\nHost: {admin}\r\n\r\n").as_bytes())
+        .await?;
     let mut answer = Vec::new();
     stream.take(64 << 10).read_to_end(&mut answer).await?;
     Ok(answer.split(|byte| *byte == b' ').nth(1) == Some(b"200"))
@@ -364,7 +429,10 @@ mod tests {
     use crate::up::Order;
 
     fn worker(index: usize) -> Task {
-        Task { role: Role::Worker, index }
+        Task {
+            role: Role::Worker,
+            index,
+        }
     }
 
     /// A job of one worker, beside its chief, in a folder; `more` are keys of `[input.train]` and further sections.
@@ -377,7 +445,11 @@ mod tests {
         let path = folder.join("job.toml");
         std::fs::write(&path, text).unwrap();
         let job = Job::load(&path, &[]).unwrap();
-        let counts = LocalCounts { ps: 1, workers: 1, evaluators: 0 };
+        let counts = LocalCounts {
+            ps: 1,
+            workers: 1,
+            evaluators: 0,
+        };
         Scaling::open(&job, &ClusterSpec::local(counts, &[21_000, 21_001, 21_002])).unwrap()
     }
 
@@ -407,7 +479,11 @@ mod tests {
         let count = addresses.len();
         addresses.sort_unstable();
         addresses.dedup();
-        assert_eq!((spec.of_role(Role::Worker).count(), addresses.len()), (3, count), "{addresses:?}");
+        assert_eq!(
+            (spec.of_role(Role::Worker).count(), addresses.len()),
+            (3, count),
+            "{addresses:?}"
+        );
     }
 
     #[tokio::test]
@@ -415,15 +491,33 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut scaling = scaling(folder.path(), "");
         let (_, answers) = order(&mut scaling, 4);
-        assert_eq!(scaling.ended(worker(0), 1, false), Fate::Other, "it was there before");
+        assert_eq!(
+            scaling.ended(worker(0), 1, false),
+            Fate::Other,
+            "it was there before"
+        );
         assert_eq!(scaling.ended(worker(2), 65, true), Fate::Unfit);
         assert_eq!(scaling.look().terminate, [worker(3)]);
         assert_eq!(scaling.look(), Looked::default(), "once");
         assert_eq!(scaling.ended(worker(3), 0, false), Fate::Stopped);
-        assert_eq!(scaling.ended(worker(1), 0, false), Fate::Other, "the job's data was used up");
+        assert_eq!(
+            scaling.ended(worker(1), 0, false),
+            Fate::Other,
+            "the job's data was used up"
+        );
         scaling.look();
-        let Answer::Refused { code, message, help } = last(answers) else { panic!("refused") };
-        assert_eq!((code.as_str(), message.as_str()), ("E2003", "worker:2 cannot run: exit code 65"));
+        let Answer::Refused {
+            code,
+            message,
+            help,
+        } = last(answers)
+        else {
+            panic!("refused")
+        };
+        assert_eq!(
+            (code.as_str(), message.as_str()),
+            ("E2003", "worker:2 cannot run: exit code 65")
+        );
         assert!(help.contains("goes on with 2 workers"), "{help}");
         let (changes, answers) = order(&mut scaling, 0);
         assert_eq!(changes.stop, [worker(0), worker(1)]);
@@ -431,7 +525,11 @@ mod tests {
         assert_eq!(scaling.ended(worker(0), 0, false), Fate::Stopped);
         scaling.look();
         assert_eq!(last(answers), Answer::Done { from: 2, to: 0 });
-        assert_eq!(scaling.ended(worker(0), 1, false), Fate::Stopped, "nobody wants it back");
+        assert_eq!(
+            scaling.ended(worker(0), 1, false),
+            Fate::Stopped,
+            "nobody wants it back"
+        );
     }
 
     #[tokio::test]

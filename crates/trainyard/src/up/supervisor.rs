@@ -58,20 +58,35 @@ impl Supervisor {
     ) -> Result<Self, Diagnostic> {
         let folder = local_dir.join("up");
         let written = |path: &Path, error: std::io::Error| {
-            Diagnostic::error(Code::E9002, format!("{} cannot be written: {error}", path.display()))
-                .help("check the folder model_dir")
+            Diagnostic::error(
+                Code::E9002,
+                format!("{} cannot be written: {error}", path.display()),
+            )
+            .help("check the folder model_dir")
         };
         std::fs::create_dir_all(&folder).map_err(|error| written(&folder, error))?;
         let cluster_file = folder.join("cluster.toml");
-        std::fs::write(&cluster_file, cluster.to_toml()).map_err(|error| written(&cluster_file, error))?;
+        std::fs::write(&cluster_file, cluster.to_toml())
+            .map_err(|error| written(&cluster_file, error))?;
         let report_file = folder.join("chief-report.json");
         let _ = std::fs::remove_file(&report_file);
-        let launch = Launch::new(job, threads, share_of_cores(tasks.len()), &cluster_file, &report_file)?;
+        let launch = Launch::new(
+            job,
+            threads,
+            share_of_cores(tasks.len()),
+            &cluster_file,
+            &report_file,
+        )?;
         let mut children = BTreeMap::new();
         for task in tasks {
             children.insert(*task, launch.start(*task)?);
         }
-        Ok(Self { launch, children, exits: BTreeMap::new(), due: BTreeMap::new() })
+        Ok(Self {
+            launch,
+            children,
+            exits: BTreeMap::new(),
+            due: BTreeMap::new(),
+        })
     }
 
     /// Starts a job as one process, `chief:0`, that serves its metrics at `admin` and evaluates nothing.
@@ -80,9 +95,17 @@ impl Supervisor {
     /// The process cannot be started.
     pub(crate) fn start_alone(job: &JobArguments, admin: &str) -> Result<Self, Diagnostic> {
         let launch = Launch::new(job, None, share_of_cores(1), Path::new(""), Path::new(""))?;
-        let task = Task { role: Role::Chief, index: 0 };
+        let task = Task {
+            role: Role::Chief,
+            index: 0,
+        };
         let children = [(task, launch.start_alone(task, admin)?)].into();
-        Ok(Self { launch, children, exits: BTreeMap::new(), due: BTreeMap::new() })
+        Ok(Self {
+            launch,
+            children,
+            exits: BTreeMap::new(),
+            due: BTreeMap::new(),
+        })
     }
 
     /// Where the chief writes its report.
@@ -97,7 +120,10 @@ impl Supervisor {
 
     /// Returns the process id of each running task.
     pub(crate) fn process_ids(&self) -> BTreeMap<Task, u32> {
-        self.children.iter().filter_map(|(task, child)| Some((*task, child.id()?))).collect()
+        self.children
+            .iter()
+            .filter_map(|(task, child)| Some((*task, child.id()?)))
+            .collect()
     }
 
     /// Returns when a task was last started.
@@ -112,7 +138,8 @@ impl Supervisor {
         for (task, child) in &mut self.children {
             ended.extend(child.try_wait().await.map(|code| (*task, code)));
         }
-        self.children.retain(|task, _| !ended.iter().any(|(gone, _)| gone == task));
+        self.children
+            .retain(|task, _| !ended.iter().any(|(gone, _)| gone == task));
         self.exits.extend(ended.iter().copied());
         ended
     }
@@ -121,8 +148,9 @@ impl Supervisor {
     pub(super) async fn watch(&mut self, scaling: &mut Scaling) -> Result<u8, Diagnostic> {
         let signals = signal(SignalKind::terminate())
             .and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
-        let (mut terminate, mut interrupt) = signals
-            .map_err(|error| Diagnostic::error(Code::E9002, format!("signals cannot be caught: {error}")))?;
+        let (mut terminate, mut interrupt) = signals.map_err(|error| {
+            Diagnostic::error(Code::E9002, format!("signals cannot be caught: {error}"))
+        })?;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
@@ -138,22 +166,23 @@ impl Supervisor {
                 match scaling.ended(task, code, PERMANENT.contains(&code)) {
                     Fate::Other => {}
                     Fate::Stopped => {
-                        info!(%task, code, "has left");
+                        info!(%task, code, "{task} has left");
                         continue;
                     }
                     Fate::Unfit => {
-                        warn!(%task, code, "cannot be added: the job goes on without it");
+                        warn!(%task, code, "{task} cannot be added: the job goes on without it");
                         continue;
                     }
                 }
                 if PERMANENT.contains(&code) {
-                    warn!(%task, code, "has failed for good: stopping the job");
+                    warn!(%task, code, "{task} has failed for good: stopping the job");
                     self.stop_all().await;
                     return Ok(u8::try_from(code).unwrap_or(1));
                 }
                 if code != 0 {
-                    warn!(%task, code, "has died: starting it again");
-                    self.due.insert(task, Instant::now() + self.launch.pause(task));
+                    warn!(%task, code, "{task} has died: starting it again");
+                    self.due
+                        .insert(task, Instant::now() + self.launch.pause(task));
                 } else if task.role == Role::Ps {
                     // The chief follows at once. One that has died just as the job ended comes back and needs it.
                     self.due.insert(task, Instant::now() + END);
@@ -174,7 +203,12 @@ impl Supervisor {
     /// Starts again what has died, when it is time.
     fn start_due(&mut self) -> Result<(), Diagnostic> {
         let now = Instant::now();
-        let due: Vec<Task> = self.due.iter().filter(|(_, at)| **at <= now).map(|(task, _)| *task).collect();
+        let due: Vec<Task> = self
+            .due
+            .iter()
+            .filter(|(_, at)| **at <= now)
+            .map(|(task, _)| *task)
+            .collect();
         for task in due {
             self.due.remove(&task);
             self.children.insert(task, self.launch.start(task)?);
@@ -226,11 +260,16 @@ impl Supervisor {
                 .keys()
                 .copied()
                 .filter(|task| {
-                    ended.elapsed() > if task.role == Role::Evaluator { EVALUATOR_END } else { END }
+                    ended.elapsed()
+                        > if task.role == Role::Evaluator {
+                            EVALUATOR_END
+                        } else {
+                            END
+                        }
                 })
                 .collect();
             for task in late {
-                warn!(%task, "did not end by itself in time: it is killed");
+                warn!(%task, "{task} did not end by itself in time: it is killed");
                 if let Some(mut child) = self.children.remove(&task) {
                     child.kill();
                     self.exits.insert(task, child.wait().await);
@@ -245,22 +284,30 @@ impl Supervisor {
     pub(crate) async fn stop_all(&mut self) -> u8 {
         info!("stopping every task");
         self.due.clear();
-        let chief = self.children.keys().copied().find(|task| task.role == Role::Chief);
-        self.stop(&[Role::Worker], Instant::now() + WORKERS_STOP).await;
+        let chief = self
+            .children
+            .keys()
+            .copied()
+            .find(|task| task.role == Role::Chief);
+        self.stop(&[Role::Worker], Instant::now() + WORKERS_STOP)
+            .await;
         let until = Instant::now() + STOP;
         self.stop(&[Role::Chief, Role::Evaluator], until).await;
         if chief.is_none() {
             // They would wait for the last checkpoint of a chief that has ended before them.
-            self.end_at_once(Role::Ps, Instant::now() + SERVERS_STOP).await;
+            self.end_at_once(Role::Ps, Instant::now() + SERVERS_STOP)
+                .await;
         } else {
             self.stop(&[Role::Ps], until).await;
         }
         for task in self.children.keys() {
-            warn!(%task, "did not stop in time: it is killed");
+            warn!(%task, "{task} did not stop in time: it is killed");
         }
         if self.children.is_empty() {
             // Without its last checkpoint the job has not stopped well. One that could not catch signals yet had none to write.
-            let failed = chief.and_then(|chief| self.exits.get(&chief)).filter(|code| **code != TERMINATED);
+            let failed = chief
+                .and_then(|chief| self.exits.get(&chief))
+                .filter(|code| **code != TERMINATED);
             return failed.map_or(0, |code| u8::try_from(*code).unwrap_or(Code::E9003.exit));
         }
         self.kill_all().await;
@@ -274,7 +321,8 @@ impl Supervisor {
                 child.terminate();
             }
         }
-        while self.children.keys().any(|task| roles.contains(&task.role)) && Instant::now() < until {
+        while self.children.keys().any(|task| roles.contains(&task.role)) && Instant::now() < until
+        {
             tokio::time::sleep(LOOK).await;
             self.ended().await;
         }
@@ -283,7 +331,12 @@ impl Supervisor {
     /// Tells the tasks of a role twice to stop, so that they wait for nothing, and waits for them.
     async fn end_at_once(&mut self, role: Role, until: Instant) {
         while self.children.keys().any(|task| task.role == role) && Instant::now() < until {
-            for child in self.children.iter().filter(|(task, _)| task.role == role).map(|(_, child)| child) {
+            for child in self
+                .children
+                .iter()
+                .filter(|(task, _)| task.role == role)
+                .map(|(_, child)| child)
+            {
                 child.terminate();
             }
             tokio::time::sleep(LOOK).await;

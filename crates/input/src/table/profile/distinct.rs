@@ -19,7 +19,9 @@ impl Distinct {
         let hash = hasher.finish();
         if self.smallest.len() < KEPT_HASHES {
             self.smallest.insert(hash);
-        } else if self.smallest.last().is_some_and(|largest| hash < *largest) && self.smallest.insert(hash) {
+        } else if self.smallest.last().is_some_and(|largest| hash < *largest)
+            && self.smallest.insert(hash)
+        {
             self.smallest.pop_last();
         }
     }

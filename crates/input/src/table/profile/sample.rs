@@ -17,7 +17,11 @@ pub(super) struct Sample {
 
 impl Default for Sample {
     fn default() -> Self {
-        Self { seen: 0, kept: Vec::new(), random: ChaCha8Rng::seed_from_u64(0) }
+        Self {
+            seen: 0,
+            kept: Vec::new(),
+            random: ChaCha8Rng::seed_from_u64(0),
+        }
     }
 }
 
@@ -37,7 +41,12 @@ impl Sample {
     pub(super) fn quantiles(&self, shares: &[f64]) -> Vec<f64> {
         let mut sorted = self.kept.clone();
         sorted.sort_unstable_by(f64::total_cmp);
-        let Some(last) = sorted.len().checked_sub(1) else { return Vec::new() };
-        shares.iter().map(|share| sorted[(share.clamp(0.0, 1.0) * last as f64) as usize]).collect()
+        let Some(last) = sorted.len().checked_sub(1) else {
+            return Vec::new();
+        };
+        shares
+            .iter()
+            .map(|share| sorted[(share.clamp(0.0, 1.0) * last as f64) as usize])
+            .collect()
     }
 }

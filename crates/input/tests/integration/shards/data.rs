@@ -36,23 +36,40 @@ impl Form {
     pub(crate) fn csv() -> Self {
         let texts = vec!["a".to_owned(), "b,\"\nc".to_owned(), String::new()];
         let compression = Compression::None;
-        Self { format: Format::Csv, header: true, compression, texts, mark: false, blanks: false, ends: true }
+        Self {
+            format: Format::Csv,
+            header: true,
+            compression,
+            texts,
+            mark: false,
+            blanks: false,
+            ends: true,
+        }
     }
 }
 
 pub(crate) fn form() -> impl Strategy<Value = Form> {
     let texts = prop::collection::vec("[a-z,\"\n é]{0,12}", 1..5);
-    (0..3_usize, any::<bool>(), 0..3_usize, texts, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(format, header, compression, texts, mark, blanks, ends)| Form {
-            format: [Format::Csv, Format::Tsv, Format::TfRecord][format],
-            header,
-            compression: [Compression::None, Compression::Gzip, Compression::Zlib][compression],
-            texts,
-            mark,
-            blanks,
-            ends,
-        },
+    (
+        0..3_usize,
+        any::<bool>(),
+        0..3_usize,
+        texts,
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
     )
+        .prop_map(
+            |(format, header, compression, texts, mark, blanks, ends)| Form {
+                format: [Format::Csv, Format::Tsv, Format::TfRecord][format],
+                header,
+                compression: [Compression::None, Compression::Gzip, Compression::Zlib][compression],
+                texts,
+                mark,
+                blanks,
+                ends,
+            },
+        )
 }
 
 /// Writes `counts[i]` rows to file i.
@@ -61,7 +78,8 @@ pub(crate) fn data(counts: &[usize], form: &Form) -> Data {
     let mut schema = Schema::default();
     schema.want("n", FieldKind::INT);
     schema.want("text", FieldKind::BYTES);
-    let (mut files, mut next) = (Vec::<PathBuf>::new(), 0);
+    let mut files = Vec::<PathBuf>::new();
+    let mut next = 0;
     for (number, rows) in counts.iter().enumerate() {
         let path = folder.path().join(format!("{number}.data"));
         let bytes = content(form, next..next + rows);
@@ -77,7 +95,12 @@ pub(crate) fn data(counts: &[usize], form: &Form) -> Data {
         seed: 3,
         ..Options::new(files, form.format)
     };
-    Data { _folder: folder, options, schema, rows: next as u64 }
+    Data {
+        _folder: folder,
+        options,
+        schema,
+        rows: next as u64,
+    }
 }
 
 fn content(form: &Form, rows: std::ops::Range<usize>) -> Vec<u8> {
@@ -85,7 +108,8 @@ fn content(form: &Form, rows: std::ops::Range<usize>) -> Vec<u8> {
     if form.format == Format::TfRecord {
         let mut writer = Writer::default();
         for row in rows {
-            let (number, text) = ([row as i64], [text(row).as_bytes()]);
+            let number = [row as i64];
+            let text = [text(row).as_bytes()];
             writer.write(&example(&[
                 ("n", feature(Kind::Ints(&number), true)),
                 ("text", feature(Kind::Texts(&text), true)),
@@ -96,14 +120,22 @@ fn content(form: &Form, rows: std::ops::Range<usize>) -> Vec<u8> {
     }
     let mut lines = Vec::new();
     if form.header {
-        lines.push(if form.format == Format::Csv { "n,text".to_owned() } else { "n\ttext".to_owned() });
+        lines.push(if form.format == Format::Csv {
+            "n,text".to_owned()
+        } else {
+            "n\ttext".to_owned()
+        });
     }
     lines.extend(rows.map(|row| match form.format {
         Format::Csv => format!("{row},\"{}\"", text(row).replace('"', "\"\"")),
         _ => format!("{row}\t{}", text(row).replace('\n', " ")),
     }));
     let end = if form.blanks { "\r\n\n" } else { "\n" };
-    let mut joined = if form.mark { "\u{feff}".to_owned() } else { String::new() };
+    let mut joined = if form.mark {
+        "\u{feff}".to_owned()
+    } else {
+        String::new()
+    };
     joined.push_str(&lines.join(end));
     if form.ends && !lines.is_empty() {
         joined.push_str(end);

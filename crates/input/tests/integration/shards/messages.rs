@@ -25,18 +25,30 @@ fn a_bad_row_is_named_from_files_and_parcels_alike() {
     let data = damaged(40, &[17]);
     let deal = deal(4, 1, 2);
     let dataset = Dataset::open(data.options.clone(), data.schema.clone()).expect("opens");
-    let wanted = dataset.into_iter().find_map(Result::err).expect("a bad row");
+    let wanted = dataset
+        .into_iter()
+        .find_map(Result::err)
+        .expect("a bad row");
     let index = indexed(&data.options, &deal);
     let mut reader = ShardReader::open(data.options.clone(), data.schema.clone()).expect("opens");
     let mut fetcher = RecordFetcher::new(data.options.clone());
     let mut told = Vec::new();
     for shard in shards(&deal, &index, 0) {
-        reader.begin(shard.clone(), 0..2, Direction::Forward).expect("sound");
+        reader
+            .begin(shard.clone(), 0..2, Direction::Forward)
+            .expect("sound");
         told.extend(rest(&mut reader).err());
-        assert!(matches!(reader.read(&mut Batch::default()), Ok(false)), "nothing comes after an error");
+        assert!(
+            matches!(reader.read(&mut Batch::default()), Ok(false)),
+            "nothing comes after an error"
+        );
         let mut parcel = Parcel::default();
-        fetcher.fetch(&shard, 1 << 20, &mut parcel).expect("fetched");
-        reader.begin_parcel(shard, parcel, 0..2, Direction::Backward).expect("sound");
+        fetcher
+            .fetch(&shard, 1 << 20, &mut parcel)
+            .expect("fetched");
+        reader
+            .begin_parcel(shard, parcel, 0..2, Direction::Backward)
+            .expect("sound");
         told.extend(rest(&mut reader).err());
     }
     assert_eq!(told, [wanted.clone(), wanted]);
@@ -48,37 +60,77 @@ fn bad_rows_are_left_out_of_their_batches_and_counted_once() {
     data.options.bad_rows = BadRows::Skip;
     let letters = data._folder.path().join("letters.jsonl");
     data.options.dead_letter = Some(letters.clone());
-    let deal = Deal { shuffle: false, ..deal(4, 1, 2) };
+    let deal = Deal {
+        shuffle: false,
+        ..deal(4, 1, 2)
+    };
     let index = indexed(&data.options, &deal);
     let mut reader = ShardReader::open(data.options.clone(), data.schema.clone()).expect("opens");
     let statistics = reader.statistics();
     for pass in 0..2 {
-        let read: Vec<Read> =
-            shards(&deal, &index, pass).iter().flat_map(|shard| whole(&mut reader, shard)).collect();
-        let rows: Vec<_> = read.iter().map(|(number, batch)| (*number, ints(batch))).collect();
+        let read: Vec<Read> = shards(&deal, &index, pass)
+            .iter()
+            .flat_map(|shard| whole(&mut reader, shard))
+            .collect();
+        let rows: Vec<_> = read
+            .iter()
+            .map(|(number, batch)| (*number, ints(batch)))
+            .collect();
         assert_eq!(
             rows,
-            [(pass * 3, vec![0, 1, 2, 3]), (pass * 3 + 1, vec![]), (pass * 3 + 2, vec![8, 10, 11])]
+            [
+                (pass * 3, vec![0, 1, 2, 3]),
+                (pass * 3 + 1, vec![]),
+                (pass * 3 + 2, vec![8, 10, 11])
+            ]
         );
     }
-    let counters = [&statistics.rows_read, &statistics.rows_skipped, &statistics.passes];
-    assert_eq!(counters.map(|counter| counter.load(Ordering::Relaxed)), [24, 5, 1]);
+    let counters = [
+        &statistics.rows_read,
+        &statistics.rows_skipped,
+        &statistics.passes,
+    ];
+    assert_eq!(
+        counters.map(|counter| counter.load(Ordering::Relaxed)),
+        [24, 5, 1]
+    );
     let letters = std::fs::read_to_string(letters).expect("the dead letters");
     assert_eq!(letters.lines().count(), 5, "{letters}");
     data.options.bad_rows_max = 4;
     let mut strict = ShardReader::open(data.options.clone(), data.schema.clone()).expect("opens");
     let errors = shards(&deal, &index, 0).into_iter().filter_map(|shard| {
-        strict.begin(shard, 0..2, Direction::Forward).expect("sound");
+        strict
+            .begin(shard, 0..2, Direction::Forward)
+            .expect("sound");
         rest(&mut strict).err()
     });
     let errors: Vec<Error> = errors.collect();
-    assert!(matches!(errors[..], [Error::Rows { bad: 5, read: 10, most: 4, .. }]), "{errors:?}");
+    assert!(
+        matches!(
+            errors[..],
+            [Error::Rows {
+                bad: 5,
+                read: 10,
+                most: 4,
+                ..
+            }]
+        ),
+        "{errors:?}"
+    );
 }
 
 #[test]
 fn damage_of_tfrecord_is_a_bad_row_as_it_is_to_a_dataset() {
-    for (at, compression) in [(8, Compression::None), (60, Compression::None), (60, Compression::Gzip)] {
-        let form = Form { format: Format::TfRecord, compression: Compression::None, ..Form::csv() };
+    for (at, compression) in [
+        (8, Compression::None),
+        (60, Compression::None),
+        (60, Compression::Gzip),
+    ] {
+        let form = Form {
+            format: Format::TfRecord,
+            compression: Compression::None,
+            ..Form::csv()
+        };
         let mut data = data(&[9], &form);
         let path = data.options.files[0].clone();
         let mut bytes = std::fs::read(&path).expect("the file is read");
@@ -86,31 +138,52 @@ fn damage_of_tfrecord_is_a_bad_row_as_it_is_to_a_dataset() {
         bytes[place] ^= 1;
         // One more, cut short.
         bytes.extend(crate::writer::header(100));
-        std::fs::write(&path, crate::writer::compress(&bytes, compression)).expect("the file is written");
+        std::fs::write(&path, crate::writer::compress(&bytes, compression))
+            .expect("the file is written");
         data.options.compression = Some(compression);
         data.options.bad_rows = BadRows::Skip;
         data.options.dead_letter = Some(data._folder.path().join("letters.jsonl"));
         let dataset = Dataset::open(data.options.clone(), data.schema.clone()).expect("opens");
-        let wanted: Vec<i64> = dataset.flat_map(|batch| ints(&batch.expect("a batch"))).collect();
-        let letters = || std::fs::read_to_string(data._folder.path().join("letters.jsonl")).expect("letters");
+        let wanted: Vec<i64> = dataset
+            .flat_map(|batch| ints(&batch.expect("a batch")))
+            .collect();
+        let letters =
+            || std::fs::read_to_string(data._folder.path().join("letters.jsonl")).expect("letters");
         let told = letters();
         std::fs::remove_file(data._folder.path().join("letters.jsonl")).expect("removed");
-        let deal = Deal { shuffle: false, ..deal(2, 1, 2) };
+        let deal = Deal {
+            shuffle: false,
+            ..deal(2, 1, 2)
+        };
         let index = indexed(&data.options, &deal);
-        let mut reader = ShardReader::open(data.options.clone(), data.schema.clone()).expect("opens");
+        let mut reader =
+            ShardReader::open(data.options.clone(), data.schema.clone()).expect("opens");
         for pass in 0..2 {
-            let read = shards(&deal, &index, pass).into_iter().flat_map(|shard| whole(&mut reader, &shard));
-            assert_eq!(read.flat_map(|(_, batch)| ints(&batch)).collect::<Vec<_>>(), wanted);
+            let read = shards(&deal, &index, pass)
+                .into_iter()
+                .flat_map(|shard| whole(&mut reader, &shard));
+            assert_eq!(
+                read.flat_map(|(_, batch)| ints(&batch)).collect::<Vec<_>>(),
+                wanted
+            );
         }
-        assert!(wanted.len() < 9 && letters() == told, "{told} {}", letters());
+        assert!(
+            wanted.len() < 9 && letters() == told,
+            "{told} {}",
+            letters()
+        );
     }
 }
 
 #[test]
 fn files_that_change_are_told() {
     let data = data(&[30], &Form::csv());
-    let deal = Deal { shuffle: false, ..deal(5, 1, 2) };
-    let mut indexer = Indexer::open(data.options.clone(), deal.batch_size).expect("the file is there");
+    let deal = Deal {
+        shuffle: false,
+        ..deal(5, 1, 2)
+    };
+    let mut indexer =
+        Indexer::open(data.options.clone(), deal.batch_size).expect("the file is there");
     let index = indexer.advance(u64::MAX).expect("the file is read").clone();
     assert_eq!(indexer.check(), Ok(()));
     let before = indexer.fingerprint();
@@ -122,7 +195,9 @@ fn files_that_change_are_told() {
     assert!(again.fingerprint() != before);
     let mut reader = ShardReader::open(data.options.clone(), data.schema.clone()).expect("opens");
     for shard in shards(&deal, &index, 0) {
-        reader.begin(shard, 0..2, Direction::Forward).expect("sound");
+        reader
+            .begin(shard, 0..2, Direction::Forward)
+            .expect("sound");
         let text = Diagnostic::from(rest(&mut reader).expect_err("it has changed")).render();
         assert!(text.contains("has changed: expected"), "{text}");
     }
@@ -135,7 +210,9 @@ fn files_that_change_are_told() {
 #[test]
 fn an_index_of_nothing_is_an_error() {
     let data = data(&[0, 0], &Form::csv());
-    let outcome =
-        Indexer::open(data.options, super::count(2)).expect("the files are there").advance(1).map(|_| ());
+    let outcome = Indexer::open(data.options, super::count(2))
+        .expect("the files are there")
+        .advance(1)
+        .map(|_| ());
     assert!(matches!(outcome, Err(Error::Empty { .. })), "{outcome:?}");
 }

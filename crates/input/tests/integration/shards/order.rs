@@ -8,8 +8,11 @@ use super::{deal, indexed, ints, shards, whole};
 fn order(rows: usize, deal: &Deal, pass: u64) -> Vec<i64> {
     let data = data(&[rows], &Form::csv());
     let index = indexed(&data.options, deal);
-    let mut reader = ShardReader::open(data.options.clone(), data.schema.clone()).expect("the files open");
-    let read = shards(deal, &index, pass).into_iter().flat_map(|shard| whole(&mut reader, &shard));
+    let mut reader =
+        ShardReader::open(data.options.clone(), data.schema.clone()).expect("the files open");
+    let read = shards(deal, &index, pass)
+        .into_iter()
+        .flat_map(|shard| whole(&mut reader, &shard));
     read.flat_map(|(_, batch)| ints(&batch)).collect()
 }
 
@@ -25,26 +28,47 @@ fn passes_and_seeds_have_orders_of_their_own() {
 fn rows_of_each_data_shard_have_an_order_of_their_own() {
     // Two lanes of one run each: where the runs are says nothing of the rows.
     let deal = deal(100, 2, 1);
-    let (first, second) = (order(200, &deal, 0), order(200, &deal, 1));
+    let first = order(200, &deal, 0);
+    let second = order(200, &deal, 1);
     let lane = |read: &[i64], lane: usize| -> Vec<i64> {
-        read[lane * 100..][..100].iter().map(|row| row % 100).collect()
+        read[lane * 100..][..100]
+            .iter()
+            .map(|row| row % 100)
+            .collect()
     };
-    let orders = [lane(&first, 0), lane(&first, 1), lane(&second, 0), lane(&second, 1)];
+    let orders = [
+        lane(&first, 0),
+        lane(&first, 1),
+        lane(&second, 0),
+        lane(&second, 1),
+    ];
     for (place, order) in orders.iter().enumerate() {
-        assert!(orders[..place].iter().all(|other| other != order), "order {place} comes twice");
+        assert!(
+            orders[..place].iter().all(|other| other != order),
+            "order {place} comes twice"
+        );
     }
 }
 
 #[test]
 fn a_later_pass_waits_for_the_whole_index() {
     let data = data(&[500], &Form::csv());
-    let deal = Deal { shuffle: false, ..deal(8, 1, 2) };
-    let mut indexer = Indexer::open(data.options.clone(), deal.batch_size).expect("the file is there");
+    let deal = Deal {
+        shuffle: false,
+        ..deal(8, 1, 2)
+    };
+    let mut indexer =
+        Indexer::open(data.options.clone(), deal.batch_size).expect("the file is there");
     let index = indexer.advance(10).expect("the file is read");
     assert!(!index.is_complete() && matches!(deal.shard(index, 0, 1, 0), Answer::Shard(_)));
-    assert_eq!(deal.shard(index, 1, 0, 0), Answer::NotIndexed { runs: u64::MAX });
+    assert_eq!(
+        deal.shard(index, 1, 0, 0),
+        Answer::NotIndexed { runs: u64::MAX }
+    );
     let index = indexer.advance(u64::MAX).expect("the file is read");
-    let Answer::Shard(shard) = deal.shard(index, 1, 0, 0) else { panic!() };
+    let Answer::Shard(shard) = deal.shard(index, 1, 0, 0) else {
+        panic!()
+    };
     assert_eq!((shard.first_batch, shard.first_step), (63, 63));
 }
 
@@ -54,20 +78,49 @@ fn windows_come_in_order_and_rows_are_mixed_within() {
     let deal = deal(8, 1, 2);
     let read = order(500, &deal, 3);
     for (place, row) in read.iter().enumerate() {
-        assert_eq!(place / 128, *row as usize / 128, "row {row} is read at {place}");
+        assert_eq!(
+            place / 128,
+            *row as usize / 128,
+            "row {row} is read at {place}"
+        );
     }
-    let moved = read.iter().enumerate().filter(|(place, row)| (*place as i64 - **row).abs() > 32).count();
+    let moved = read
+        .iter()
+        .enumerate()
+        .filter(|(place, row)| (*place as i64 - **row).abs() > 32)
+        .count();
     assert!(moved > 150, "only {moved} of 500 rows moved far");
-    let wide = order(500, &Deal { window_rows: 400, ..deal }, 3);
-    let beyond = wide.iter().enumerate().filter(|(place, row)| (*place as i64 - **row).abs() > 128).count();
+    let wide = order(
+        500,
+        &Deal {
+            window_rows: 400,
+            ..deal
+        },
+        3,
+    );
+    let beyond = wide
+        .iter()
+        .enumerate()
+        .filter(|(place, row)| (*place as i64 - **row).abs() > 128)
+        .count();
     assert!(beyond > 100, "only {beyond} rows went beyond 128");
 }
 
 #[test]
 fn settings_make_windows_of_whole_hands() {
-    let deal = Deal { window_rows: 1000, ..deal(10, 3, 4) };
+    let deal = Deal {
+        window_rows: 1000,
+        ..deal(10, 3, 4)
+    };
     assert_eq!((deal.batches_per_hand(), deal.runs_per_window()), (12, 108));
-    assert_eq!(Deal { window_rows: 0, ..deal }.runs_per_window(), 96);
+    assert_eq!(
+        Deal {
+            window_rows: 0,
+            ..deal
+        }
+        .runs_per_window(),
+        96
+    );
 }
 
 #[test]
@@ -75,7 +128,8 @@ fn data_shards_are_read_ahead_one_after_the_other() {
     let data = data(&[30], &Form::csv());
     let deal = deal(4, 1, 2);
     let index = indexed(&data.options, &deal);
-    let mut reader = ShardReader::open(data.options.clone(), data.schema.clone()).expect("the files open");
+    let mut reader =
+        ShardReader::open(data.options.clone(), data.schema.clone()).expect("the files open");
     let wanted: Vec<u64> = shards(&deal, &index, 0)
         .iter()
         .flat_map(|shard| whole(&mut reader, shard))
@@ -84,14 +138,23 @@ fn data_shards_are_read_ahead_one_after_the_other() {
     let mut waiting = shards(&deal, &index, 0).into_iter();
     let source = move |batch: &mut Batch| {
         while !reader.read(batch)? {
-            let Some(shard) = waiting.next() else { return Ok(false) };
+            let Some(shard) = waiting.next() else {
+                return Ok(false);
+            };
             reader.begin(shard, 0..u32::MAX, Direction::Forward)?;
         }
         Ok(true)
     };
-    let mut prefetch = Prefetch::<usize, String>::spawn(source, 2, |batch| Ok(batch.rows)).expect("a thread");
-    let read: Vec<(Position, usize)> =
-        std::iter::from_fn(|| prefetch.blocking_next()).map(|item| item.expect("a batch")).collect();
-    assert_eq!(read.iter().map(|(position, _)| position.batch).collect::<Vec<_>>(), wanted);
+    let mut prefetch =
+        Prefetch::<usize, String>::spawn(source, 2, |batch| Ok(batch.rows)).expect("a thread");
+    let read: Vec<(Position, usize)> = std::iter::from_fn(|| prefetch.blocking_next())
+        .map(|item| item.expect("a batch"))
+        .collect();
+    assert_eq!(
+        read.iter()
+            .map(|(position, _)| position.batch)
+            .collect::<Vec<_>>(),
+        wanted
+    );
     assert_eq!(read.iter().map(|(_, rows)| rows).sum::<usize>(), 30);
 }

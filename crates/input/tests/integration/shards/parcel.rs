@@ -10,23 +10,29 @@ fn a_parcel_needs_no_files() {
     let data = data(&[5, 0, 9], &Form::csv());
     let deal = deal(3, 1, 2);
     let index = indexed(&data.options, &deal);
-    let (mut fetcher, mut reader) = (
-        RecordFetcher::new(data.options.clone()),
-        ShardReader::open(data.options.clone(), data.schema.clone()).expect("the files open"),
-    );
+    let mut fetcher = RecordFetcher::new(data.options.clone());
+    let mut reader =
+        ShardReader::open(data.options.clone(), data.schema.clone()).expect("the files open");
     let mut cases = Vec::new();
     for shard in shards(&deal, &index, 0) {
         let mut parcel = Parcel::default();
-        fetcher.fetch(&shard, 1 << 20, &mut parcel).expect("fetched");
+        fetcher
+            .fetch(&shard, 1 << 20, &mut parcel)
+            .expect("fetched");
         let wanted = whole(&mut reader, &shard);
         cases.push((shard, parcel, wanted));
     }
     // A pattern that matches nothing here: what it stands for is known where the records are read.
-    let options = Options { files: vec!["elsewhere/*.csv".into()], ..data.options.clone() };
+    let options = Options {
+        files: vec!["elsewhere/*.csv".into()],
+        ..data.options.clone()
+    };
     let mut other = ShardReader::new(options, data.schema.clone());
     drop(data);
     for (shard, parcel, wanted) in cases {
-        other.begin_parcel(shard, parcel, 0..u32::MAX, Direction::Forward).expect("sound");
+        other
+            .begin_parcel(shard, parcel, 0..u32::MAX, Direction::Forward)
+            .expect("sound");
         assert_eq!(rest(&mut other).expect("read"), wanted);
     }
 }
@@ -37,8 +43,21 @@ fn a_parcel_is_bounded() {
     let deal = deal(10, 1, 5);
     let shard = shards(&deal, &indexed(&data.options, &deal), 0).remove(0);
     let mut fetcher = RecordFetcher::new(data.options.clone());
-    let error = fetcher.fetch(&shard, 100, &mut Parcel::default()).expect_err("it is too large");
-    assert!(matches!(error, Error::ShardBytes { of: 50, most: 100, bytes: 101.., .. }), "{error:?}");
+    let error = fetcher
+        .fetch(&shard, 100, &mut Parcel::default())
+        .expect_err("it is too large");
+    assert!(
+        matches!(
+            error,
+            Error::ShardBytes {
+                of: 50,
+                most: 100,
+                bytes: 101..,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
 }
 
 #[test]
@@ -47,7 +66,9 @@ fn a_parcel_that_does_not_fit_is_refused() {
     let deal = deal(10, 1, 2);
     let shard = shards(&deal, &indexed(&data.options, &deal), 0).remove(0);
     let mut parcel = Parcel::default();
-    RecordFetcher::new(data.options.clone()).fetch(&shard, 1 << 20, &mut parcel).expect("fetched");
+    RecordFetcher::new(data.options.clone())
+        .fetch(&shard, 1 << 20, &mut parcel)
+        .expect("fetched");
     let damages: [fn(&mut Parcel); 4] = [
         |parcel| parcel.bytes.truncate(5),
         |parcel| parcel.lines.clear(),

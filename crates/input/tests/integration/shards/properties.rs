@@ -17,19 +17,28 @@ struct Settings {
 fn settings() -> impl Strategy<Value = Settings> {
     let counts = prop::collection::vec(prop_oneof![1 => Just(0_usize), 4 => 0..40_usize], 1..9)
         .prop_filter("some row", |counts| counts.iter().sum::<usize>() > 0);
-    (counts, 1..9_u32, 1..4_u32, 1..4_u32, any::<bool>(), 0..200_u64, any::<u64>()).prop_map(
-        |(counts, batch_size, lanes, batches_per_shard, shuffle, window_rows, seed)| Settings {
-            deal: Deal {
-                batch_size: count(batch_size),
-                lanes: count(lanes),
-                batches_per_shard: count(batches_per_shard),
-                shuffle,
-                window_rows,
-                seed,
-            },
-            counts,
-        },
+    (
+        counts,
+        1..9_u32,
+        1..4_u32,
+        1..4_u32,
+        any::<bool>(),
+        0..200_u64,
+        any::<u64>(),
     )
+        .prop_map(
+            |(counts, batch_size, lanes, batches_per_shard, shuffle, window_rows, seed)| Settings {
+                deal: Deal {
+                    batch_size: count(batch_size),
+                    lanes: count(lanes),
+                    batches_per_shard: count(batches_per_shard),
+                    shuffle,
+                    window_rows,
+                    seed,
+                },
+                counts,
+            },
+        )
 }
 
 fn reader(data: &Data) -> ShardReader {
@@ -39,8 +48,10 @@ fn reader(data: &Data) -> ShardReader {
 /// The batches of a pass by number, each data shard read by one reader.
 fn pass(data: &Data, deal: &Deal, index: &RecordIndex, pass: u64) -> BTreeMap<u64, Batch> {
     let mut reader = reader(data);
-    let read: Vec<Read> =
-        shards(deal, index, pass).iter().flat_map(|shard| whole(&mut reader, shard)).collect();
+    let read: Vec<Read> = shards(deal, index, pass)
+        .iter()
+        .flat_map(|shard| whole(&mut reader, shard))
+        .collect();
     let count = read.len();
     let batches: BTreeMap<u64, Batch> = read.into_iter().collect();
     assert_eq!(batches.len(), count, "no number is given twice");
@@ -106,14 +117,17 @@ proptest! {
         if order.is_multiple_of(2) {
             all.reverse();
         }
-        let (mut reader, mut other) = (reader(&data), ShardReader::new(data.options.clone(), data.schema.clone()));
-        let (mut fetcher, mut parcel) = (RecordFetcher::new(data.options.clone()), Parcel::default());
+        let mut reader = reader(&data);
+        let mut other = ShardReader::new(data.options.clone(), data.schema.clone());
+        let mut fetcher = RecordFetcher::new(data.options.clone());
+        let mut parcel = Parcel::default();
         for shard in all {
             let places: Vec<_> = shard.pieces.iter().map(|piece| (piece.file, piece.offset)).collect();
             prop_assert!(places.is_sorted());
             let same = |read: &[Read]| read.iter().all(|(number, batch)| wanted[number] == *batch);
             let numbers = |read: &[Read]| read.iter().map(|(number, _)| *number).collect::<Vec<_>>();
-            let (from, to) = (part.0.min(shard.batches), part.1.min(shard.batches));
+            let from = part.0.min(shard.batches);
+            let to = part.1.min(shard.batches);
             reader.begin(shard.clone(), from..to, Direction::Forward).expect("sound");
             let read = rest(&mut reader).expect("read");
             prop_assert!(same(&read));

@@ -9,19 +9,47 @@ use crate::writer::{Kind, Writer, example, feature};
 /// Columns of every kind that both CSV and TFRecord can hold.
 fn all_kinds() -> Schema {
     schema(&[
-        ("float", FieldKind::Float { width: 1, separator: None, default: Some(vec![0.5]) }),
-        ("vector", FieldKind::Float { width: 2, separator: Some(b'|'), default: Some(vec![1.0, 2.0]) }),
+        (
+            "float",
+            FieldKind::Float {
+                width: 1,
+                separator: None,
+                default: Some(vec![0.5]),
+            },
+        ),
+        (
+            "vector",
+            FieldKind::Float {
+                width: 2,
+                separator: Some(b'|'),
+                default: Some(vec![1.0, 2.0]),
+            },
+        ),
         ("int", FieldKind::INT),
         ("text", FieldKind::BYTES),
         ("weights", FieldKind::Floats { separator: b'|' }),
-        ("ids", FieldKind::Int { separator: Some(b'|'), truncate: false }),
-        ("words", FieldKind::Bytes { separator: Some(b'|') }),
+        (
+            "ids",
+            FieldKind::Int {
+                separator: Some(b'|'),
+                truncate: false,
+            },
+        ),
+        (
+            "words",
+            FieldKind::Bytes {
+                separator: Some(b'|'),
+            },
+        ),
         ("int", FieldKind::FLOAT.clone()),
         ("int", FieldKind::BYTES),
     ])
 }
 
-type Row = ((Option<f32>, Option<(f32, f32)>, i64, String), (Vec<f32>, Vec<i64>, Vec<String>));
+type Row = (
+    (Option<f32>, Option<(f32, f32)>, i64, String),
+    (Vec<f32>, Vec<i64>, Vec<String>),
+);
 
 fn finite() -> impl Strategy<Value = f32> {
     any::<f32>().prop_filter("finite", |number| number.is_finite())
@@ -45,7 +73,11 @@ fn row() -> impl Strategy<Value = Row> {
 }
 
 fn join<T: ToString>(values: &[T]) -> String {
-    values.iter().map(T::to_string).collect::<Vec<_>>().join("|")
+    values
+        .iter()
+        .map(T::to_string)
+        .collect::<Vec<_>>()
+        .join("|")
 }
 
 proptest! {
@@ -88,7 +120,8 @@ proptest! {
         let records = Options { compression: Some(compression), shuffle_rows, trim: false, ..records };
         let (_text, text) = file("rows.csv", csv.as_bytes());
         let text = Options { format: Format::Csv, files: text.files, compression: None, ..records.clone() };
-        let (records, text) = (read(records, all_kinds()), read(text, all_kinds()));
+        let records = read(records, all_kinds());
+        let text = read(text, all_kinds());
         prop_assert!(records.is_ok(), "{:?}", records);
         prop_assert_eq!(records, text);
     }

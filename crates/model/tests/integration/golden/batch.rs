@@ -25,14 +25,22 @@ impl Recorded {
                 Value::Array(_) => leaves(row),
                 single => vec![single.clone()],
             };
-            return Self { dtype, sparse: false, rows: list(&value["values"]).iter().map(row).collect() };
+            return Self {
+                dtype,
+                sparse: false,
+                rows: list(&value["values"]).iter().map(row).collect(),
+            };
         };
         let count = value["dense_shape"][0].as_u64().unwrap() as usize;
         let mut rows = vec![Vec::new(); count];
         for (index, value) in list(indices).iter().zip(list(&value["values"])) {
             rows[index[0].as_u64().unwrap() as usize].push(value.clone());
         }
-        Self { dtype, sparse: true, rows }
+        Self {
+            dtype,
+            sparse: true,
+            rows,
+        }
     }
 }
 
@@ -52,14 +60,23 @@ pub(crate) fn batch(
 ) -> Result<Batch, String> {
     let mut out = Vec::new();
     for field in &schema.fields {
-        let recorded =
-            columns.get(&field.name).ok_or_else(|| format!("column `{}` is missing", field.name))?;
-        let values: Row = rows.iter().flat_map(|row| recorded.rows[*row].clone()).collect();
-        let as_floats = matches!(field.kind, FieldKind::Float { .. } | FieldKind::Floats { .. });
+        let recorded = columns
+            .get(&field.name)
+            .ok_or_else(|| format!("column `{}` is missing", field.name))?;
+        let values: Row = rows
+            .iter()
+            .flat_map(|row| recorded.rows[*row].clone())
+            .collect();
+        let as_floats = matches!(
+            field.kind,
+            FieldKind::Float { .. } | FieldKind::Floats { .. }
+        );
         let cells = match recorded.dtype.as_str() {
             "string" => {
                 let mut texts = Bytes::default();
-                values.iter().for_each(|value| texts.push(value.as_str().unwrap().as_bytes()));
+                values
+                    .iter()
+                    .for_each(|value| texts.push(value.as_str().unwrap().as_bytes()));
                 Cells::Bytes(texts)
             }
             dtype if dtype.starts_with("int") && !as_floats => {
@@ -78,10 +95,22 @@ pub(crate) fn batch(
         });
         out.push(Column { cells, offsets });
     }
-    Ok(Batch { rows: rows.len(), columns: out, position: Position { batch: number, ..Position::default() } })
+    Ok(Batch {
+        rows: rows.len(),
+        columns: out,
+        position: Position {
+            batch: number,
+            ..Position::default()
+        },
+    })
 }
 
 /// The columns of a recorded object of them.
 pub(crate) fn recorded(features: &Value) -> BTreeMap<String, Recorded> {
-    features.as_object().unwrap().iter().map(|(name, value)| (name.clone(), Recorded::new(value))).collect()
+    features
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, value)| (name.clone(), Recorded::new(value)))
+        .collect()
 }

@@ -29,8 +29,9 @@ pub(crate) struct Trained {
 
 impl Trained {
     pub(crate) fn new(job: &str, folder: &Path) -> Self {
-        let job = Job::parse(&folder.join("job.toml"), job, &[])
-            .unwrap_or_else(|problems| panic!("{job}\n{}", trainyard_diagnostic::render_all(&problems)));
+        let job = Job::parse(&folder.join("job.toml"), job, &[]).unwrap_or_else(|problems| {
+            panic!("{job}\n{}", trainyard_diagnostic::render_all(&problems))
+        });
         let model = Canned::from_job(&job).unwrap();
         let rules = model.optimizers();
         let variables = model.variables();
@@ -38,7 +39,8 @@ impl Trained {
             .iter()
             .map(|spec| {
                 let mut values = vec![0.0; spec.len()];
-                spec.initializer.fill(0, &spec.name, &spec.shape, 0..spec.rows(), &mut values);
+                spec.initializer
+                    .fill(0, &spec.name, &spec.shape, 0..spec.rows(), &mut values);
                 values
             })
             .collect();
@@ -46,15 +48,26 @@ impl Trained {
             .iter()
             .map(|spec| {
                 let slots = rules[&spec.optimizer_group].slots();
-                slots.iter().map(|slot| vec![slot.initial; spec.len()]).collect()
+                slots
+                    .iter()
+                    .map(|slot| vec![slot.initial; spec.len()])
+                    .collect()
             })
             .collect();
-        Self { model, values, slots, rules, step: 0 }
+        Self {
+            model,
+            values,
+            slots,
+            rules,
+            step: 0,
+        }
     }
 
     /// Sets a variable by TensorFlow's name.
     pub(crate) fn set(&mut self, name: &str, value: &Value) {
-        let place = self.place(name).unwrap_or_else(|| panic!("no variable {name}"));
+        let place = self
+            .place(name)
+            .unwrap_or_else(|| panic!("no variable {name}"));
         let value = flat(value);
         assert_eq!(value.len(), self.values[place].len(), "{name}");
         self.values[place] = value;
@@ -63,7 +76,10 @@ impl Trained {
     fn place(&self, name: &str) -> Option<usize> {
         // Variables of a partitioner are parts in TensorFlow 1.
         let name = name.strip_suffix("/part_0").unwrap_or(name);
-        self.model.variables().iter().position(|spec| spec.name == name)
+        self.model
+            .variables()
+            .iter()
+            .position(|spec| spec.name == name)
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&[f32]> {
@@ -89,18 +105,21 @@ impl Trained {
 
     pub(crate) fn gather(&self, features: &<Canned as Model>::Features) -> (Vec<Read>, Values) {
         let reads = self.model.reads(features);
-        let values =
-            reads.iter().zip(self.model.variables()).zip(&self.values).map(
-                |((read, spec), all)| match read {
-                    Read::Whole => all.clone(),
-                    Read::Nothing => Vec::new(),
-                    Read::Ids(_) => unreachable!("TensorFlow has no dynamic tables"),
-                    Read::Rows(rows) => {
-                        let width = spec.width();
-                        rows.iter().flat_map(|row| all[*row as usize * width..][..width].to_vec()).collect()
-                    }
-                },
-            );
+        let values = reads
+            .iter()
+            .zip(self.model.variables())
+            .zip(&self.values)
+            .map(|((read, spec), all)| match read {
+                Read::Whole => all.clone(),
+                Read::Nothing => Vec::new(),
+                Read::Ids(_) => unreachable!("TensorFlow has no dynamic tables"),
+                Read::Rows(rows) => {
+                    let width = spec.width();
+                    rows.iter()
+                        .flat_map(|row| all[*row as usize * width..][..width].to_vec())
+                        .collect()
+                }
+            });
         let values = values.collect();
         (reads, values)
     }
@@ -108,13 +127,21 @@ impl Trained {
     /// One step; returns its loss.
     pub(crate) fn step(&mut self, features: &<Canned as Model>::Features) -> f64 {
         let (reads, values) = self.gather(features);
-        let (mut gradients, mut scratch) = (Vec::new(), Default::default());
-        let outcome = self.model.train(features, &values, &mut gradients, &mut scratch).unwrap();
+        let mut gradients = Vec::new();
+        let mut scratch = Default::default();
+        let outcome = self
+            .model
+            .train(features, &values, &mut gradients, &mut scratch)
+            .unwrap();
         self.step += 1;
         for (place, spec) in self.model.variables().iter().enumerate() {
             let rule = &self.rules[&spec.optimizer_group];
-            let mut slots: Vec<&mut [f32]> = self.slots[place].iter_mut().map(Vec::as_mut_slice).collect();
-            let (values, gradient) = (&mut self.values[place], &gradients[place]);
+            let mut slots: Vec<&mut [f32]> = self.slots[place]
+                .iter_mut()
+                .map(Vec::as_mut_slice)
+                .collect();
+            let values = &mut self.values[place];
+            let gradient = &gradients[place];
             match &reads[place] {
                 Read::Whole => rule.apply_dense(self.step, values, &mut slots, gradient),
                 Read::Rows(rows) => {
@@ -129,7 +156,8 @@ impl Trained {
 
 /// The job of a case.
 fn job(case: &Value, folder: &Path) -> String {
-    let (args, class) = (&case["args"], case["estimator"].as_str().unwrap());
+    let args = &case["args"];
+    let class = case["estimator"].as_str().unwrap();
     let (family, goal) = match class.rsplit('.').next().unwrap() {
         "DNNLinearCombinedClassifier" => ("dnn_linear_combined", "classifier"),
         "DNNLinearCombinedRegressor" => ("dnn_linear_combined", "regressor"),
@@ -155,18 +183,33 @@ fn job(case: &Value, folder: &Path) -> String {
         }
     };
     let mut sections = Sections::new(&case["data"]["features"], folder);
-    let part = if family == "dnn" { Part::Deep } else { Part::Wide };
+    let part = if family == "dnn" {
+        Part::Deep
+    } else {
+        Part::Wide
+    };
     sections.add_argument(args, "feature_columns", part);
     sections.add_argument(args, "linear_feature_columns", Part::Wide);
     sections.add_argument(args, "dnn_feature_columns", Part::Deep);
-    let features = if family == "baseline" { String::new() } else { sections.finish() };
-    let vocabulary = args.get("label_vocabulary").filter(|names| !names.is_null());
+    let features = if family == "baseline" {
+        String::new()
+    } else {
+        sections.finish()
+    };
+    let vocabulary = args
+        .get("label_vocabulary")
+        .filter(|names| !names.is_null());
     let vocabulary = vocabulary.map_or_else(String::new, |names| format!(", vocabulary = {names}"));
-    let mut text = format!("model_dir = \"m\"\n[input]\nlabel = {{ column = \"label__\"{vocabulary} }}\n");
+    let mut text =
+        format!("model_dir = \"m\"\n[input]\nlabel = {{ column = \"label__\"{vocabulary} }}\n");
     if let Some(weights) = args["weight_column"].as_str() {
         let _ = writeln!(text, "weight_column = \"{weights}\"");
     }
-    let defaults = if class.contains("compat.v1") { "tensorflow1" } else { "tensorflow2" };
+    let defaults = if class.contains("compat.v1") {
+        "tensorflow1"
+    } else {
+        "tensorflow2"
+    };
     let _ = write!(
         text,
         "[input.train]\nfiles = [\"t\"]\nepochs = 1\n{features}[model]\nkind = \"{family}_{goal}\"\ndefaults = \"{defaults}\"\n"
@@ -193,16 +236,24 @@ fn job(case: &Value, folder: &Path) -> String {
         ("sparse_combiner", "linear_sparse_combiner"),
         ("thresholds", "thresholds"),
     ] {
-        for value in
-            [args.get(theirs), head.get(theirs)].into_iter().flatten().filter(|value| !value.is_null())
+        for value in [args.get(theirs), head.get(theirs)]
+            .into_iter()
+            .flatten()
+            .filter(|value| !value.is_null())
         {
             let _ = writeln!(text, "{ours} = {value}");
         }
     }
-    let heading = if family == "dnn" { "dnn_optimizer" } else { "linear_optimizer" };
-    for (heading, theirs) in
-        [(heading, "optimizer"), ("linear_optimizer", "linear_optimizer"), ("dnn_optimizer", "dnn_optimizer")]
-    {
+    let heading = if family == "dnn" {
+        "dnn_optimizer"
+    } else {
+        "linear_optimizer"
+    };
+    for (heading, theirs) in [
+        (heading, "optimizer"),
+        ("linear_optimizer", "linear_optimizer"),
+        ("dnn_optimizer", "dnn_optimizer"),
+    ] {
         if args[theirs].is_object() {
             text.push_str(&optimizer(heading, &args[theirs]));
         }
@@ -217,7 +268,10 @@ fn columns(case: &Value) -> BTreeMap<String, Recorded> {
     if case["args"]["head"]["class"] == "MultiLabelHead" {
         // One 0 or 1 for each class, where our records list the classes.
         for row in &mut label.rows {
-            let ones = row.iter().enumerate().filter(|(_, value)| value.as_i64() == Some(1));
+            let ones = row
+                .iter()
+                .enumerate()
+                .filter(|(_, value)| value.as_i64() == Some(1));
             *row = ones.map(|(class, _)| Value::from(class)).collect();
         }
         label.sparse = true;
@@ -254,13 +308,21 @@ fn check(case: &Value, folder: &Path) -> Result<(), String> {
     };
     let size = case["train_batch_size"].as_u64().unwrap() as usize;
     for (step, expected) in list(&case["loss_per_step"]).iter().enumerate() {
-        let rows: Vec<usize> = (step * size..(step + 1) * size).map(|row| row % count).collect();
+        let rows: Vec<usize> = (step * size..(step + 1) * size)
+            .map(|row| row % count)
+            .collect();
         let features = features(&trained, &rows, step as u64);
         let loss = trained.step(&features);
-        compare(&format!("loss of step {}", step + 1), &[loss as f32], expected)?;
+        compare(
+            &format!("loss of step {}", step + 1),
+            &[loss as f32],
+            expected,
+        )?;
         if let Some(after) = case["trainable_after_step"].get((step + 1).to_string()) {
             for (name, value) in after.as_object().unwrap() {
-                let given = trained.variable(name).ok_or_else(|| format!("no variable {name}"))?;
+                let given = trained
+                    .variable(name)
+                    .ok_or_else(|| format!("no variable {name}"))?;
                 compare(&format!("{name} after step {}", step + 1), given, value)?;
             }
         }
@@ -284,19 +346,29 @@ fn evaluate(
     count: usize,
 ) -> Result<(), String> {
     let size = case["eval_batch_size"].as_u64().unwrap() as usize;
-    let (mut metrics, mut scratch) = (trained.model.metrics(), Default::default());
+    let mut metrics = trained.model.metrics();
+    let mut scratch = Default::default();
     for rows in (0..count).collect::<Vec<_>>().chunks(size) {
         let features = features(trained, rows, 0);
         let (_, values) = trained.gather(&features);
-        trained.model.evaluate(&features, &values, &mut metrics, &mut scratch).unwrap();
+        trained
+            .model
+            .evaluate(&features, &values, &mut metrics, &mut scratch)
+            .unwrap();
     }
     let scores = trained.model.scores(&metrics);
     for (name, expected) in case["evaluate"].as_object().unwrap() {
         if name == "global_step" {
             continue;
         }
-        let given = *scores.get(name).ok_or_else(|| format!("no metric {name}"))? as f32;
-        let absolute = if name.starts_with("auc") { 1e-4 } else { ABSOLUTE };
+        let given = *scores
+            .get(name)
+            .ok_or_else(|| format!("no metric {name}"))? as f32;
+        let absolute = if name.starts_with("auc") {
+            1e-4
+        } else {
+            ABSOLUTE
+        };
         if let Some(problem) = difference(&[given], &flat(expected), RELATIVE, absolute) {
             return Err(format!("metric {name}: {problem}"));
         }
@@ -313,7 +385,9 @@ fn predict(
     let rows: Vec<usize> = (0..recorded.len()).collect();
     let features = features(trained, &rows, 0);
     let (_, values) = trained.gather(&features);
-    let given = trained.model.predict(&features, &values, &mut Default::default());
+    let given = trained
+        .model
+        .predict(&features, &values, &mut Default::default());
     for (row, (given, expected)) in given.iter().zip(recorded).enumerate() {
         let expected = expected.as_object().unwrap();
         let keys: Vec<&String> = given.keys().collect();
@@ -338,7 +412,9 @@ fn predict(
 #[test]
 fn golden_premade_estimators_agree_step_by_step() {
     let golden = Golden::find();
-    let (mut equal, mut steps, mut failures) = (0, 0, Vec::new());
+    let mut equal = 0;
+    let mut steps = 0;
+    let mut failures = Vec::new();
     for case in &golden.cases("canned.json", "cases") {
         let folder = tempfile::tempdir().unwrap();
         match check(case, folder.path()) {
@@ -347,5 +423,10 @@ fn golden_premade_estimators_agree_step_by_step() {
         }
         steps += list(&case["loss_per_step"]).len();
     }
-    report(&golden, "canned.json", &failures, &[("equal", equal, 30), ("steps", steps, 300)]);
+    report(
+        &golden,
+        "canned.json",
+        &failures,
+        &[("equal", equal, 30), ("steps", steps, 300)],
+    );
 }

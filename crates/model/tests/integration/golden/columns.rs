@@ -32,7 +32,9 @@ pub(crate) struct Sections<'a> {
 fn toml(value: &Value) -> String {
     match value {
         // Hash keys are decimal strings.
-        Value::String(text) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+        Value::String(text)
+            if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
             text.clone()
         }
         other => other.to_string(),
@@ -41,11 +43,19 @@ fn toml(value: &Value) -> String {
 
 impl<'a> Sections<'a> {
     pub(crate) fn new(features: &'a Value, folder: &'a Path) -> Self {
-        Self { features, folder, text: String::new(), named: Vec::new(), crossed: Vec::new() }
+        Self {
+            features,
+            folder,
+            text: String::new(),
+            named: Vec::new(),
+            crossed: Vec::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, columns: &Value, part: Part) {
-        list(columns).iter().for_each(|column| self.column(column, part));
+        list(columns)
+            .iter()
+            .for_each(|column| self.column(column, part));
     }
 
     /// Writes the columns of an argument that may be absent.
@@ -72,19 +82,25 @@ impl<'a> Sections<'a> {
             Part::Cross => "wide = false\ndeep = false\n".to_owned(),
         };
         match column["type"].as_str().unwrap() {
-            "indicator_column" => {
-                self.plain(&column["categorical_column"], "wide = false\ndeep = { indicator = true }\n")
-            }
+            "indicator_column" => self.plain(
+                &column["categorical_column"],
+                "wide = false\ndeep = { indicator = true }\n",
+            ),
             "embedding_column" => {
                 let deep = embedding(column, None);
                 self.plain(&column["categorical_column"], &deep);
             }
             "shared_embedding_columns" | "shared_embeddings" => {
-                let mut names: Vec<String> = list(&column["categorical_columns"]).iter().map(name).collect();
+                let mut names: Vec<String> = list(&column["categorical_columns"])
+                    .iter()
+                    .map(name)
+                    .collect();
                 names.sort();
                 let table = column["shared_embedding_collection_name"].as_str();
-                let table =
-                    table.map_or_else(|| format!("{}_shared_embedding", names.join("_")), str::to_owned);
+                let table = table.map_or_else(
+                    || format!("{}_shared_embedding", names.join("_")),
+                    str::to_owned,
+                );
                 for categorical in list(&column["categorical_columns"]) {
                     self.plain(categorical, &embedding(column, Some(&table)));
                 }
@@ -96,9 +112,10 @@ impl<'a> Sections<'a> {
     /// Writes a column that is not wrapped; `parts` says where it goes.
     fn plain(&mut self, column: &Value, parts: &str) {
         let (inner, weights) = match column["type"].as_str() {
-            Some("weighted_categorical_column") => {
-                (&column["categorical_column"], column["weight_feature_key"].as_str())
-            }
+            Some("weighted_categorical_column") => (
+                &column["categorical_column"],
+                column["weight_feature_key"].as_str(),
+            ),
             _ => (column, None),
         };
         self.text.push_str("[[feature]]\n");
@@ -108,7 +125,9 @@ impl<'a> Sections<'a> {
                 let _ = writeln!(out, "{ours} = {}", toml(value));
             }
         };
-        let integers = inner["dtype"].as_str().is_some_and(|dtype| dtype.starts_with("int"));
+        let integers = inner["dtype"]
+            .as_str()
+            .is_some_and(|dtype| dtype.starts_with("int"));
         match kind {
             "numeric_column" => {
                 self.text.push_str("kind = \"numeric\"\n");
@@ -130,7 +149,8 @@ impl<'a> Sections<'a> {
                 key(&mut self.text, "column", "key");
                 key(&mut self.text, "buckets", "hash_bucket_size");
             }
-            "categorical_column_with_vocabulary_list" | "categorical_column_with_vocabulary_file" => {
+            "categorical_column_with_vocabulary_list"
+            | "categorical_column_with_vocabulary_file" => {
                 let _ = writeln!(self.text, "kind = \"vocabulary\"\nintegers = {integers}");
                 key(&mut self.text, "column", "key");
                 key(&mut self.text, "values", "vocabulary_list");
@@ -144,8 +164,15 @@ impl<'a> Sections<'a> {
                 }
             }
             "crossed_column" => {
-                let keys: Vec<String> = list(&inner["keys"]).iter().map(|key| self.cross_key(key)).collect();
-                let _ = writeln!(self.text, "kind = \"crossed\"\ncolumns = {}", Value::from(keys));
+                let keys: Vec<String> = list(&inner["keys"])
+                    .iter()
+                    .map(|key| self.cross_key(key))
+                    .collect();
+                let _ = writeln!(
+                    self.text,
+                    "kind = \"crossed\"\ncolumns = {}",
+                    Value::from(keys)
+                );
                 key(&mut self.text, "buckets", "hash_bucket_size");
                 key(&mut self.text, "hash_key", "hash_key");
             }
@@ -167,8 +194,12 @@ impl<'a> Sections<'a> {
             let _ = writeln!(self.text, "default = {}", toml(default));
         }
         if let Some(normalizer) = column.get("normalizer").filter(|value| !value.is_null()) {
-            let (mean, stddev) = (toml(&normalizer["sub"]), toml(&normalizer["div"]));
-            let _ = writeln!(self.text, "normalizer = \"standardize\"\nmean = {mean}\nstddev = {stddev}");
+            let mean = toml(&normalizer["sub"]);
+            let stddev = toml(&normalizer["div"]);
+            let _ = writeln!(
+                self.text,
+                "normalizer = \"standardize\"\nmean = {mean}\nstddev = {stddev}"
+            );
         }
     }
 
@@ -196,7 +227,10 @@ fn name(column: &Value) -> String {
         "bucketized_column" => format!("{}_bucketized", name(&column["source_column"])),
         "weighted_categorical_column" => {
             let weights = column["weight_feature_key"].as_str().unwrap();
-            format!("{}_weighted_by_{weights}", name(&column["categorical_column"]))
+            format!(
+                "{}_weighted_by_{weights}",
+                name(&column["categorical_column"])
+            )
         }
         "crossed_column" => {
             let mut leaves = Vec::new();
@@ -218,7 +252,10 @@ fn leaf_names(cross: &Value, out: &mut Vec<String>) {
 }
 
 fn embedding(column: &Value, table: Option<&str>) -> String {
-    let mut deep = format!("wide = false\ndeep = {{ embedding = {}", column["dimension"]);
+    let mut deep = format!(
+        "wide = false\ndeep = {{ embedding = {}",
+        column["dimension"]
+    );
     for key in ["combiner", "max_norm"] {
         if let Some(value) = column.get(key).filter(|value| !value.is_null()) {
             let _ = write!(deep, ", {key} = {}", toml(value));

@@ -17,8 +17,10 @@ use super::report;
 /// Not ours: an embedding as a dense column of a linear model.
 const APART: [&str; 1] = ["linear/embedding_as_dense"];
 /// Ids out of range: TensorFlow hands them on and fails at the lookup; here they are an error of the batch.
-const PASSED_THROUGH: [&str; 2] =
-    ["identity/oor_no_default_passes_through", "identity/negative_no_default_passes_through"];
+const PASSED_THROUGH: [&str; 2] = [
+    "identity/oor_no_default_passes_through",
+    "identity/negative_no_default_passes_through",
+];
 
 /// What a case computes.
 enum Computed {
@@ -28,19 +30,28 @@ enum Computed {
 
 fn compute(case: &Value, folder: &Path) -> Result<Computed, String> {
     let kind = case["kind"].as_str().unwrap();
-    let part = if kind == "linear_model" { Part::Wide } else { Part::Deep };
+    let part = if kind == "linear_model" {
+        Part::Wide
+    } else {
+        Part::Deep
+    };
     let mut sections = Sections::new(&case["features"], folder);
     match kind {
         // Ids are looked at as an indicator would see them.
         "ids" => {
             for column in list(&case["columns"]) {
-                let indicator = serde_json::json!({"type": "indicator_column", "categorical_column": column});
+                let indicator =
+                    serde_json::json!({"type": "indicator_column", "categorical_column": column});
                 sections.add(&Value::Array(vec![indicator]), part);
             }
         }
         _ => sections.add(&case["columns"], part),
     }
-    let model = if part == Part::Wide { "linear_regressor\"" } else { "dnn_regressor\"\nhidden_units = [1]" };
+    let model = if part == Part::Wide {
+        "linear_regressor\""
+    } else {
+        "dnn_regressor\"\nhidden_units = [1]"
+    };
     let text = format!(
         "model_dir = \"m\"\n[input]\nlabel = {{ column = \"label__\" }}\n[input.train]\nfiles = [\"t\"]\nepochs = 1\n\
          {}[model]\nkind = \"{model}\n",
@@ -51,23 +62,53 @@ fn compute(case: &Value, folder: &Path) -> Result<Computed, String> {
     let mut schema = Schema::default();
     let columns = FeatureColumns::new(&job.features, &mut schema);
     let given = recorded(&case["features"]);
-    let rows: Vec<usize> = (0..given.values().next().map_or(0, |column| column.rows.len())).collect();
+    let rows: Vec<usize> =
+        (0..given.values().next().map_or(0, |column| column.rows.len())).collect();
     let batch = batch(&schema, &given, &rows, 0)?;
-    let features = columns.transform(&batch).map_err(|error| error.to_string())?;
+    let features = columns
+        .transform(&batch)
+        .map_err(|error| error.to_string())?;
     if kind == "ids" {
         // The column itself is behind the parts of a cross only if its name is; it is the one that is used.
-        let place = columns.categorical.iter().position(|column| column.deep.is_some()).unwrap();
+        let place = columns
+            .categorical
+            .iter()
+            .position(|column| column.deep.is_some())
+            .unwrap();
         let ids = &features.ids[place];
-        let of_row = |row: &usize| ids.of_row(*row).iter().map(|place| ids.unique[*place as usize]).collect();
+        let of_row = |row: &usize| {
+            ids.of_row(*row)
+                .iter()
+                .map(|place| ids.unique[*place as usize])
+                .collect()
+        };
         let out = rows.iter().map(of_row).collect();
-        return Ok(Computed::Ids(out, ids.weights.clone(), columns.categorical[place].buckets));
+        return Ok(Computed::Ids(
+            out,
+            ids.weights.clone(),
+            columns.categorical[place].buckets,
+        ));
     }
-    let (mut variables, mut out) = (Vec::new(), Vec::new());
+    let mut variables = Vec::new();
+    let mut out = Vec::new();
     if kind == "linear_model" {
         let units = case["linear_args"]["units"].as_u64().unwrap_or(1) as usize;
-        let name = case["linear_args"]["sparse_combiner"].as_str().unwrap_or("sum");
-        let combiner = Combiner::NAMES.iter().find(|(known, _)| *known == name).unwrap().1;
-        let linear = LinearModel::new(&columns, units, combiner, "linear_model", "g", &mut variables);
+        let name = case["linear_args"]["sparse_combiner"]
+            .as_str()
+            .unwrap_or("sum");
+        let combiner = Combiner::NAMES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .unwrap()
+            .1;
+        let linear = LinearModel::new(
+            &columns,
+            units,
+            combiner,
+            "linear_model",
+            "g",
+            &mut variables,
+        );
         let values = lookup(case, &variables, |reads| linear.reads(&features, reads))?;
         out.resize(rows.len() * units, 0.0);
         linear.forward(&features, &values, &mut out);
@@ -76,7 +117,12 @@ fn compute(case: &Value, folder: &Path) -> Result<Computed, String> {
         let values = lookup(case, &variables, |reads| layer.reads(&features, reads))?;
         layer.forward(&features, &values, &mut out);
         let width = case["expected"]["shape"][1].as_u64();
-        assert_eq!(width.unwrap_or(layer.width() as u64), layer.width() as u64, "{}", case["name"]);
+        assert_eq!(
+            width.unwrap_or(layer.width() as u64),
+            layer.width() as u64,
+            "{}",
+            case["name"]
+        );
     }
     let _: &Features = &features;
     Ok(Computed::Output(out))
@@ -95,15 +141,28 @@ fn lookup(
     for (spec, read) in variables.iter().zip(&reads) {
         let found = recorded.iter().find(|(name, _)| **name == spec.name);
         // TensorFlow 2's shared tables stand outside the layer's scope.
-        let found = found
-            .or_else(|| recorded.iter().find(|(name, _)| spec.name.split('/').any(|part| part == *name)));
-        let Some((_, variable)) = found else { return Err(format!("{} was not recorded", spec.name)) };
-        assert_eq!(flat(&variable["shape"]), spec.shape.iter().map(|&size| size as f32).collect::<Vec<_>>());
+        let found = found.or_else(|| {
+            recorded
+                .iter()
+                .find(|(name, _)| spec.name.split('/').any(|part| part == *name))
+        });
+        let Some((_, variable)) = found else {
+            return Err(format!("{} was not recorded", spec.name));
+        };
+        assert_eq!(
+            flat(&variable["shape"]),
+            spec.shape
+                .iter()
+                .map(|&size| size as f32)
+                .collect::<Vec<_>>()
+        );
         let all = flat(&variable["value"]);
         values.push(match read {
             Read::Rows(rows) => {
                 let width = spec.width();
-                rows.iter().flat_map(|row| all[*row as usize * width..][..width].to_vec()).collect()
+                rows.iter()
+                    .flat_map(|row| all[*row as usize * width..][..width].to_vec())
+                    .collect()
             }
             _ => all,
         });
@@ -126,14 +185,19 @@ fn check(case: &Value, folder: &Path) -> Result<(), String> {
         };
     }
     match computed? {
-        Computed::Output(out) => difference(&out, &flat(&expected["output"]), 1e-5, 1e-6).map_or(Ok(()), Err),
+        Computed::Output(out) => {
+            difference(&out, &flat(&expected["output"]), 1e-5, 1e-6).map_or(Ok(()), Err)
+        }
         Computed::Ids(ids, weights, buckets) => {
             let mut want = vec![Vec::new(); ids.len()];
             let mut want_weights = Vec::new();
-            let all_weights =
-                expected.get("weights").map_or_else(Vec::new, |weights| flat(&weights["values"]));
-            for (place, (index, id)) in
-                list(&expected["ids"]["indices"]).iter().zip(list(&expected["ids"]["values"])).enumerate()
+            let all_weights = expected
+                .get("weights")
+                .map_or_else(Vec::new, |weights| flat(&weights["values"]));
+            for (place, (index, id)) in list(&expected["ids"]["indices"])
+                .iter()
+                .zip(list(&expected["ids"]["values"]))
+                .enumerate()
             {
                 // An id of -1 is none. So is one out of range, to an indicator.
                 let id = id.as_i64().unwrap();
@@ -148,7 +212,9 @@ fn check(case: &Value, folder: &Path) -> Result<(), String> {
                 return Err(format!("ids {ids:?}, not {want:?}"));
             }
             match weights {
-                Some(weights) => difference(&weights, &want_weights, 1e-5, 1e-6).map_or(Ok(()), Err),
+                Some(weights) => {
+                    difference(&weights, &want_weights, 1e-5, 1e-6).map_or(Ok(()), Err)
+                }
                 None if want_weights.is_empty() => Ok(()),
                 None => Err("no weights, where TensorFlow has some".to_owned()),
             }
@@ -159,7 +225,10 @@ fn check(case: &Value, folder: &Path) -> Result<(), String> {
 #[test]
 fn golden_feature_columns_give_tensorflows_ids_and_outputs() {
     let golden = Golden::find();
-    let (mut equal, mut refused, mut passed_through, mut apart) = (0, 0, 0, 0);
+    let mut equal = 0;
+    let mut refused = 0;
+    let mut passed_through = 0;
+    let mut apart = 0;
     let mut failures = Vec::new();
     for case in &golden.cases("feature_columns.json", "cases") {
         let name = case["name"].as_str().unwrap();
@@ -182,7 +251,11 @@ fn golden_feature_columns_give_tensorflows_ids_and_outputs() {
         &[
             ("equal", equal, 137 - 26 - 2 - 1),
             ("refused by both", refused, 26),
-            ("with ids out of range, which TensorFlow hands on", passed_through, 2),
+            (
+                "with ids out of range, which TensorFlow hands on",
+                passed_through,
+                2,
+            ),
             ("not offered here", apart, 1),
         ],
     );

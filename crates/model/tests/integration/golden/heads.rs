@@ -21,14 +21,20 @@ fn head(case: &Value) -> Head {
         other => panic!("no head {other}"),
     };
     let mut text = format!("[model]\nkind = \"baseline_estimator\"\nhead = \"{kind}\"\n");
-    for key in
-        ["n_classes", "label_dimension", "loss_reduction", "thresholds", "classes_for_class_based_metrics"]
-    {
+    for key in [
+        "n_classes",
+        "label_dimension",
+        "loss_reduction",
+        "thresholds",
+        "classes_for_class_based_metrics",
+    ] {
         if let Some(value) = head.get(key).filter(|value| !value.is_null()) {
             text.push_str(&format!("{key} = {value}\n"));
         }
     }
-    let vocabulary = head.get("label_vocabulary").filter(|value| !value.is_null());
+    let vocabulary = head
+        .get("label_vocabulary")
+        .filter(|value| !value.is_null());
     let vocabulary = vocabulary.map_or_else(String::new, |names| format!(", vocabulary = {names}"));
     let text = format!(
         "model_dir = \"m\"\n{text}[input]\nlabel = {{ column = \"y\"{vocabulary} }}\n\
@@ -47,13 +53,18 @@ fn labels(head: &Head, recorded: &Value) -> Result<Vec<f32>, String> {
     let (cells, offsets) = match &schema.fields[field].kind {
         FieldKind::Bytes { .. } => {
             let mut texts = Bytes::default();
-            rows.iter().for_each(|row| texts.push(row[0].as_str().unwrap().as_bytes()));
+            rows.iter()
+                .for_each(|row| texts.push(row[0].as_str().unwrap().as_bytes()));
             (Cells::Bytes(texts), None)
         }
         FieldKind::Int { .. } => {
-            let (mut classes, mut offsets) = (Vec::new(), vec![0]);
+            let mut classes = Vec::new();
+            let mut offsets = vec![0];
             for row in rows {
-                let ones = list(row).iter().enumerate().filter(|(_, value)| flat(value) == [1.0]);
+                let ones = list(row)
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, value)| flat(value) == [1.0]);
                 classes.extend(ones.map(|(class, _)| class as i64));
                 offsets.push(classes.len() as u32);
             }
@@ -62,30 +73,44 @@ fn labels(head: &Head, recorded: &Value) -> Result<Vec<f32>, String> {
         FieldKind::Float { width, .. } => {
             let numbers = flat(recorded);
             if numbers.len() != width * rows.len() {
-                return Err(format!("{} numbers for {} records of {width}", numbers.len(), rows.len()));
+                return Err(format!(
+                    "{} numbers for {} records of {width}",
+                    numbers.len(),
+                    rows.len()
+                ));
             }
             (Cells::Float(numbers), None)
         }
         FieldKind::Floats { .. } => panic!("a head wants as many numbers in every record"),
     };
-    let batch =
-        Batch { rows: rows.len(), columns: vec![Column { cells, offsets }], position: Position::default() };
-    head.labels(&batch, field).map_err(|error| error.to_string())
+    let batch = Batch {
+        rows: rows.len(),
+        columns: vec![Column { cells, offsets }],
+        position: Position::default(),
+    };
+    head.labels(&batch, field)
+        .map_err(|error| error.to_string())
 }
 
 fn check(case: &Value) -> Result<(), String> {
     let head = head(case);
-    let (mut metrics, mut delta) = (HeadMetrics::default(), Vec::new());
+    let mut metrics = HeadMetrics::default();
+    let mut delta = Vec::new();
     for (number, batch) in list(&case["batches"]).iter().enumerate() {
         let labels = match labels(&head, &batch["labels"]) {
             Ok(labels) => labels,
             Err(_) if case.get("error").is_some() => return Ok(()),
             Err(problem) => return Err(problem),
         };
-        let (logits, weights) = (flat(&batch["logits"]), batch.get("weights").map(flat));
+        let logits = flat(&batch["logits"]);
+        let weights = batch.get("weights").map(flat);
         let loss = head.loss(&logits, &labels, weights.as_deref(), &mut delta) as f32;
-        let expected = case.get("loss_per_batch").map(|losses| flat(&losses[number]));
-        if let Some(problem) = expected.and_then(|expected| difference(&[loss], &expected, 1e-5, 1e-6)) {
+        let expected = case
+            .get("loss_per_batch")
+            .map(|losses| flat(&losses[number]));
+        if let Some(problem) =
+            expected.and_then(|expected| difference(&[loss], &expected, 1e-5, 1e-6))
+        {
             return Err(format!("loss of batch {number}: {problem}"));
         }
         metrics.add(&head, &logits, &labels, weights.as_deref(), None);
@@ -95,7 +120,9 @@ fn check(case: &Value) -> Result<(), String> {
     }
     let scores = metrics.scores(&head);
     for (name, expected) in case["evaluate"].as_object().unwrap() {
-        let given = *scores.get(name).ok_or_else(|| format!("no metric {name}"))? as f32;
+        let given = *scores
+            .get(name)
+            .ok_or_else(|| format!("no metric {name}"))? as f32;
         let absolute = if name.starts_with("auc") { 1e-5 } else { 1e-6 };
         if let Some(problem) = difference(&[given], &flat(&json!(expected)), 1e-5, absolute) {
             return Err(format!("{name}: {problem}"));
@@ -107,7 +134,9 @@ fn check(case: &Value) -> Result<(), String> {
 #[test]
 fn golden_heads_report_tensorflows_metrics() {
     let golden = Golden::find();
-    let (mut equal, mut refused, mut failures) = (0, 0, Vec::new());
+    let mut equal = 0;
+    let mut refused = 0;
+    let mut failures = Vec::new();
     for case in &golden.cases("metrics.json", "heads") {
         match check(case) {
             Ok(()) if case.get("error").is_some() => refused += 1,

@@ -12,7 +12,9 @@ use super::report;
 fn examples(batch: &Value) -> Vec<(f32, f32, f32)> {
     let given = flat(batch.get("predictions").unwrap_or(&batch["values"]));
     let labels = batch.get("labels").map_or_else(|| given.clone(), flat);
-    let weights = batch.get("weights").map_or_else(|| vec![1.0; given.len()], flat);
+    let weights = batch
+        .get("weights")
+        .map_or_else(|| vec![1.0; given.len()], flat);
     assert_eq!((labels.len(), weights.len()), (given.len(), given.len()));
     labels
         .into_iter()
@@ -26,13 +28,17 @@ type Examples<'a> = &'a [(f32, f32, f32)];
 
 fn mean(examples: Examples<'_>, value: impl Fn(f32, f32) -> f64) -> f64 {
     let mut mean = Mean::default();
-    examples.iter().for_each(|(label, given, weight)| mean.add(value(*label, *given), f64::from(*weight)));
+    examples
+        .iter()
+        .for_each(|(label, given, weight)| mean.add(value(*label, *given), f64::from(*weight)));
     mean.value()
 }
 
 fn confusion(examples: Examples<'_>, said: impl Fn(f32) -> bool) -> Confusion {
     let mut counts = Confusion::default();
-    examples.iter().for_each(|(label, given, weight)| counts.add(said(*given), *label != 0.0, *weight));
+    examples
+        .iter()
+        .for_each(|(label, given, weight)| counts.add(said(*given), *label != 0.0, *weight));
     counts
 }
 
@@ -43,7 +49,10 @@ fn value(case: &Value, examples: Examples<'_>) -> Vec<f64> {
     let squared = |label: f32, given: f32| (f64::from(label) - f64::from(given)).powi(2);
     let at = |read: fn(&Confusion) -> f64| {
         let thresholds = flat(&args["thresholds"]);
-        thresholds.iter().map(|threshold| read(&confusion(examples, |given| given > *threshold))).collect()
+        thresholds
+            .iter()
+            .map(|threshold| read(&confusion(examples, |given| given > *threshold)))
+            .collect()
     };
     let one = |value: f64| vec![value];
     match case["metric"].as_str().unwrap().rsplit('.').next().unwrap() {
@@ -65,30 +74,37 @@ fn value(case: &Value, examples: Examples<'_>) -> Vec<f64> {
         "precision_at_thresholds" => at(Confusion::precision),
         "recall_at_thresholds" => at(Confusion::recall),
         "mean_per_class_accuracy" => {
-            let mut metric = MeanPerClassAccuracy::new(args["num_classes"].as_u64().unwrap() as usize);
-            examples
-                .iter()
-                .for_each(|(label, given, weight)| metric.add(*given as usize, *label as usize, *weight));
+            let mut metric =
+                MeanPerClassAccuracy::new(args["num_classes"].as_u64().unwrap() as usize);
+            examples.iter().for_each(|(label, given, weight)| {
+                metric.add(*given as usize, *label as usize, *weight)
+            });
             one(metric.value())
         }
         "sensitivity_at_specificity" => {
             let mut metric = SensitivityAtSpecificity::new(args["specificity"].as_f64().unwrap());
-            examples.iter().for_each(|(label, given, weight)| metric.add(*given, *label != 0.0, *weight));
+            examples
+                .iter()
+                .for_each(|(label, given, weight)| metric.add(*given, *label != 0.0, *weight));
             one(metric.value())
         }
         "auc" => {
             let mut auc = Auc::new(args["num_thresholds"].as_u64().unwrap_or(200) as usize);
-            examples.iter().for_each(|(label, given, weight)| auc.add(*given, *label != 0.0, *weight));
+            examples
+                .iter()
+                .for_each(|(label, given, weight)| auc.add(*given, *label != 0.0, *weight));
             let summation = match args["summation_method"].as_str() {
                 Some("minoring") => Summation::Minoring,
                 Some("majoring") => Summation::Majoring,
                 _ => Summation::Trapezoidal,
             };
-            one(match (args["curve"].as_str(), args["summation_method"].as_str()) {
-                (Some("PR"), Some("careful_interpolation")) => auc.precision_recall(),
-                (Some("PR"), _) => auc.precision_recall_by(summation),
-                _ => auc.roc_by(summation),
-            })
+            one(
+                match (args["curve"].as_str(), args["summation_method"].as_str()) {
+                    (Some("PR"), Some("careful_interpolation")) => auc.precision_recall(),
+                    (Some("PR"), _) => auc.precision_recall_by(summation),
+                    _ => auc.roc_by(summation),
+                },
+            )
         }
         other => panic!("no metric {other}"),
     }
@@ -96,14 +112,24 @@ fn value(case: &Value, examples: Examples<'_>) -> Vec<f64> {
 
 fn check(case: &Value) -> Result<(), String> {
     let mut seen = Vec::new();
-    let initial: Vec<f32> = value(case, &seen).into_iter().map(|value| value as f32).collect();
+    let initial: Vec<f32> = value(case, &seen)
+        .into_iter()
+        .map(|value| value as f32)
+        .collect();
     if let Some(problem) = difference(&initial, &flat(&case["initial"]), 1e-5, 1e-6) {
         return Err(format!("before any batch: {problem}"));
     }
     for (number, batch) in list(&case["batches"]).iter().enumerate() {
         seen.extend(examples(batch));
-        let given: Vec<f32> = value(case, &seen).into_iter().map(|value| value as f32).collect();
-        let absolute = if case["metric"].as_str().unwrap().ends_with("auc") { 1e-5 } else { 1e-6 };
+        let given: Vec<f32> = value(case, &seen)
+            .into_iter()
+            .map(|value| value as f32)
+            .collect();
+        let absolute = if case["metric"].as_str().unwrap().ends_with("auc") {
+            1e-5
+        } else {
+            1e-6
+        };
         if let Some(problem) = difference(&given, &flat(&case["values"][number]), 1e-5, absolute) {
             return Err(format!("after batch {number}: {problem}"));
         }
@@ -114,12 +140,20 @@ fn check(case: &Value) -> Result<(), String> {
 #[test]
 fn golden_metrics_agree_after_each_batch() {
     let golden = Golden::find();
-    let (mut equal, mut failures) = (0, Vec::new());
+    let mut equal = 0;
+    let mut failures = Vec::new();
     for case in &golden.cases("metrics.json", "cases") {
         match check(case) {
             Ok(()) => equal += 1,
-            Err(problem) => failures.push(format!("{} {}: {problem}", case["metric"], case["args"])),
+            Err(problem) => {
+                failures.push(format!("{} {}: {problem}", case["metric"], case["args"]))
+            }
         }
     }
-    report(&golden, "metrics.json, cases", &failures, &[("equal", equal, 50)]);
+    report(
+        &golden,
+        "metrics.json, cases",
+        &failures,
+        &[("equal", equal, 50)],
+    );
 }

@@ -15,8 +15,14 @@ const FIRST_ROW: usize = 77;
 const LAST_ROW: usize = FIRST_ROW + ROWS;
 
 fn table() -> VariableSpec {
-    let initializer = Initializer::Uniform { low: -0.5, high: 1.0 };
-    VariableSpec { initializer, ..spec("table", &[LAST_ROW + 40, WIDTH], Access::Rows) }
+    let initializer = Initializer::Uniform {
+        low: -0.5,
+        high: 1.0,
+    };
+    VariableSpec {
+        initializer,
+        ..spec("table", &[LAST_ROW + 40, WIDTH], Access::Rows)
+    }
 }
 
 /// A part of the table, with Adagrad.
@@ -24,8 +30,26 @@ fn request(seed: u64) -> Prepare<'static> {
     let mut request = prepare(0);
     request.variables = vec![spec("bias", &[2], Access::Whole), table()];
     request.slices = vec![
-        (0, Slice { variable: 0, part: 0, rows: 0..2, width: 1, ps: 0 }),
-        (2, Slice { variable: 1, part: 1, rows: FIRST_ROW..LAST_ROW, width: WIDTH, ps: 0 }),
+        (
+            0,
+            Slice {
+                variable: 0,
+                part: 0,
+                rows: 0..2,
+                width: 1,
+                ps: 0,
+            },
+        ),
+        (
+            2,
+            Slice {
+                variable: 1,
+                part: 1,
+                rows: FIRST_ROW..LAST_ROW,
+                width: WIDTH,
+                ps: 0,
+            },
+        ),
     ];
     request.optimizers = BTreeMap::from([("sgd".to_owned(), OptimizerConfig::adagrad(0.5))]);
     Prepare { seed, ..request }
@@ -43,15 +67,36 @@ impl Whole {
     fn new(seed: u64) -> Self {
         let mut values = vec![0.0; ROWS * WIDTH];
         let table = table();
-        table.initializer.fill(seed, "table", &table.shape, FIRST_ROW..LAST_ROW, &mut values);
-        Self { values, slot: vec![0.1; ROWS * WIDTH], steps: 0 }
+        table.initializer.fill(
+            seed,
+            "table",
+            &table.shape,
+            FIRST_ROW..LAST_ROW,
+            &mut values,
+        );
+        Self {
+            values,
+            slot: vec![0.1; ROWS * WIDTH],
+            steps: 0,
+        }
     }
 
     fn apply(&mut self, rows: &[u32], gradient: &[f32]) {
         self.steps += 1;
         let places: Vec<u32> = rows.iter().map(|row| row - FIRST_ROW as u32).collect();
-        let Self { values, slot, steps } = self;
-        OptimizerConfig::adagrad(0.5).apply_rows(*steps, WIDTH, &places, values, &mut [slot], gradient);
+        let Self {
+            values,
+            slot,
+            steps,
+        } = self;
+        OptimizerConfig::adagrad(0.5).apply_rows(
+            *steps,
+            WIDTH,
+            &places,
+            values,
+            &mut [slot],
+            gradient,
+        );
     }
 
     fn is(&self, other: &SliceValues) -> bool {
@@ -60,24 +105,44 @@ impl Whole {
 }
 
 fn gradient(rows: usize, step: u64) -> Vec<f32> {
-    (0..rows * WIDTH).map(|place| ((place as u64 * 7 + step * 13) % 11) as f32 - 5.0).collect()
+    (0..rows * WIDTH)
+        .map(|place| ((place as u64 * 7 + step * 13) % 11) as f32 - 5.0)
+        .collect()
 }
 
 fn push_rows(store: &Store, seq: u64, rows: &[u32], gradient: &[f32]) {
-    let selection = Selection { rows: vec![(2, 0)], row_sets: vec![rows.to_vec()], ..Selection::default() };
+    let selection = Selection {
+        rows: vec![(2, 0)],
+        row_sets: vec![rows.to_vec()],
+        ..Selection::default()
+    };
     assert_eq!(reserve(store, &worker(0, 1, seq)), Ticket::Granted);
-    store.push(&worker(0, 1, seq), &push_of(batch(0, seq - 1), selection, gradient)).unwrap();
+    store
+        .push(
+            &worker(0, 1, seq),
+            &push_of(batch(0, seq - 1), selection, gradient),
+        )
+        .unwrap();
 }
 
 fn pull_rows(store: &Store, rows: &[u32]) -> Vec<f32> {
-    let selection = Selection { rows: vec![(2, 0)], row_sets: vec![rows.to_vec()], ..Selection::default() };
-    let pull = Pull { selection: Arc::new(selection), ..Pull::default() };
+    let selection = Selection {
+        rows: vec![(2, 0)],
+        row_sets: vec![rows.to_vec()],
+        ..Selection::default()
+    };
+    let pull = Pull {
+        selection: Arc::new(selection),
+        ..Pull::default()
+    };
     read_all(store.pull(&worker(0, 1, 0), &pull).unwrap().1)
 }
 
 fn open(seed: u64) -> Store {
     let store = open_prepared(request(seed));
-    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    store
+        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
+        .unwrap();
     store
 }
 
@@ -90,12 +155,20 @@ struct Kept {
 
 impl Kept {
     fn part(&self, slot: Option<&str>) -> &[f32] {
-        if slot.is_some() { &self.whole.slot } else { &self.whole.values }
+        if slot.is_some() {
+            &self.whole.slot
+        } else {
+            &self.whole.values
+        }
     }
 
     fn within(&self, rows: &Range<usize>) -> Vec<Range<usize>> {
         let cut = |held: &Range<usize>| held.start.max(rows.start)..held.end.min(rows.end);
-        self.held.iter().map(cut).filter(|held| !held.is_empty()).collect()
+        self.held
+            .iter()
+            .map(cut)
+            .filter(|held| !held.is_empty())
+            .collect()
     }
 }
 
@@ -128,8 +201,10 @@ impl TensorSource for Kept {
         out: &mut [f32],
     ) -> Result<(), String> {
         let held = self.within(&rows).into_iter().flatten();
-        let values: Vec<f32> =
-            held.flat_map(|row| &self.part(slot)[(row - FIRST_ROW) * WIDTH..][..WIDTH]).copied().collect();
+        let values: Vec<f32> = held
+            .flat_map(|row| &self.part(slot)[(row - FIRST_ROW) * WIDTH..][..WIDTH])
+            .copied()
+            .collect();
         out.copy_from_slice(&values);
         Ok(())
     }
@@ -138,7 +213,12 @@ impl TensorSource for Kept {
         Some(self.first.clone())
     }
 
-    fn read_dynamic<'a>(&'a self, _: &'a str, _: &'a [&'a str], _: Range<u128>) -> Result<Lots<'a>, String> {
+    fn read_dynamic<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a [&'a str],
+        _: Range<u128>,
+    ) -> Result<Lots<'a>, String> {
         Err("there is none".to_owned())
     }
 }
@@ -240,7 +320,10 @@ fn a_store_holds_the_rows_that_were_changed_and_no_others() {
     let mut expected = vec![0.0; 2 * WIDTH];
     InitialRows::new(&table(), 3).fill_rows([80, 500].into_iter(), &mut expected);
     assert_eq!(first, expected);
-    assert_eq!((store.held().slices, store.status().value_bytes), (dense, dense));
+    assert_eq!(
+        (store.held().slices, store.status().value_bytes),
+        (dense, dense)
+    );
     push_rows(&store, 1, &[80, 500, 501], &gradient(3, 1));
     let rows = 3 * 2 * WIDTH as u64 * 4;
     assert_eq!(store.status().value_bytes, dense + rows);
@@ -253,7 +336,10 @@ fn a_store_holds_the_rows_that_were_changed_and_no_others() {
     let many: Vec<u32> = (FIRST_ROW as u32..(FIRST_ROW + STRIPE / 2 + 1) as u32).collect();
     push_rows(&store, 2, &many, &gradient(many.len(), 2));
     let snapshot = store.snapshot(&chief(1)).unwrap();
-    assert_eq!(snapshot.slices[1].held(), [FIRST_ROW..FIRST_ROW + STRIPE, 500..502]);
+    assert_eq!(
+        snapshot.slices[1].held(),
+        [FIRST_ROW..FIRST_ROW + STRIPE, 500..502]
+    );
 }
 
 #[test]
@@ -284,7 +370,11 @@ fn a_checkpoint_has_the_rows_of_its_instant_though_their_stripe_comes_to_hold_al
     push(3, &many);
     assert_eq!(snapshot.slices[1].held(), [90..92, 150..151]);
     assert!(then.is(&snapshot.slices[1].read_all()));
-    assert_eq!(store.held().set_aside, 0, "what has been read needs nothing");
+    assert_eq!(
+        store.held().set_aside,
+        0,
+        "what has been read needs nothing"
+    );
     drop(snapshot);
     let now = store.snapshot(&chief(1)).unwrap();
     assert_eq!(now.slices[1].held()[0].len(), STRIPE);

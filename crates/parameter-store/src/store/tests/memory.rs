@@ -7,8 +7,17 @@ use super::*;
 
 fn refusal<T: std::fmt::Debug>(outcome: Result<T, Error>) -> (u64, u64, &'static str) {
     match outcome.unwrap_err() {
-        Error::NoRoom { max, held, asked, what, .. } => {
-            assert!(held.total() <= max && held.total() + asked > max, "{held:?} and {asked} of {max}");
+        Error::NoRoom {
+            max,
+            held,
+            asked,
+            what,
+            ..
+        } => {
+            assert!(
+                held.total() <= max && held.total() + asked > max,
+                "{held:?} and {asked} of {max}"
+            );
             (max, asked, what)
         }
         other => panic!("{other}"),
@@ -19,29 +28,56 @@ fn refusal<T: std::fmt::Debug>(outcome: Result<T, Error>) -> (u64, u64, &'static
 fn variables_that_do_not_fit_are_refused_and_nothing_is_held() {
     let store = Store::new(0);
     store.bound_memory(Some(40));
-    store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
+    store
+        .claim(&Claim {
+            cluster_id: CLUSTER,
+            epoch: 1,
+        })
+        .unwrap();
     assert_eq!(
         refusal(store.prepare(&chief(1), prepare_sized(100, 8))),
         (40, 400, "the variables and slots of the job")
     );
-    assert_eq!((store.held().total(), store.status().state), (0, State::Empty));
+    assert_eq!(
+        (store.held().total(), store.status().state),
+        (0, State::Empty)
+    );
     store.prepare(&chief(1), prepare(0)).unwrap();
     // A vector of 2, 4 bytes each.
-    assert_eq!(store.held(), Held { slices: 8, ..Held::default() });
+    assert_eq!(
+        store.held(),
+        Held {
+            slices: 8,
+            ..Held::default()
+        }
+    );
 }
 
 #[test]
 fn a_table_that_does_not_fit_opens_and_a_push_that_would_make_it_too_large_is_refused_whole() {
     let store = Store::new(0);
     store.bound_memory(Some(3000));
-    store.claim(&Claim { cluster_id: CLUSTER, epoch: 1 }).unwrap();
+    store
+        .claim(&Claim {
+            cluster_id: CLUSTER,
+            epoch: 1,
+        })
+        .unwrap();
     // 8 GB of rows.
-    store.prepare(&chief(1), prepare_sized(100, 1_000_000_000)).unwrap();
+    store
+        .prepare(&chief(1), prepare_sized(100, 1_000_000_000))
+        .unwrap();
     store.open(&chief(1)).unwrap();
-    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    store
+        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
+        .unwrap();
     let push = |seq: u64, rows: &[u32]| {
         let gradients = vec![1.0; 100 + 2 * rows.len()];
-        let push = push_of(batch(0, seq - 1), Selection::clone(&select(rows)), &gradients);
+        let push = push_of(
+            batch(0, seq - 1),
+            Selection::clone(&select(rows)),
+            &gradients,
+        );
         assert_eq!(reserve(&store, &worker(0, 1, seq)), Ticket::Granted);
         store.push(&worker(0, 1, seq), &push)
     };
@@ -50,8 +86,15 @@ fn a_table_that_does_not_fit_opens_and_a_push_that_would_make_it_too_large_is_re
     let held = store.held();
     assert!(held.slices > 480, "{held:?}");
     let many: Vec<u32> = (1..200).map(|place| place * 1_000_000).collect();
-    assert_eq!(refusal(push(2, &many)).2, "rows that are changed for the first time");
-    assert_eq!((store.held(), store.status().version), (held, 1), "nothing of it was applied");
+    assert_eq!(
+        refusal(push(2, &many)).2,
+        "rows that are changed for the first time"
+    );
+    assert_eq!(
+        (store.held(), store.status().version),
+        (held, 1),
+        "nothing of it was applied"
+    );
     push(2, &far).unwrap();
 }
 
@@ -60,15 +103,24 @@ fn new_ids_are_refused_where_there_is_no_room_and_known_ones_go_on() {
     let store = open_table(DynamicTable::KEEP_ALL);
     push_ids(&store, 1, &[1, 2, 3]).unwrap();
     let held = store.held();
-    assert!(held.tables > 0 && held.total() == held.slices + held.tables, "{held:?}");
+    assert!(
+        held.tables > 0 && held.total() == held.slices + held.tables,
+        "{held:?}"
+    );
     store.bound_memory(Some(held.total()));
     let refused = push_ids(&store, 2, &[2, 4]);
     let text = refused.clone().unwrap_err().to_string();
     assert_eq!(refusal(refused).2, "rows of new ids");
-    let figures =
-        format!("may hold {0} bytes (parameter_servers.memory_bytes_max) and holds {0}", held.total());
+    let figures = format!(
+        "may hold {0} bytes (parameter_servers.memory_bytes_max) and holds {0}",
+        held.total()
+    );
     assert!(text.contains(&figures), "{text}");
-    assert_eq!((store.held(), store.status().version), (held, 1), "nothing changed");
+    assert_eq!(
+        (store.held(), store.status().version),
+        (held, 1),
+        "nothing changed"
+    );
     push_ids(&store, 2, &[1, 3]).unwrap();
     store.bound_memory(None);
     push_ids(&store, 3, &[4]).unwrap();
@@ -81,7 +133,10 @@ fn a_checkpoint_of_tables_takes_room_until_it_is_written() {
     push_ids(&store, 1, &[1, 2, 3]).unwrap();
     let held = store.held();
     store.bound_memory(Some(held.total() + 10));
-    assert_eq!(refusal(store.snapshot(&chief(1))).2, "the copies of dynamic tables that a checkpoint takes");
+    assert_eq!(
+        refusal(store.snapshot(&chief(1))).2,
+        "the copies of dynamic tables that a checkpoint takes"
+    );
     store.bound_memory(Some(held.total() * 3));
     let snapshot = store.snapshot(&chief(1)).unwrap();
     assert!(store.held().copies > 0);
@@ -92,9 +147,15 @@ fn a_checkpoint_of_tables_takes_room_until_it_is_written() {
 #[test]
 fn a_push_waits_for_a_checkpoint_where_there_is_no_room_to_set_aside() {
     let store = open_prepared(prepare_sized(100, 8));
-    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    store
+        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
+        .unwrap();
     let push = |seq: u64| {
-        let push = push_of(batch(0, seq - 1), Selection::clone(&select(&[3])), &[1.0; 102]);
+        let push = push_of(
+            batch(0, seq - 1),
+            Selection::clone(&select(&[3])),
+            &[1.0; 102],
+        );
         assert_eq!(reserve(&store, &worker(0, 1, seq)), Ticket::Granted);
         store.push(&worker(0, 1, seq), &push)
     };
@@ -111,22 +172,47 @@ fn a_push_waits_for_a_checkpoint_where_there_is_no_room_to_set_aside() {
     push(3).unwrap();
     let aside = store.held().set_aside;
     assert!((400..=1000).contains(&aside), "{aside}");
-    snapshot.slices.iter().for_each(|slice| drop(slice.read_all()));
-    assert_eq!(store.held().set_aside, 0, "what has been read needs nothing");
+    snapshot
+        .slices
+        .iter()
+        .for_each(|slice| drop(slice.read_all()));
+    assert_eq!(
+        store.held().set_aside,
+        0,
+        "what has been read needs nothing"
+    );
     drop(snapshot);
     assert_eq!(store.held().total(), held);
 }
 
 #[test]
 fn parts_of_a_step_are_held_until_it_is_whole() {
-    let store = open_prepared(Prepare { update: Update::Sync, ..prepare(0) });
+    let store = open_prepared(Prepare {
+        update: Update::Sync,
+        ..prepare(0)
+    });
     for task in 0..2 {
-        store.open_session(&worker(task, 1, 0), FINGERPRINT, 0).unwrap();
+        store
+            .open_session(&worker(task, 1, 0), FINGERPRINT, 0)
+            .unwrap();
     }
     let push = |task: usize| {
-        let contribution = Some(Contribution { slot: task as u32, of: 2 });
-        let push = push_of(batch(0, task as u64), Selection::clone(&select(&[3])), &[1.0; 4]);
-        store.push(&worker(task, 1, 1), &Push { contribution, ..push })
+        let contribution = Some(Contribution {
+            slot: task as u32,
+            of: 2,
+        });
+        let push = push_of(
+            batch(0, task as u64),
+            Selection::clone(&select(&[3])),
+            &[1.0; 4],
+        );
+        store.push(
+            &worker(task, 1, 1),
+            &Push {
+                contribution,
+                ..push
+            },
+        )
     };
     // The part, and the two rows that it changes for the first time.
     store.bound_memory(Some(8 + 31));

@@ -22,7 +22,9 @@ fn a_ledger_of_whole_numbers_is_exact_under_eight_workers() {
         for index in 0..WORKERS {
             let store = &store;
             scope.spawn(move || {
-                store.open_session(&worker(index, 1, 0), FINGERPRINT, index as u64).unwrap();
+                store
+                    .open_session(&worker(index, 1, 0), FINGERPRINT, index as u64)
+                    .unwrap();
                 let selection = select(&rows_of(index));
                 let mut gradients = vec![-1.0; DENSE];
                 gradients.resize(DENSE + rows_of(index).len() * 2, -(index as f32 + 1.0));
@@ -57,11 +59,24 @@ fn a_ledger_of_whole_numbers_is_exact_under_eight_workers() {
     let snapshot = copy(&store);
     assert_eq!(snapshot.version, WORKERS as u64 * STEPS);
     let dense = (WORKERS as u64 * STEPS) as f32;
-    assert!(snapshot.slices[0].1.values.iter().all(|value| *value == dense));
+    assert!(
+        snapshot.slices[0]
+            .1
+            .values
+            .iter()
+            .all(|value| *value == dense)
+    );
     let mut expected = vec![0.0; ROWS];
     for index in 0..WORKERS {
-        rows_of(index).iter().for_each(|row| expected[*row as usize] += (index as f32 + 1.0) * STEPS as f32);
+        rows_of(index)
+            .iter()
+            .for_each(|row| expected[*row as usize] += (index as f32 + 1.0) * STEPS as f32);
     }
     let table = &snapshot.slices[1].1.values;
-    assert!(table.chunks(2).zip(&expected).all(|(row, sum)| row == [*sum, *sum]));
+    assert!(
+        table
+            .chunks(2)
+            .zip(&expected)
+            .all(|(row, sum)| row == [*sum, *sum])
+    );
 }

@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use super::*;
 
 fn open_with(update: Update, global_step_max: u64) -> Store {
-    open_prepared(Prepare { update, ..prepare(global_step_max) })
+    open_prepared(Prepare {
+        update,
+        ..prepare(global_step_max)
+    })
 }
 
 /// One part of a step: gradients of the vector, and of some rows of the table.
@@ -30,7 +33,12 @@ fn contribute(
 
 /// Asks for the right to go on at a version.
 fn ask(store: &Store, identity: &Identity, at_least: u64) -> Pulled {
-    let pull = Pull { selection: select(&[2, 3]), at_least, reserve_step: true, ..Pull::default() };
+    let pull = Pull {
+        selection: select(&[2, 3]),
+        at_least,
+        reserve_step: true,
+        ..Pull::default()
+    };
     store.pull(identity, &pull).unwrap().0
 }
 
@@ -38,16 +46,42 @@ fn ask(store: &Store, identity: &Identity, at_least: u64) -> Pulled {
 fn the_parts_of_a_step_are_one_update_their_mean() {
     let store = open_with(Update::Sync, 0);
     for task in 0..2 {
-        store.open_session(&worker(task, 1, 0), FINGERPRINT, 0).unwrap();
+        store
+            .open_session(&worker(task, 1, 0), FINGERPRINT, 0)
+            .unwrap();
     }
-    let first = contribute(&store, &worker(1, 1, 1), (0, 1, 2), &[3], &[2.0, 0.0, 8.0, 8.0]).unwrap();
-    assert_eq!((first.version, first.global_step, first.duplicate), (0, 0, false));
-    assert_eq!(read(&store, &worker(0, 1, 0)), [0.0; 6], "nothing moves before all are there");
+    let first = contribute(
+        &store,
+        &worker(1, 1, 1),
+        (0, 1, 2),
+        &[3],
+        &[2.0, 0.0, 8.0, 8.0],
+    )
+    .unwrap();
+    assert_eq!(
+        (first.version, first.global_step, first.duplicate),
+        (0, 0, false)
+    );
+    assert_eq!(
+        read(&store, &worker(0, 1, 0)),
+        [0.0; 6],
+        "nothing moves before all are there"
+    );
     assert_eq!(ask(&store, &worker(1, 1, 2), 1).ticket, Ticket::Wait);
-    let last = contribute(&store, &worker(0, 1, 1), (0, 0, 2), &[2], &[4.0, 2.0, 6.0, 6.0]).unwrap();
+    let last = contribute(
+        &store,
+        &worker(0, 1, 1),
+        (0, 0, 2),
+        &[2],
+        &[4.0, 2.0, 6.0, 6.0],
+    )
+    .unwrap();
     assert_eq!((last.version, last.global_step), (1, 1));
     // Rows that one part names count as zeros in the other.
-    assert_eq!(read(&store, &worker(0, 1, 0)), [-3.0, -1.0, -3.0, -3.0, -4.0, -4.0]);
+    assert_eq!(
+        read(&store, &worker(0, 1, 0)),
+        [-3.0, -1.0, -3.0, -3.0, -4.0, -4.0]
+    );
     assert_eq!(ask(&store, &worker(1, 1, 2), 1).ticket, Ticket::Granted);
     assert_eq!(store.status().slowest_slot, Some(0));
 }
@@ -56,7 +90,9 @@ fn the_parts_of_a_step_are_one_update_their_mean() {
 fn copies_of_a_part_count_once_and_those_that_come_late_are_stale() {
     let store = open_with(Update::Sync, 0);
     for task in 0..3 {
-        store.open_session(&worker(task, 1, 0), FINGERPRINT, 0).unwrap();
+        store
+            .open_session(&worker(task, 1, 0), FINGERPRINT, 0)
+            .unwrap();
     }
     let gradients = [2.0, 2.0, 2.0, 2.0];
     contribute(&store, &worker(0, 1, 1), (0, 0, 2), &[2], &gradients).unwrap();
@@ -64,39 +100,61 @@ fn copies_of_a_part_count_once_and_those_that_come_late_are_stale() {
     assert_eq!((copy.duplicate, copy.stale, copy.version), (true, false, 0));
     contribute(&store, &worker(1, 1, 1), (0, 1, 2), &[2], &gradients).unwrap();
     let late = contribute(&store, &worker(2, 1, 2), (0, 1, 2), &[2], &gradients).unwrap();
-    assert_eq!((late.duplicate, late.stale, late.version, late.staleness), (true, true, 1, 1));
+    assert_eq!(
+        (late.duplicate, late.stale, late.version, late.staleness),
+        (true, true, 1, 1)
+    );
     // The same message again is no news, and not stale.
     let again = contribute(&store, &worker(1, 1, 1), (0, 1, 2), &[2], &gradients).unwrap();
     assert_eq!((again.duplicate, again.stale), (true, false));
-    assert_eq!(read(&store, &worker(0, 1, 0)), [-2.0, -2.0, -2.0, -2.0, 0.0, 0.0]);
+    assert_eq!(
+        read(&store, &worker(0, 1, 0)),
+        [-2.0, -2.0, -2.0, -2.0, 0.0, 0.0]
+    );
     assert_eq!(store.status().version, 1);
 }
 
 #[test]
 fn parts_that_do_not_fit_change_nothing() {
     let store = open_with(Update::Sync, 0);
-    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    store
+        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
+        .unwrap();
     let gradients = [2.0; 4];
     for (place, rule) in [
         ((0, 2, 2), "slot must be below 2"),
-        ((0, 2, u32::MAX), "a step has at most 65536 parts, given 4294967295"),
-        ((3, 0, 2), "step of a synchronous push must be at most 0, given 3"),
+        (
+            (0, 2, u32::MAX),
+            "a step has at most 65536 parts, given 4294967295",
+        ),
+        (
+            (3, 0, 2),
+            "step of a synchronous push must be at most 0, given 3",
+        ),
     ] {
         let refused = contribute(&store, &worker(0, 1, 1), place, &[2], &gradients).unwrap_err();
         assert!(refused.to_string().contains(rule), "{refused}");
     }
     let unnamed = push(&store, &worker(0, 1, 1), batch(0, 0), &gradients).unwrap_err();
-    assert!(unnamed.to_string().contains("must name its slot"), "{unnamed}");
+    assert!(
+        unnamed.to_string().contains("must name its slot"),
+        "{unnamed}"
+    );
     contribute(&store, &worker(0, 1, 1), (0, 0, 2), &[2], &gradients).unwrap();
     let other = contribute(&store, &worker(0, 1, 2), (0, 2, 3), &[2], &gradients).unwrap_err();
     assert!(other.to_string().contains("has 2 parts"), "{other}");
-    assert_eq!((store.status().version, read(&store, &worker(0, 1, 0))), (0, vec![0.0; 6]));
+    assert_eq!(
+        (store.status().version, read(&store, &worker(0, 1, 0))),
+        (0, vec![0.0; 6])
+    );
 }
 
 #[test]
 fn a_synchronous_job_ends_at_its_last_step() {
     let store = open_with(Update::Sync, 1);
-    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
+    store
+        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
+        .unwrap();
     assert_eq!(ask(&store, &worker(0, 1, 1), 0).ticket, Ticket::Granted);
     contribute(&store, &worker(0, 1, 1), (0, 0, 1), &[2], &[1.0; 4]).unwrap();
     assert_eq!(ask(&store, &worker(0, 1, 2), 1).ticket, Ticket::Finished);
@@ -106,10 +164,22 @@ fn a_synchronous_job_ends_at_its_last_step() {
 #[test]
 fn a_snapshot_is_taken_at_the_very_step_that_was_asked_for() {
     let store = open_with(Update::Sync, 0);
-    store.open_session(&worker(0, 1, 0), FINGERPRINT, 0).unwrap();
-    assert!(matches!(store.snapshot_at(&chief(1), 2).unwrap(), SnapshotAt::NotYet));
+    store
+        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
+        .unwrap();
+    assert!(matches!(
+        store.snapshot_at(&chief(1), 2).unwrap(),
+        SnapshotAt::NotYet
+    ));
     for step in 0..4 {
-        contribute(&store, &worker(0, 1, step + 1), (step, 0, 1), &[2], &[1.0; 4]).unwrap();
+        contribute(
+            &store,
+            &worker(0, 1, step + 1),
+            (step, 0, 1),
+            &[2],
+            &[1.0; 4],
+        )
+        .unwrap();
     }
     let SnapshotAt::Taken(snapshot) = store.snapshot_at(&chief(1), 2).unwrap() else {
         panic!("it was taken")
@@ -118,8 +188,13 @@ fn a_snapshot_is_taken_at_the_very_step_that_was_asked_for() {
     assert_eq!(snapshot.positions[0].batch, 2);
     assert_eq!(snapshot.slices[0].read_all().values, [-2.0, -2.0]);
     drop(snapshot);
-    assert!(matches!(store.snapshot_at(&chief(1), 3).unwrap(), SnapshotAt::Passed { version: 4 }));
-    let SnapshotAt::Taken(now) = store.snapshot_at(&chief(1), 4).unwrap() else { panic!("it is there") };
+    assert!(matches!(
+        store.snapshot_at(&chief(1), 3).unwrap(),
+        SnapshotAt::Passed { version: 4 }
+    ));
+    let SnapshotAt::Taken(now) = store.snapshot_at(&chief(1), 4).unwrap() else {
+        panic!("it is there")
+    };
     assert_eq!(now.slices[0].read_all().values, [-4.0, -4.0]);
 }
 
@@ -127,7 +202,9 @@ fn a_snapshot_is_taken_at_the_very_step_that_was_asked_for() {
 fn nobody_runs_ahead_of_the_slowest_by_more_than_the_bound() {
     let store = open_with(Update::StaleSynchronous { staleness_max: 2 }, 0);
     for task in 0..2 {
-        store.open_session(&worker(task, 1, 0), FINGERPRINT, task as u64).unwrap();
+        store
+            .open_session(&worker(task, 1, 0), FINGERPRINT, task as u64)
+            .unwrap();
     }
     assert_eq!(ask(&store, &worker(1, 1, 1), 0).ticket, Ticket::Granted);
     for seq in 1..=3 {
@@ -141,9 +218,13 @@ fn nobody_runs_ahead_of_the_slowest_by_more_than_the_bound() {
     push(&store, &worker(0, 1, 4), batch(0, 3), &[0.0; 4]).unwrap();
     assert_eq!(ask(&store, &worker(0, 1, 5), 0).ticket, Ticket::Wait);
     // The slow one is gone: nobody waits for it. One that comes later starts where the slowest is.
-    store.close_session(&chief(1), worker(1, 1, 0).task, 1).unwrap();
+    store
+        .close_session(&chief(1), worker(1, 1, 0).task, 1)
+        .unwrap();
     assert_eq!(ask(&store, &worker(0, 1, 5), 0).ticket, Ticket::Granted);
-    store.open_session(&worker(2, 1, 0), FINGERPRINT, 2).unwrap();
+    store
+        .open_session(&worker(2, 1, 0), FINGERPRINT, 2)
+        .unwrap();
     assert_eq!(ask(&store, &worker(2, 1, 1), 0).ticket, Ticket::Granted);
 }
 
@@ -151,7 +232,9 @@ fn nobody_runs_ahead_of_the_slowest_by_more_than_the_bound() {
 fn nobody_waits_for_a_task_that_has_no_data() {
     let store = open_with(Update::StaleSynchronous { staleness_max: 1 }, 0);
     for task in 0..3 {
-        store.open_session(&worker(task, 1, 0), FINGERPRINT, 0).unwrap();
+        store
+            .open_session(&worker(task, 1, 0), FINGERPRINT, 0)
+            .unwrap();
     }
     // The third has never asked for a step, the second asks for no more.
     step(&store, &worker(1, 1, 1), batch(0, 0), &[0.0; 4]).unwrap();
@@ -177,7 +260,9 @@ fn nobody_waits_for_a_task_that_has_no_data() {
 fn the_values_before_the_latest_step_can_be_read_for_a_part_that_others_miss() {
     let store = open_with(Update::Sync, 0);
     for task in 0..2 {
-        store.open_session(&worker(task, 1, 0), FINGERPRINT, 0).unwrap();
+        store
+            .open_session(&worker(task, 1, 0), FINGERPRINT, 0)
+            .unwrap();
     }
     let pull = |at_least, or_before| Pull {
         selection: select(&[2, 3]),
@@ -207,7 +292,11 @@ fn the_values_before_the_latest_step_can_be_read_for_a_part_that_others_miss() {
             .unwrap();
         }
         let old = values(1, &pull(step, true));
-        assert_eq!(old, (Ticket::Granted, step, step + 1, before), "of step {step}");
+        assert_eq!(
+            old,
+            (Ticket::Granted, step, step + 1, before),
+            "of step {step}"
+        );
         let now = values(1, &pull(step, false));
         assert_eq!((now.0, now.1, now.2), (Ticket::Granted, step + 1, step + 1));
         assert_ne!(now.3, old.3);
@@ -227,7 +316,8 @@ proptest! {
             (0..4).map(value).collect()
         };
         let row = |step: u64, slot: u32| 2 + ((step + u64::from(slot)) % 2) as u32;
-        let (expected, given) = (open_with(Update::Sync, 0), open_with(Update::Sync, 0));
+        let expected = open_with(Update::Sync, 0);
+        let given = open_with(Update::Sync, 0);
         for task in 0..5 {
             expected.open_session(&worker(task, 1, 0), FINGERPRINT, 0).unwrap();
             given.open_session(&worker(task, 1, 0), FINGERPRINT, 0).unwrap();

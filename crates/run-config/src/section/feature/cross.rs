@@ -6,7 +6,11 @@ use crate::{CrossKey, FeatureConfig, FeatureKind};
 
 /// Reads a key: `name`, `ids(name)` or `int(name)`.
 pub(super) fn key(text: &str) -> CrossKey {
-    let inside = |prefix: &str| text.strip_prefix(prefix)?.strip_suffix(')').map(str::to_owned);
+    let inside = |prefix: &str| {
+        text.strip_prefix(prefix)?
+            .strip_suffix(')')
+            .map(str::to_owned)
+    };
     if let Some(name) = inside("ids(") {
         CrossKey::Ids(name)
     } else if let Some(name) = inside("int(") {
@@ -28,7 +32,9 @@ pub(super) fn name(keys: &[CrossKey]) -> String {
 pub(super) fn settle(root: &Section<'_>, features: &mut [FeatureConfig]) {
     let all = features.to_vec();
     for feature in features {
-        let FeatureKind::Crossed { keys, .. } = &mut feature.kind else { continue };
+        let FeatureKind::Crossed { keys, .. } = &mut feature.kind else {
+            continue;
+        };
         if let Some(twice) = (1..keys.len()).find(|&place| keys[..place].contains(&keys[place])) {
             let name = keys[twice].name();
             let message = format!("a cross must not repeat a key, `{name}` is given twice");
@@ -54,12 +60,16 @@ fn settle_key(
     depth: usize,
 ) {
     let name = key.name();
-    let named = all.iter().find(|other| other.name == name && other.name != cross);
+    let named = all
+        .iter()
+        .find(|other| other.name == name && other.name != cross);
     let kind = named.map(|named| &named.kind);
     match (key, kind) {
         (_, Some(FeatureKind::Numeric(_))) if !matches!(key, CrossKey::Int(_)) => {
-            let buckets =
-                all.iter().map(|other| other.name.as_str()).filter(|name| name.ends_with("_bucketized"));
+            let buckets = all
+                .iter()
+                .map(|other| other.name.as_str())
+                .filter(|name| name.ends_with("_bucketized"));
             let message = format!("a cross cannot hold the numeric feature `{name}`");
             let problem = Diagnostic::error(Code::E1006, message);
             let problem = match suggest(name, buckets) {
@@ -71,7 +81,13 @@ fn settle_key(
         (CrossKey::Ids(_), Some(FeatureKind::Hashed { .. })) => {
             let message = format!("a cross cannot hold the ids of the hashed feature `{name}`");
             let problem = Diagnostic::error(Code::E1006, message);
-            fail(root, name, problem.help(format!("cross its text, `{name}`: hashing twice collides more")));
+            fail(
+                root,
+                name,
+                problem.help(format!(
+                    "cross its text, `{name}`: hashing twice collides more"
+                )),
+            );
         }
         (CrossKey::Ids(_), Some(FeatureKind::Dynamic { .. })) => {
             let message = format!("a cross cannot hold the ids of the dynamic feature `{name}`");
@@ -79,11 +95,14 @@ fn settle_key(
             fail(
                 root,
                 name,
-                problem.help(format!("cross its values, `{name}`: they are hashed all the same")),
+                problem.help(format!(
+                    "cross its values, `{name}`: they are hashed all the same"
+                )),
             );
         }
         (CrossKey::Ids(_), None) => {
-            let message = format!("a cross names the ids of feature `{name}`, which does not exist");
+            let message =
+                format!("a cross names the ids of feature `{name}`, which does not exist");
             let problem = Diagnostic::error(Code::E1006, message);
             fail(
                 root,
@@ -100,16 +119,31 @@ fn settle_key(
                 fail(root, name, Diagnostic::error(Code::E1006, message));
                 return;
             }
-            keys.iter().for_each(|inner| settle_key(root, all, cross, inner, out, depth + 1));
+            keys.iter()
+                .for_each(|inner| settle_key(root, all, cross, inner, out, depth + 1));
         }
-        (CrossKey::Text(_), Some(FeatureKind::Bucketized { .. })) => out.push(CrossKey::Ids(name.to_owned())),
+        (CrossKey::Text(_), Some(FeatureKind::Bucketized { .. })) => {
+            out.push(CrossKey::Ids(name.to_owned()))
+        }
         (
             CrossKey::Text(_),
             Some(
                 FeatureKind::Identity { column, .. }
-                | FeatureKind::Hashed { column, integers: true, .. }
-                | FeatureKind::Dynamic { column, integers: true, .. }
-                | FeatureKind::Vocabulary { column, integers: true, .. },
+                | FeatureKind::Hashed {
+                    column,
+                    integers: true,
+                    ..
+                }
+                | FeatureKind::Dynamic {
+                    column,
+                    integers: true,
+                    ..
+                }
+                | FeatureKind::Vocabulary {
+                    column,
+                    integers: true,
+                    ..
+                },
             ),
         ) => out.push(CrossKey::Int(column.clone())),
         (
@@ -133,14 +167,30 @@ fn fail(root: &Section<'_>, name: &str, problem: Diagnostic) {
 
 /// Where a cross names a key.
 fn place(root: &Section<'_>, name: &str) -> Option<trainyard_diagnostic::Place> {
-    let Value::List(items) = &root.node("feature")?.value else { return None };
-    let forms = [name.to_owned(), format!("ids({name})"), format!("int({name})")];
+    let Value::List(items) = &root.node("feature")?.value else {
+        return None;
+    };
+    let forms = [
+        name.to_owned(),
+        format!("ids({name})"),
+        format!("int({name})"),
+    ];
     items.iter().find_map(|item| {
-        let Value::Table(table) = &item.value else { return None };
+        let Value::Table(table) = &item.value else {
+            return None;
+        };
         let columns = table.get("columns")?;
-        let Value::List(keys) = &columns.value else { return None };
-        let names = keys.iter().any(|key| forms.iter().any(|form| key.value == Value::Text(form.clone())));
-        let crossed = table.get("kind").is_some_and(|kind| kind.value == Value::Text("crossed".into()));
+        let Value::List(keys) = &columns.value else {
+            return None;
+        };
+        let names = keys.iter().any(|key| {
+            forms
+                .iter()
+                .any(|form| key.value == Value::Text(form.clone()))
+        });
+        let crossed = table
+            .get("kind")
+            .is_some_and(|kind| kind.value == Value::Text("crossed".into()));
         (names && crossed).then(|| columns.place.clone())
     })
 }

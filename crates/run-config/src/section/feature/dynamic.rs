@@ -23,15 +23,23 @@ pub(super) struct Said {
 impl Said {
     pub(super) fn of(self, column: String) -> FeatureKind {
         let Self { table, integers } = self;
-        FeatureKind::Dynamic { column, integers, table }
+        FeatureKind::Dynamic {
+            column,
+            integers,
+            table,
+        }
     }
 }
 
 /// Reads every key, so that every mistake is told; `None` where there was one.
 pub(super) fn read(section: &Section<'_>) -> Option<Said> {
     let before = section.problems().len();
-    let rows_max = section.integer("rows_max", 1..=ROWS_MAX).unwrap_or(ROWS_DEFAULT);
-    let admit_after = section.integer("admit_after", 1..=ADMIT_AFTER_MAX).unwrap_or(1);
+    let rows_max = section
+        .integer("rows_max", 1..=ROWS_MAX)
+        .unwrap_or(ROWS_DEFAULT);
+    let admit_after = section
+        .integer("admit_after", 1..=ADMIT_AFTER_MAX)
+        .unwrap_or(1);
     let table = DynamicConfig {
         rows_max: rows_max as u32,
         admit_after: admit_after as u32,

@@ -13,21 +13,34 @@ pub(super) struct Said(Numbers);
 
 impl Said {
     pub(super) fn of(&self, column: String) -> Numbers {
-        Numbers { column, ..self.0.clone() }
+        Numbers {
+            column,
+            ..self.0.clone()
+        }
     }
 }
 
 pub(super) fn read(section: &Section<'_>) -> Option<Said> {
     let shape = match section.node("shape").map(|node| &node.value) {
         None => Some(vec![1]),
-        Some(Value::Integer(_)) => section.integer("shape", 1..=WIDTH_MAX).map(|length| vec![length]),
+        Some(Value::Integer(_)) => section
+            .integer("shape", 1..=WIDTH_MAX)
+            .map(|length| vec![length]),
         Some(_) => section.integers("shape", 1..=WIDTH_MAX),
     };
-    let width = shape.map(|shape| shape.iter().try_fold(1_u64, |all, length| all.checked_mul(*length)));
+    let width = shape.map(|shape| {
+        shape
+            .iter()
+            .try_fold(1_u64, |all, length| all.checked_mul(*length))
+    });
     let width = match width {
         Some(Some(width)) if width <= WIDTH_MAX => Some(width as usize),
         Some(_) => {
-            section.fail(Code::E1002, "shape", format!("shape must hold at most {WIDTH_MAX} numbers"));
+            section.fail(
+                Code::E1002,
+                "shape",
+                format!("shape must hold at most {WIDTH_MAX} numbers"),
+            );
             None
         }
         None => None,
@@ -39,29 +52,55 @@ pub(super) fn read(section: &Section<'_>) -> Option<Said> {
     let normalizer = read_normalizer(section)?;
     let width = width?;
     if time.is_some() && width != 1 {
-        section.fail(Code::E1006, "time", "time and shape cannot be both set: a field holds one time");
+        section.fail(
+            Code::E1006,
+            "time",
+            "time and shape cannot be both set: a field holds one time",
+        );
     }
     if time.is_some() && operand.is_some() {
-        section.fail(Code::E1006, "time", "time cannot be combined with minus or divided_by");
+        section.fail(
+            Code::E1006,
+            "time",
+            "time cannot be combined with minus or divided_by",
+        );
     }
     let column = String::new();
-    Some(Said(Numbers { column, width, time, operand, clip, normalizer, default: default? }))
+    Some(Said(Numbers {
+        column,
+        width,
+        time,
+        operand,
+        clip,
+        normalizer,
+        default: default?,
+    }))
 }
 
 fn read_time(section: &Section<'_>) -> Option<Time> {
     let parts = [("hour", TimePart::Hour), ("weekday", TimePart::Weekday)];
-    let units = [("seconds", TimeUnit::Seconds), ("milliseconds", TimeUnit::Milliseconds)];
+    let units = [
+        ("seconds", TimeUnit::Seconds),
+        ("milliseconds", TimeUnit::Milliseconds),
+    ];
     let unit = match section.node("time_unit") {
         Some(_) => section.choice("time_unit", "unit of times", &units),
         None => Some(TimeUnit::Seconds),
     };
     if section.node("time").is_none() {
         if section.node("time_unit").is_some() {
-            section.fail(Code::E1006, "time_unit", "time_unit needs time = \"hour\" or \"weekday\"");
+            section.fail(
+                Code::E1006,
+                "time_unit",
+                "time_unit needs time = \"hour\" or \"weekday\"",
+            );
         }
         return None;
     }
-    Some(Time { part: section.choice("time", "part of a time", &parts)?, unit: unit? })
+    Some(Time {
+        part: section.choice("time", "part of a time", &parts)?,
+        unit: unit?,
+    })
 }
 
 fn read_operand(section: &Section<'_>) -> Option<Operand> {
@@ -69,12 +108,20 @@ fn read_operand(section: &Section<'_>) -> Option<Operand> {
     let divided_by = section.text("divided_by");
     for (key, column) in [("minus", &minus), ("divided_by", &divided_by)] {
         if column.as_deref() == Some("") {
-            section.fail(Code::E1002, key, format!("{key} must name a column of the input, given \"\""));
+            section.fail(
+                Code::E1002,
+                key,
+                format!("{key} must name a column of the input, given \"\""),
+            );
         }
     }
     match (minus, divided_by) {
         (Some(_), Some(_)) => {
-            section.fail(Code::E1006, "divided_by", "minus and divided_by cannot be both set");
+            section.fail(
+                Code::E1006,
+                "divided_by",
+                "minus and divided_by cannot be both set",
+            );
             None
         }
         (Some(column), None) => Some(Operand::Minus(column)),
@@ -85,9 +132,15 @@ fn read_operand(section: &Section<'_>) -> Option<Operand> {
 
 fn read_clip(section: &Section<'_>) -> Option<[f32; 2]> {
     section.node("clip")?;
-    let bounds: Vec<f32> = section.numbers("clip")?.iter().map(|bound| *bound as f32).collect();
+    let bounds: Vec<f32> = section
+        .numbers("clip")?
+        .iter()
+        .map(|bound| *bound as f32)
+        .collect();
     match bounds[..] {
-        [least, most] if least < most && least.is_finite() && most.is_finite() => Some([least, most]),
+        [least, most] if least < most && least.is_finite() && most.is_finite() => {
+            Some([least, most])
+        }
         _ => {
             let message = format!("clip must be a lower and a higher number, given {bounds:?}");
             section.fail(Code::E1002, "clip", message);
@@ -111,7 +164,9 @@ fn read_default(section: &Section<'_>, width: usize) -> Option<Option<Vec<f32>>>
                 section.fail(Code::E1002, "default", message);
                 return None;
             }
-            Some(Some(numbers.into_iter().map(|number| number as f32).collect()))
+            Some(Some(
+                numbers.into_iter().map(|number| number as f32).collect(),
+            ))
         }
         Some(_) => single(section, "default").map(|number| Some(vec![number; width])),
     }
@@ -139,8 +194,20 @@ fn read_normalizer(section: &Section<'_>) -> Option<Normalizer> {
         Some(_) => section.choice("normalizer", "normalizer", &known)?,
         None => NormalizerName::None,
     };
-    let moments = read_pair(section, "mean", "stddev", name == NormalizerName::Standardize, "standardize")?;
-    let range = read_pair(section, "min", "max", name == NormalizerName::MinMax, "min_max")?;
+    let moments = read_pair(
+        section,
+        "mean",
+        "stddev",
+        name == NormalizerName::Standardize,
+        "standardize",
+    )?;
+    let range = read_pair(
+        section,
+        "min",
+        "max",
+        name == NormalizerName::MinMax,
+        "min_max",
+    )?;
     match name {
         NormalizerName::None => Some(Normalizer::None),
         NormalizerName::Log1p => Some(Normalizer::Log1p),
@@ -148,7 +215,11 @@ fn read_normalizer(section: &Section<'_>) -> Option<Normalizer> {
         NormalizerName::Standardize => {
             let (mean, stddev) = moments?;
             if !stddev.is_normal() {
-                section.fail(Code::E1002, "stddev", format!("stddev must not be 0, given {stddev}"));
+                section.fail(
+                    Code::E1002,
+                    "stddev",
+                    format!("stddev must not be 0, given {stddev}"),
+                );
                 return None;
             }
             Some(Normalizer::Standardize { mean, stddev })
@@ -156,7 +227,11 @@ fn read_normalizer(section: &Section<'_>) -> Option<Normalizer> {
         NormalizerName::MinMax => {
             let (min, max) = range?;
             if max <= min {
-                section.fail(Code::E1002, "max", format!("max must be above min ({min}), given {max}"));
+                section.fail(
+                    Code::E1002,
+                    "max",
+                    format!("max must be above min ({min}), given {max}"),
+                );
                 return None;
             }
             Some(Normalizer::MinMax { min, max })
@@ -176,8 +251,9 @@ fn read_pair(
     match (is_needed, single(section, first), single(section, second)) {
         (true, Some(first), Some(second)) => Some(Some((first, second))),
         (true, _, _) => {
-            let message =
-                format!("normalizer {normalizer} needs {first} and {second}; `trainyard stats` tells them");
+            let message = format!(
+                "normalizer {normalizer} needs {first} and {second}; `trainyard stats` tells them"
+            );
             section.fail(Code::E1005, "normalizer", message);
             None
         }
@@ -199,16 +275,26 @@ pub(super) fn read_boundaries(section: &Section<'_>) -> Option<Vec<f32>> {
     };
     let boundaries: Vec<f32> = numbers.iter().map(|&number| number as f32).collect();
     if boundaries.is_empty() {
-        section.fail(Code::E1002, "boundaries", "boundaries must hold at least one number, given none");
+        section.fail(
+            Code::E1002,
+            "boundaries",
+            "boundaries must hold at least one number, given none",
+        );
         return None;
     }
     if let Some(position) = boundaries.iter().position(|boundary| !boundary.is_finite()) {
-        let message = format!("boundaries must fit into 32 bits, given {:?}", numbers[position]);
+        let message = format!(
+            "boundaries must fit into 32 bits, given {:?}",
+            numbers[position]
+        );
         section.fail(Code::E1002, "boundaries", message);
         return None;
     }
     if let Some(pair) = boundaries.windows(2).find(|pair| pair[0] >= pair[1]) {
-        let message = format!("boundaries must ascend, given {} before {}", pair[0], pair[1]);
+        let message = format!(
+            "boundaries must ascend, given {} before {}",
+            pair[0], pair[1]
+        );
         section.fail(Code::E1002, "boundaries", message);
         return None;
     }

@@ -18,12 +18,19 @@ pub(super) fn read(
     let wide = section.flag("wide");
     let plain = matches!(kind, Kind::Numeric | Kind::Bucketized).then_some(Deep::Dense);
     let (given, deep) = read_deep(section, kind, plain.clone())?;
-    let Some(model) = model else { return Some((wide.unwrap_or(true), deep)) };
-    for (key, has, used) in
-        [("wide", model.has_linear(), wide == Some(true)), ("deep", model.has_deep(), deep.is_some())]
-    {
+    let Some(model) = model else {
+        return Some((wide.unwrap_or(true), deep));
+    };
+    for (key, has, used) in [
+        ("wide", model.has_linear(), wide == Some(true)),
+        ("deep", model.has_deep(), deep.is_some()),
+    ] {
         if used && !has {
-            section.fail(Code::E1006, key, format!("{key} has no meaning: the model has no such part"));
+            section.fail(
+                Code::E1006,
+                key,
+                format!("{key} has no meaning: the model has no such part"),
+            );
         }
     }
     let wide = wide.unwrap_or(model.wide_by_default());
@@ -40,14 +47,18 @@ pub(super) fn read(
 }
 
 /// A feature that feeds no part must at least be part of a cross.
-pub(super) fn check_use(
+pub(super) fn check_use<'a, 'b: 'a>(
     root: &Section<'_>,
-    sections: &[Section<'_>],
+    table_of: impl Fn(usize) -> &'a Section<'b>,
     features: &[FeatureConfig],
     model: Option<ModelKind>,
 ) {
     let Some(model) = model else { return };
-    for feature in features.iter().filter(|feature| !feature.wide && feature.deep.is_none()) {
+    for (place, feature) in features
+        .iter()
+        .enumerate()
+        .filter(|(_, feature)| !feature.wide && feature.deep.is_none())
+    {
         let crossed = features.iter().any(|other| match &other.kind {
             FeatureKind::Crossed { keys, .. } => keys.iter().any(|key| key.name() == feature.name),
             _ => false,
@@ -56,35 +67,19 @@ pub(super) fn check_use(
             continue;
         }
         let message = format!("feature `{}` is used by no part of the model", feature.name);
-        let section = sections.iter().find(|section| names(section, feature));
-        let problem = match section {
-            Some(section) => section.reject(Code::E1005, "kind", message),
-            None => root.reject(Code::E1005, "feature", message),
-        };
+        let problem = table_of(place).reject(Code::E1005, "kind", message);
         let dynamic = matches!(feature.kind, FeatureKind::Dynamic { .. });
-        root.problems().push(problem.help(match (model.has_linear(), model.has_deep()) {
-            (true, true) if dynamic => "set wide = true, or deep = { embedding = 8 }",
-            (false, _) if dynamic => "set deep = { embedding = 8 }",
-            (true, false) => "set wide = true, or remove the feature",
-            (true, true) => "set wide = true, or deep = { embedding = 8 }, or deep = { indicator = true }",
-            (false, _) => "set deep = { embedding = 8 } or deep = { indicator = true }",
-        }));
+        root.problems()
+            .push(problem.help(match (model.has_linear(), model.has_deep()) {
+                (true, true) if dynamic => "set wide = true, or deep = { embedding = 8 }",
+                (false, _) if dynamic => "set deep = { embedding = 8 }",
+                (true, false) => "set wide = true, or remove the feature",
+                (true, true) => {
+                    "set wide = true, or deep = { embedding = 8 }, or deep = { indicator = true }"
+                }
+                (false, _) => "set deep = { embedding = 8 } or deep = { indicator = true }",
+            }));
     }
-}
-
-/// Whether a section is the one that a feature came from, by the column or name that it holds.
-fn names(section: &Section<'_>, feature: &FeatureConfig) -> bool {
-    let holds = |key: &'static str| {
-        let text = |value: &Value| match value {
-            Value::Text(text) => feature.name == *text || feature.name.starts_with(&format!("{text}_")),
-            _ => false,
-        };
-        section.node(key).is_some_and(|node| match &node.value {
-            Value::List(items) => items.iter().any(|item| text(&item.value)),
-            value => text(value),
-        })
-    };
-    holds("name") || holds("column") || holds("columns")
 }
 
 /// Features that share a table must agree on it.
@@ -92,32 +87,51 @@ pub(super) fn check_tables(root: &Section<'_>, features: &[FeatureConfig]) {
     let tables: Vec<(&str, &Embedding, &FeatureConfig)> = features
         .iter()
         .filter_map(|feature| match &feature.deep {
-            Some(Deep::Embedding(embedding)) => Some((embedding.table.as_deref()?, embedding, feature)),
+            Some(Deep::Embedding(embedding)) => {
+                Some((embedding.table.as_deref()?, embedding, feature))
+            }
             _ => None,
         })
         .collect();
     for (place, one) in tables.iter().enumerate() {
-        let Some(other) = tables[..place].iter().find(|other| other.0 == one.0) else { continue };
-        let (one_kind, other_kind) = (&one.2.kind, &other.2.kind);
+        let Some(other) = tables[..place].iter().find(|other| other.0 == one.0) else {
+            continue;
+        };
+        let one_kind = &one.2.kind;
+        let other_kind = &other.2.kind;
         let (what, help) = if one.1.dimension != other.1.dimension {
-            let what = format!("embedding dimensions {} and {}", other.1.dimension, one.1.dimension);
-            (what, "give them the same buckets and dimension, or tables of their own")
+            let what = format!(
+                "embedding dimensions {} and {}",
+                other.1.dimension, one.1.dimension
+            );
+            (
+                what,
+                "give them the same buckets and dimension, or tables of their own",
+            )
         } else if one.1.trainable != other.1.trainable {
             let what = "trainable = false for only one of them".to_owned();
             (what, "set it for both, or give them tables of their own")
         } else if dynamic(one_kind) != dynamic(other_kind) {
             let what = "other rules of a dynamic table, or only one of them has one".to_owned();
-            (what, "give them the same kind, rows_max, admit_after and expiry, or tables of their own")
+            (
+                what,
+                "give them the same kind, rows_max, admit_after and expiry, or tables of their own",
+            )
         } else if buckets(one_kind) != buckets(other_kind) {
             let ids = |kind| buckets(kind).unwrap_or(0);
             let what = format!("{} and {} ids", ids(other_kind), ids(one_kind));
-            (what, "give them the same buckets and dimension, or tables of their own")
+            (
+                what,
+                "give them the same buckets and dimension, or tables of their own",
+            )
         } else {
             continue;
         };
         let (one, other, table) = (&one.2.name, &other.2.name, one.0);
-        let message = format!("features `{other}` and `{one}` share the table `{table}`, but have {what}");
-        root.problems().push(Diagnostic::error(Code::E1006, message).help(help));
+        let message =
+            format!("features `{other}` and `{one}` share the table `{table}`, but have {what}");
+        root.problems()
+            .push(Diagnostic::error(Code::E1006, message).help(help));
     }
 }
 
@@ -133,12 +147,15 @@ fn dynamic(kind: &FeatureKind) -> Option<&DynamicConfig> {
 fn buckets(kind: &FeatureKind) -> Option<u64> {
     match kind {
         FeatureKind::Numeric(_) | FeatureKind::Dynamic { .. } => None,
-        FeatureKind::Bucketized { numbers, boundaries } => {
-            Some((boundaries.len() as u64 + 1) * numbers.width as u64)
-        }
-        FeatureKind::Vocabulary { values, oov_buckets, .. } => {
-            Some(values.len() as u64 + u64::from(*oov_buckets))
-        }
+        FeatureKind::Bucketized {
+            numbers,
+            boundaries,
+        } => Some((boundaries.len() as u64 + 1) * numbers.width as u64),
+        FeatureKind::Vocabulary {
+            values,
+            oov_buckets,
+            ..
+        } => Some(values.len() as u64 + u64::from(*oov_buckets)),
         FeatureKind::Hashed { buckets, .. }
         | FeatureKind::Identity { buckets, .. }
         | FeatureKind::Crossed { buckets, .. } => Some(u64::from(*buckets)),
@@ -146,8 +163,14 @@ fn buckets(kind: &FeatureKind) -> Option<u64> {
 }
 
 /// Whether `deep` was given, and what it says.
-fn read_deep(section: &Section<'_>, kind: Kind, plain: Option<Deep>) -> Option<(bool, Option<Deep>)> {
-    let Some(node) = section.node("deep") else { return Some((false, None)) };
+fn read_deep(
+    section: &Section<'_>,
+    kind: Kind,
+    plain: Option<Deep>,
+) -> Option<(bool, Option<Deep>)> {
+    let Some(node) = section.node("deep") else {
+        return Some((false, None));
+    };
     let deep = match &node.value {
         Value::Flag(false) => return Some((true, None)),
         Value::Flag(true) if plain.is_some() => plain,
@@ -162,7 +185,9 @@ fn read_deep(section: &Section<'_>, kind: Kind, plain: Option<Deep>) -> Option<(
             Kind::Numeric => {
                 "deep of a numeric feature must be true or false; to embed numbers, bucketize them first"
             }
-            Kind::Bucketized => "deep must be true, false, { indicator = true } or { embedding = 8 }",
+            Kind::Bucketized => {
+                "deep must be true, false, { indicator = true } or { embedding = 8 }"
+            }
             Kind::Dynamic => "deep of a dynamic feature must be { embedding = 8 } or false",
             _ => "deep must be { embedding = 8 }, { indicator = true } or false",
         };
@@ -184,12 +209,17 @@ fn read_table(inner: Section<'_>) -> Option<Option<Deep>> {
     };
     let max_norm = single(&inner, "max_norm");
     if let Some(norm) = max_norm.filter(|norm| *norm <= 0.0) {
-        inner.fail(Code::E1002, "max_norm", format!("max_norm must be > 0, given {norm}"));
+        inner.fail(
+            Code::E1002,
+            "max_norm",
+            format!("max_norm must be > 0, given {norm}"),
+        );
     }
     let table = inner.text("table");
     let trainable = inner.flag("trainable").unwrap_or(true);
-    let extra =
-        ["combiner", "max_norm", "table", "trainable"].into_iter().find(|key| inner.node(key).is_some());
+    let extra = ["combiner", "max_norm", "table", "trainable"]
+        .into_iter()
+        .find(|key| inner.node(key).is_some());
     if let (None, Some(key)) = (dimension, extra) {
         inner.fail(Code::E1006, key, format!("{key} needs an embedding"));
     }
@@ -201,8 +231,15 @@ fn read_table(inner: Section<'_>) -> Option<Option<Deep>> {
     Some(match (indicator, dimension) {
         (Some(true), None) => Some(Deep::Indicator),
         (None | Some(false), Some(dimension)) => {
-            let (dimension, combiner) = (dimension as usize, combiner?);
-            Some(Deep::Embedding(Embedding { dimension, combiner, max_norm, table, trainable }))
+            let dimension = dimension as usize;
+            let combiner = combiner?;
+            Some(Deep::Embedding(Embedding {
+                dimension,
+                combiner,
+                max_norm,
+                table,
+                trainable,
+            }))
         }
         _ => None,
     })

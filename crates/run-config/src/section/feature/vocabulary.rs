@@ -17,17 +17,35 @@ pub(super) struct Said {
 
 impl Said {
     pub(super) fn of(&self, column: String) -> FeatureKind {
-        let Self { ref values, oov_buckets, default, integers } = *self;
-        FeatureKind::Vocabulary { column, values: values.clone(), oov_buckets, default, integers }
+        let Self {
+            ref values,
+            oov_buckets,
+            default,
+            integers,
+        } = *self;
+        FeatureKind::Vocabulary {
+            column,
+            values: values.clone(),
+            oov_buckets,
+            default,
+            integers,
+        }
     }
 }
 
 pub(super) fn read(path: &Path, section: &Section<'_>) -> Option<Said> {
     let oov_buckets = section.integer("oov_buckets", 0..=BUCKETS_MAX).unwrap_or(0) as u32;
-    let default = section.integer("default", 0..=BUCKETS_MAX).map(|id| id as u32);
-    let size = section.integer("size", 1..=BUCKETS_MAX).map(|size| size as usize);
-    let (listed, file) = (read_values(section), section.text("file"));
-    let integers = section.flag("integers").or(listed.as_ref().map(|(_, integers)| *integers));
+    let default = section
+        .integer("default", 0..=BUCKETS_MAX)
+        .map(|id| id as u32);
+    let size = section
+        .integer("size", 1..=BUCKETS_MAX)
+        .map(|size| size as usize);
+    let listed = read_values(section);
+    let file = section.text("file");
+    let integers = section
+        .flag("integers")
+        .or(listed.as_ref().map(|(_, integers)| *integers));
     let integers = integers.unwrap_or(false);
     let (key, mut values) = match (listed, file) {
         (Some(_), Some(_)) => {
@@ -45,31 +63,61 @@ pub(super) fn read(path: &Path, section: &Section<'_>) -> Option<Said> {
     };
     if let Some(size) = size {
         if size > values.len() {
-            let message = format!("size must be at most the {} values there are, given {size}", values.len());
+            let message = format!(
+                "size must be at most the {} values there are, given {size}",
+                values.len()
+            );
             section.fail(Code::E1002, "size", message);
             return None;
         }
         values.truncate(size);
     }
     if values.is_empty() {
-        section.fail(Code::E1002, key, "a vocabulary must hold at least one value, given none");
+        section.fail(
+            Code::E1002,
+            key,
+            "a vocabulary must hold at least one value, given none",
+        );
         return None;
     }
     if default.is_some() && oov_buckets > 0 {
-        section.fail(Code::E1006, "default", "default and oov_buckets cannot be both set");
+        section.fail(
+            Code::E1006,
+            "default",
+            "default and oov_buckets cannot be both set",
+        );
     }
     if let Some(default) = default.filter(|default| *default as usize >= values.len()) {
-        let message =
-            format!("default must be below the number of values ({}), given {default}", values.len());
+        let message = format!(
+            "default must be below the number of values ({}), given {default}",
+            values.len()
+        );
         section.fail(Code::E1002, "default", message);
     }
     check(section, key, &values, integers)?;
-    Some(Said { values, oov_buckets, default, integers })
+    Some(Said {
+        values,
+        oov_buckets,
+        default,
+        integers,
+    })
 }
 
-fn check(section: &Section<'_>, key: &'static str, values: &[String], integers: bool) -> Option<()> {
-    if let Some(bad) = values.iter().find(|value| integers && value.parse::<i64>().is_err()) {
-        section.fail(Code::E1002, key, format!("values of integers must be whole numbers, given `{bad}`"));
+fn check(
+    section: &Section<'_>,
+    key: &'static str,
+    values: &[String],
+    integers: bool,
+) -> Option<()> {
+    if let Some(bad) = values
+        .iter()
+        .find(|value| integers && value.parse::<i64>().is_err())
+    {
+        section.fail(
+            Code::E1002,
+            key,
+            format!("values of integers must be whole numbers, given `{bad}`"),
+        );
         return None;
     }
     let mut sorted: Vec<&String> = values.iter().collect();
@@ -78,7 +126,10 @@ fn check(section: &Section<'_>, key: &'static str, values: &[String], integers: 
         section.fail(
             Code::E1002,
             key,
-            format!("a vocabulary must not repeat a value, `{}` is given twice", pair[0]),
+            format!(
+                "a vocabulary must not repeat a value, `{}` is given twice",
+                pair[0]
+            ),
         );
         return None;
     }
@@ -123,7 +174,11 @@ fn read_file(path: &Path, section: &Section<'_>, file: &str) -> Option<Vec<Strin
             Some(values)
         }
         Err(error) => {
-            let message = format!("vocabulary file {} cannot be read: {}", full.display(), error.kind());
+            let message = format!(
+                "vocabulary file {} cannot be read: {}",
+                full.display(),
+                error.kind()
+            );
             section.fail(Code::E1201, "file", message);
             None
         }

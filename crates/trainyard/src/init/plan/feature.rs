@@ -44,11 +44,24 @@ pub(crate) struct FeaturePlan {
 #[derive(Debug)]
 pub(crate) enum Kind {
     /// A number, or `width` of them, and the boundaries that divide it for the linear part.
-    Numeric { width: u64, scale: Scale, default: Option<f64>, boundaries: Vec<f64> },
+    Numeric {
+        width: u64,
+        scale: Scale,
+        default: Option<f64>,
+        boundaries: Vec<f64>,
+    },
     /// One of these values, each with a vector of so many numbers, or a position where there is no `dimension`.
-    Vocabulary { values: Vec<String>, separator: Option<char>, dimension: Option<usize> },
+    Vocabulary {
+        values: Vec<String>,
+        separator: Option<char>,
+        dimension: Option<usize>,
+    },
     /// A text of very many.
-    Hashed { buckets: u64, separator: Option<char>, dimension: usize },
+    Hashed {
+        buckets: u64,
+        separator: Option<char>,
+        dimension: usize,
+    },
     /// The pairs of libsvm: indices from `base`, each with its value.
     Pairs { buckets: u64, base: u64 },
 }
@@ -63,8 +76,18 @@ pub(crate) enum Scale {
 
 impl FeaturePlan {
     /// Decides, or says why the column is none.
-    pub(super) fn make(column: &ColumnProfile, found: &Profile, is_sample: bool) -> Result<Self, String> {
-        let feature = |kind, note| Ok(Self { column: column.name.clone(), kind, note });
+    pub(super) fn make(
+        column: &ColumnProfile,
+        found: &Profile,
+        is_sample: bool,
+    ) -> Result<Self, String> {
+        let feature = |kind, note| {
+            Ok(Self {
+                column: column.name.clone(),
+                kind,
+                note,
+            })
+        };
         if column.values == 0 {
             return Err("it holds no value".to_owned());
         }
@@ -74,8 +97,11 @@ impl FeaturePlan {
         if is_categorical(column) {
             let separator = separator(column);
             let values = parts(column, separator);
-            let distinct =
-                if separator.is_some() && !column.list { values.len() as u64 } else { column.distinct() };
+            let distinct = if separator.is_some() && !column.list {
+                values.len() as u64
+            } else {
+                column.distinct()
+            };
             if !column.list && names_records(column, found.rows) {
                 return Err(format!(
                     "{} different values in {} records: each names its record",
@@ -84,7 +110,10 @@ impl FeaturePlan {
                 ));
             }
             let note = format!("{distinct} values{}", missing_note(column, found));
-            return feature(category(distinct, values, separator, column, is_sample), note);
+            return feature(
+                category(distinct, values, separator, column, is_sample),
+                note,
+            );
         }
         if column.list {
             if column.lengths.0 != column.lengths.1 || column.missing > 0 {
@@ -122,16 +151,26 @@ impl FeaturePlan {
         let index = found.column("index").filter(|column| column.values > 0)?;
         let base = u64::from(index.numbers.min > 0.0);
         let buckets = index.numbers.max as u64 + 1 - base;
-        let note = format!("indices from {} to {}", index.numbers.min, index.numbers.max);
-        Some(Self { column: index.name.clone(), kind: Kind::Pairs { buckets, base }, note })
+        let note = format!(
+            "indices from {} to {}",
+            index.numbers.min, index.numbers.max
+        );
+        Some(Self {
+            column: index.name.clone(),
+            kind: Kind::Pairs { buckets, base },
+            note,
+        })
     }
 }
 
 /// Whether a column says when its record was made: seconds or milliseconds since 1970, by a name that says so.
 pub(super) fn is_time(column: &ColumnProfile) -> bool {
     let name = bare(&column.name);
-    let is_named = ["time", "timestamp", "ts", "datetime", "date", "unixtime"].contains(&name.as_str())
-        || ["_time", "_timestamp", "_ts", "_at"].iter().any(|end| name.ends_with(end));
+    let is_named = ["time", "timestamp", "ts", "datetime", "date", "unixtime"]
+        .contains(&name.as_str())
+        || ["_time", "_timestamp", "_ts", "_at"]
+            .iter()
+            .any(|end| name.ends_with(end));
     is_named
         && column.is_numeric()
         && !column.list
@@ -143,7 +182,10 @@ pub(super) fn is_time(column: &ColumnProfile) -> bool {
 fn is_id(name: &str) -> bool {
     let lower = bare(name);
     let ends = ["_id", "_code", "_zip", "_hash", "_key", "_sku"];
-    let is_camel = name.split(':').next().is_some_and(|name| name.ends_with("Id") || name.ends_with("ID"));
+    let is_camel = name
+        .split(':')
+        .next()
+        .is_some_and(|name| name.ends_with("Id") || name.ends_with("ID"));
     is_camel
         || ["id", "uid", "zip", "zipcode", "code", "sku"].contains(&lower.as_str())
         || ends.iter().any(|end| lower.ends_with(end))
@@ -184,10 +226,15 @@ fn separator(column: &ColumnProfile) -> Option<char> {
         return Some(' ');
     }
     let holds = |separator: char| {
-        let with = column.counts().into_iter().filter(|(value, _)| value.contains(&(separator as u8)));
+        let with = column
+            .counts()
+            .into_iter()
+            .filter(|(value, _)| value.contains(&(separator as u8)));
         with.map(|(_, count)| count).sum::<u64>() as f64
     };
-    SEPARATORS.into_iter().find(|separator| holds(*separator) > 0.2 * column.values as f64)
+    SEPARATORS
+        .into_iter()
+        .find(|separator| holds(*separator) > 0.2 * column.values as f64)
 }
 
 /// The values in their order, those of a field apart; empty where not all were counted.
@@ -201,7 +248,10 @@ fn parts(column: &ColumnProfile, separator: Option<char>) -> Vec<String> {
         match separator {
             Some(separator) if !column.list => {
                 values.extend(
-                    text.split(separator).map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned),
+                    text.split(separator)
+                        .map(str::trim)
+                        .filter(|part| !part.is_empty())
+                        .map(str::to_owned),
                 );
             }
             _ => values.push(text.into_owned()),
@@ -224,24 +274,41 @@ fn category(
         50..VOCABULARY_VALUES_MAX => 8,
         _ => 16,
     };
-    let most = if is_sample { VOCABULARY_VALUES_OF_SAMPLE_MAX } else { VOCABULARY_VALUES_MAX };
+    let most = if is_sample {
+        VOCABULARY_VALUES_OF_SAMPLE_MAX
+    } else {
+        VOCABULARY_VALUES_MAX
+    };
     // A vocabulary is a text file, a value a line.
     let fits = column.are_all_counted() && values.iter().all(|value| !value.contains(['\n', '\r']));
     if distinct <= most && fits {
         let dimension = (distinct > INDICATOR_VALUES_MAX).then_some(dimension);
-        return Kind::Vocabulary { values, separator, dimension };
+        return Kind::Vocabulary {
+            values,
+            separator,
+            dimension,
+        };
     }
     // More records bring more values; half of the buckets empty keeps most values apart.
     let room = if is_sample { 4 } else { 2 };
     let buckets = (room * distinct).next_power_of_two().min(BUCKETS_MAX);
-    Kind::Hashed { buckets, separator, dimension }
+    Kind::Hashed {
+        buckets,
+        separator,
+        dimension,
+    }
 }
 
 fn number(column: &ColumnProfile) -> Kind {
     let numbers = &column.numbers;
     let quantiles = column.quantiles(&[0.5, 0.99]);
     let [median, high] = quantiles[..] else {
-        return Kind::Numeric { width: 1, scale: Scale::None, default: None, boundaries: Vec::new() };
+        return Kind::Numeric {
+            width: 1,
+            scale: Scale::None,
+            default: None,
+            boundaries: Vec::new(),
+        };
     };
     let is_flag = numbers.min >= -1.0 && numbers.max <= 1.0;
     // A few large numbers would make all others alike.
@@ -252,9 +319,18 @@ fn number(column: &ColumnProfile) -> Kind {
     } else if is_skewed {
         Scale::Log1p
     } else {
-        Scale::Standardize { mean: rounded(numbers.mean), stddev: rounded(numbers.stddev()) }
+        Scale::Standardize {
+            mean: rounded(numbers.mean),
+            stddev: rounded(numbers.stddev()),
+        }
     };
-    let default = (column.missing > 0).then(|| if is_skewed { 0.0 } else { rounded(numbers.mean) });
+    let default = (column.missing > 0).then(|| {
+        if is_skewed {
+            0.0
+        } else {
+            rounded(numbers.mean)
+        }
+    });
     let mut boundaries = column.quantiles(&DECILES);
     boundaries.dedup();
     // Below the least there is nothing.
@@ -262,7 +338,12 @@ fn number(column: &ColumnProfile) -> Kind {
     if is_flag && column.distinct() <= 2 {
         boundaries.clear();
     }
-    Kind::Numeric { width: 1, scale, default, boundaries }
+    Kind::Numeric {
+        width: 1,
+        scale,
+        default,
+        boundaries,
+    }
 }
 
 /// A number with six digits that count, as it stands in a job file.

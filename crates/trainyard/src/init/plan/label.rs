@@ -36,7 +36,9 @@ const NAMES: [&str; 26] = [
 ];
 
 /// Values that say yes, in lower case.
-const POSITIVE_VALUES: [&str; 9] = ["1", "true", "yes", "y", "t", "positive", "pos", "click", "clicked"];
+const POSITIVE_VALUES: [&str; 9] = [
+    "1", "true", "yes", "y", "t", "positive", "pos", "click", "clicked",
+];
 
 /// Most classes of a label of texts, or of whole numbers from 0.
 const CLASSES_MAX: u64 = 100;
@@ -55,9 +57,15 @@ pub(crate) struct LabelPlan {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Task {
     /// One of two classes; without a `positive`, labels are 0 and 1. `share` of the records are positive.
-    Binary { positive: Option<String>, share: f64 },
+    Binary {
+        positive: Option<String>,
+        share: f64,
+    },
     /// One of several classes: these, or the numbers from 0.
-    Classes { names: Option<Vec<String>>, count: usize },
+    Classes {
+        names: Option<Vec<String>>,
+        count: usize,
+    },
     /// A number.
     Number { min: f64, max: f64 },
 }
@@ -73,7 +81,11 @@ impl LabelPlan {
             None => guessed(found)?,
         };
         let column = found.column(&name).ok_or_else(|| which(found))?;
-        let task = task(column, evaluated.and_then(|found| found.column(&name)), wishes)?;
+        let task = task(
+            column,
+            evaluated.and_then(|found| found.column(&name)),
+            wishes,
+        )?;
         Ok(Self { column: name, task })
     }
 
@@ -81,10 +93,19 @@ impl LabelPlan {
     pub(crate) fn told(&self) -> String {
         let column = &self.column;
         match &self.task {
-            Task::Binary { positive: Some(positive), share } => {
-                format!("`{column}`: two classes, `{positive}` is positive ({:.1} %)", 100.0 * share)
+            Task::Binary {
+                positive: Some(positive),
+                share,
+            } => {
+                format!(
+                    "`{column}`: two classes, `{positive}` is positive ({:.1} %)",
+                    100.0 * share
+                )
             }
-            Task::Binary { positive: None, share } => {
+            Task::Binary {
+                positive: None,
+                share,
+            } => {
                 format!("`{column}`: 0 or 1 ({:.1} % are 1)", 100.0 * share)
             }
             Task::Classes { count, .. } => format!("`{column}`: {count} classes"),
@@ -96,11 +117,16 @@ impl LabelPlan {
 /// Returns the column that looks like the label: by its name, or the only one of two values.
 fn guessed(found: &Profile) -> Result<String, Diagnostic> {
     for name in NAMES {
-        if let Some(column) = found.columns.iter().find(|column| bare(&column.name) == name) {
+        if let Some(column) = found
+            .columns
+            .iter()
+            .find(|column| bare(&column.name) == name)
+        {
             return Ok(column.name.clone());
         }
     }
-    let is_flag = |column: &&ColumnProfile| column.distinct() == 2 && column.missing == 0 && !column.list;
+    let is_flag =
+        |column: &&ColumnProfile| column.distinct() == 2 && column.missing == 0 && !column.list;
     let mut flags = found.columns.iter().filter(is_flag);
     match (flags.next(), flags.next()) {
         (Some(only), None) => Ok(only.name.clone()),
@@ -116,10 +142,16 @@ fn which(found: &Profile) -> Diagnostic {
         .filter(few)
         .map(|column| format!("`{}` ({} values)", column.name, column.distinct()))
         .collect();
-    let names: Vec<&str> = found.columns.iter().map(|column| column.name.as_str()).collect();
-    let mut problem =
-        Diagnostic::error(Code::E1000, "which column is the label cannot be told from the data")
-            .note(format!("columns: {}", names.join(", ")));
+    let names: Vec<&str> = found
+        .columns
+        .iter()
+        .map(|column| column.name.as_str())
+        .collect();
+    let mut problem = Diagnostic::error(
+        Code::E1000,
+        "which column is the label cannot be told from the data",
+    )
+    .note(format!("columns: {}", names.join(", ")));
     if !proposed.is_empty() {
         problem = problem.note(format!("columns of few values: {}", proposed.join(", ")));
     }
@@ -138,49 +170,71 @@ fn task(
         return Err(Diagnostic::error(Code::E4003, message).help("name another column by --label"));
     }
     if column.distinct() == 1 {
-        let message =
-            format!("`{name}` has one value in all records looked at: nothing can be learned of it");
-        return Err(
-            Diagnostic::error(Code::E4005, message).help("name another column by --label, or give --all")
+        let message = format!(
+            "`{name}` has one value in all records looked at: nothing can be learned of it"
         );
+        return Err(Diagnostic::error(Code::E4005, message)
+            .help("name another column by --label, or give --all"));
     }
     let counts = column.counts();
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     if let Some(positive) = &wishes.positive {
         if column.count(positive.as_bytes()) == 0 {
-            let values: Vec<String> =
-                counts.iter().take(10).map(|(value, _)| format!("`{}`", text(value))).collect();
+            let values: Vec<String> = counts
+                .iter()
+                .take(10)
+                .map(|(value, _)| format!("`{}`", text(value)))
+                .collect();
             let message = format!("--positive {positive}: `{name}` holds no such value");
-            let problem =
-                Diagnostic::error(Code::E1000, message).note(format!("values: {}", values.join(", ")));
+            let problem = Diagnostic::error(Code::E1000, message)
+                .note(format!("values: {}", values.join(", ")));
             return Err(problem.help("name one of these values"));
         }
         let share = column.count(positive.as_bytes()) as f64 / labels;
-        return Ok(Task::Binary { positive: Some(as_evaluated(positive.clone(), evaluated)), share });
+        return Ok(Task::Binary {
+            positive: Some(as_evaluated(positive.clone(), evaluated)),
+            share,
+        });
     }
     if column.distinct() == 2 {
         let share = |value: &[u8]| column.count(value) as f64 / labels;
         if column.is_numeric() && column.numbers.min == 0.0 && column.numbers.max == 1.0 {
             let ones = (column.numbers.mean * labels).round();
-            return Ok(Task::Binary { positive: None, share: ones / labels });
+            return Ok(Task::Binary {
+                positive: None,
+                share: ones / labels,
+            });
         }
-        let yes =
-            counts.iter().find(|(value, _)| POSITIVE_VALUES.contains(&text(value).to_lowercase().as_str()));
+        let yes = counts
+            .iter()
+            .find(|(value, _)| POSITIVE_VALUES.contains(&text(value).to_lowercase().as_str()));
         // What is looked for is mostly the rarer one.
-        let Some((positive, _)) = yes.or(counts.last()) else { return Err(which(&Profile::default())) };
+        let Some((positive, _)) = yes.or(counts.last()) else {
+            return Err(which(&Profile::default()));
+        };
         let share = share(positive);
-        return Ok(Task::Binary { positive: Some(as_evaluated(text(positive), evaluated)), share });
+        return Ok(Task::Binary {
+            positive: Some(as_evaluated(text(positive), evaluated)),
+            share,
+        });
     }
     if column.kind == Some(ColumnKind::Text) {
         if column.distinct() > CLASSES_MAX {
-            let message =
-                format!("`{name}` holds texts, {} different ones: too many to be classes", column.distinct());
-            return Err(Diagnostic::error(Code::E4003, message).help("name another column by --label"));
+            let message = format!(
+                "`{name}` holds texts, {} different ones: too many to be classes",
+                column.distinct()
+            );
+            return Err(
+                Diagnostic::error(Code::E4003, message).help("name another column by --label")
+            );
         }
         let mut names: Vec<String> = counts.iter().map(|(value, _)| text(value)).collect();
         names.sort();
         let count = names.len();
-        return Ok(Task::Classes { names: Some(names), count });
+        return Ok(Task::Classes {
+            names: Some(names),
+            count,
+        });
     }
     let numbers = &column.numbers;
     let are_classes = column.kind == Some(ColumnKind::Int)
@@ -188,17 +242,29 @@ fn task(
         && column.distinct() <= CLASSES_MAX
         && numbers.max + 1.0 == column.distinct() as f64;
     if are_classes {
-        return Ok(Task::Classes { names: None, count: column.distinct() as usize });
+        return Ok(Task::Classes {
+            names: None,
+            count: column.distinct() as usize,
+        });
     }
-    Ok(Task::Number { min: numbers.min, max: numbers.max })
+    Ok(Task::Number {
+        min: numbers.min,
+        max: numbers.max,
+    })
 }
 
 /// Files for evaluation may spell the positive class with something behind it, as those of the adult census do.
 fn as_evaluated(positive: String, evaluated: Option<&ColumnProfile>) -> String {
-    let Some(evaluated) = evaluated else { return positive };
+    let Some(evaluated) = evaluated else {
+        return positive;
+    };
     let has_longer = evaluated
         .counts()
         .iter()
         .any(|(value, _)| value.starts_with(positive.as_bytes()) && value.len() > positive.len());
-    if has_longer && evaluated.count(positive.as_bytes()) == 0 { format!("{positive}*") } else { positive }
+    if has_longer && evaluated.count(positive.as_bytes()) == 0 {
+        format!("{positive}*")
+    } else {
+        positive
+    }
 }

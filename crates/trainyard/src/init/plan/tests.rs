@@ -12,8 +12,15 @@ fn profile(columns: &[(&str, &dyn Fn(usize) -> String)]) -> Profile {
     let mut profile = Profile::default();
     for row in 0..ROWS {
         let cell = |text: String| {
-            let values = if text.is_empty() { Vec::new() } else { vec![Value::Text(text.into_bytes())] };
-            Cell { values, list: false }
+            let values = if text.is_empty() {
+                Vec::new()
+            } else {
+                vec![Value::Text(text.into_bytes())]
+            };
+            Cell {
+                values,
+                list: false,
+            }
         };
         let cells: Vec<Cell> = columns.iter().map(|(_, value)| cell(value(row))).collect();
         profile.see(&names, &cells);
@@ -28,10 +35,18 @@ fn plan(columns: &[(&str, &dyn Fn(usize) -> String)], wishes: &Wishes) -> Plan {
 /// What becomes of a column beside a label.
 fn made_of(name: &str, value: &dyn Fn(usize) -> String, wishes: &Wishes) -> Result<Kind, String> {
     let mut plan = plan(
-        &[("label", &|row| (row % 2).to_string()), ("other", &|row| (row % 7).to_string()), (name, value)],
+        &[
+            ("label", &|row| (row % 2).to_string()),
+            ("other", &|row| (row % 7).to_string()),
+            (name, value),
+        ],
         wishes,
     );
-    match plan.features.iter().position(|feature| feature.column == name) {
+    match plan
+        .features
+        .iter()
+        .position(|feature| feature.column == name)
+    {
         Some(place) => Ok(plan.features.remove(place).kind),
         None => Err(plan.left_out.remove(0).1),
     }
@@ -40,7 +55,10 @@ fn made_of(name: &str, value: &dyn Fn(usize) -> String, wishes: &Wishes) -> Resu
 fn label(values: &[&str], wishes: &Wishes) -> Task {
     let values = values.to_vec();
     plan(
-        &[("label", &|row| values[row % values.len()].to_owned()), ("x", &|row| (row % 7).to_string())],
+        &[
+            ("label", &|row| values[row % values.len()].to_owned()),
+            ("x", &|row| (row % 7).to_string()),
+        ],
         wishes,
     )
     .label
@@ -50,37 +68,87 @@ fn label(values: &[&str], wishes: &Wishes) -> Task {
 #[test]
 fn a_label_of_two_values_has_a_positive_class_unless_it_is_0_and_1() {
     let wishes = Wishes::default();
-    assert_eq!(label(&["0", "1", "0", "0"], &wishes), Task::Binary { positive: None, share: 0.25 });
-    let positive = |text: &str, share| Task::Binary { positive: Some(text.to_owned()), share };
+    assert_eq!(
+        label(&["0", "1", "0", "0"], &wishes),
+        Task::Binary {
+            positive: None,
+            share: 0.25
+        }
+    );
+    let positive = |text: &str, share| Task::Binary {
+        positive: Some(text.to_owned()),
+        share,
+    };
     assert_eq!(label(&["no", "yes"], &wishes), positive("yes", 0.5));
-    assert_eq!(label(&["<=50K", "<=50K", "<=50K", ">50K"], &wishes), positive(">50K", 0.25));
+    assert_eq!(
+        label(&["<=50K", "<=50K", "<=50K", ">50K"], &wishes),
+        positive(">50K", 0.25)
+    );
     assert_eq!(label(&["-1", "1"], &wishes), positive("1", 0.5));
-    let wishes = Wishes { positive: Some("<=50K".to_owned()), ..Wishes::default() };
-    assert_eq!(label(&["<=50K", "<=50K", "<=50K", ">50K"], &wishes), positive("<=50K", 0.75));
+    let wishes = Wishes {
+        positive: Some("<=50K".to_owned()),
+        ..Wishes::default()
+    };
+    assert_eq!(
+        label(&["<=50K", "<=50K", "<=50K", ">50K"], &wishes),
+        positive("<=50K", 0.75)
+    );
 }
 
 #[test]
 fn a_label_of_texts_or_numbers_from_0_has_classes_and_any_other_is_a_number() {
     let wishes = Wishes::default();
     let names = ["a", "b", "c"].map(str::to_owned).to_vec();
-    assert_eq!(label(&["b", "c", "a"], &wishes), Task::Classes { names: Some(names), count: 3 });
-    assert_eq!(label(&["2", "0", "1"], &wishes), Task::Classes { names: None, count: 3 });
-    assert_eq!(label(&["1", "2", "3", "4", "5"], &wishes), Task::Number { min: 1.0, max: 5.0 });
-    assert_eq!(label(&["0.5", "1.5", "2"], &wishes), Task::Number { min: 0.5, max: 2.0 });
+    assert_eq!(
+        label(&["b", "c", "a"], &wishes),
+        Task::Classes {
+            names: Some(names),
+            count: 3
+        }
+    );
+    assert_eq!(
+        label(&["2", "0", "1"], &wishes),
+        Task::Classes {
+            names: None,
+            count: 3
+        }
+    );
+    assert_eq!(
+        label(&["1", "2", "3", "4", "5"], &wishes),
+        Task::Number { min: 1.0, max: 5.0 }
+    );
+    assert_eq!(
+        label(&["0.5", "1.5", "2"], &wishes),
+        Task::Number { min: 0.5, max: 2.0 }
+    );
 }
 
 #[test]
 fn files_for_evaluation_may_spell_the_positive_class_longer() {
-    let train =
-        profile(&[("label", &|row| ["no", ">50K"][row % 2].to_owned()), ("x", &|row| (row % 7).to_string())]);
+    let train = profile(&[
+        ("label", &|row| ["no", ">50K"][row % 2].to_owned()),
+        ("x", &|row| (row % 7).to_string()),
+    ]);
     let eval = profile(&[
         ("label", &|row| ["no.", ">50K."][row % 2].to_owned()),
         ("x", &|row| (row % 7).to_string()),
     ]);
-    let plan =
-        Plan::make(&train, Some(&eval), &Wishes { positive: Some(">50K".to_owned()), ..Wishes::default() });
+    let plan = Plan::make(
+        &train,
+        Some(&eval),
+        &Wishes {
+            positive: Some(">50K".to_owned()),
+            ..Wishes::default()
+        },
+    );
     let task = plan.expect("a plan").label.task;
-    assert_eq!(task, Task::Binary { positive: Some(">50K*".to_owned()), share: 0.5 });
+    assert_eq!(
+        task,
+        Task::Binary {
+            positive: Some(">50K*".to_owned()),
+            share: 0.5
+        }
+    );
 }
 
 #[test]
@@ -91,17 +159,27 @@ fn a_label_is_known_by_its_name_or_as_the_only_column_of_two_values_and_otherwis
         Plan::make(&profile(columns), None, &Wishes::default())
     };
     assert_eq!(
-        of(&[("a", &flag), ("Clicked", &flag), ("x", &number)]).expect("a plan").label.column,
+        of(&[("a", &flag), ("Clicked", &flag), ("x", &number)])
+            .expect("a plan")
+            .label
+            .column,
         "Clicked"
     );
-    assert_eq!(of(&[("a", &flag), ("x", &number)]).expect("a plan").label.column, "a");
+    assert_eq!(
+        of(&[("a", &flag), ("x", &number)])
+            .expect("a plan")
+            .label
+            .column,
+        "a"
+    );
     let problem = of(&[("a", &flag), ("b", &flag), ("x", &number)]).expect_err("two may be meant");
     assert_eq!(problem.help.as_deref(), Some("name it by --label COLUMN"));
     assert!(
         problem
             .notes
             .iter()
-            .any(|note| note == "columns of few values: `a` (2 values), `b` (2 values), `x` (7 values)"),
+            .any(|note| note
+                == "columns of few values: `a` (2 values), `b` (2 values), `x` (7 values)"),
         "{problem:?}"
     );
 }
@@ -110,8 +188,12 @@ fn a_label_is_known_by_its_name_or_as_the_only_column_of_two_values_and_otherwis
 fn numbers_are_standardized_and_skewed_ones_go_by_their_logarithm() {
     let wishes = Wishes::default();
     let kind = made_of("age", &|row| (20 + row % 50).to_string(), &wishes).expect("a feature");
-    let Kind::Numeric { width: 1, scale: Scale::Standardize { mean, stddev }, default: None, boundaries } =
-        kind
+    let Kind::Numeric {
+        width: 1,
+        scale: Scale::Standardize { mean, stddev },
+        default: None,
+        boundaries,
+    } = kind
     else {
         panic!("{kind:?}")
     };
@@ -119,34 +201,98 @@ fn numbers_are_standardized_and_skewed_ones_go_by_their_logarithm() {
     assert_eq!(boundaries.len(), 9);
     let kind = made_of(
         "gain",
-        &|row| if row % 10 == 0 { "99999".to_owned() } else { (row % 5).to_string() },
+        &|row| {
+            if row % 10 == 0 {
+                "99999".to_owned()
+            } else {
+                (row % 5).to_string()
+            }
+        },
         &wishes,
     );
     let kind = kind.expect("a feature");
-    assert!(matches!(kind, Kind::Numeric { scale: Scale::Log1p, .. }), "{kind:?}");
+    assert!(
+        matches!(
+            kind,
+            Kind::Numeric {
+                scale: Scale::Log1p,
+                ..
+            }
+        ),
+        "{kind:?}"
+    );
     let kind = made_of(
         "age",
-        &|row| if row % 4 == 0 { String::new() } else { "30".to_owned() + &(row % 9).to_string() },
+        &|row| {
+            if row % 4 == 0 {
+                String::new()
+            } else {
+                "30".to_owned() + &(row % 9).to_string()
+            }
+        },
         &wishes,
     );
     let kind = kind.expect("a feature");
-    assert!(matches!(kind, Kind::Numeric { default: Some(300.0..309.0), .. }), "{kind:?}");
+    assert!(
+        matches!(
+            kind,
+            Kind::Numeric {
+                default: Some(300.0..309.0),
+                ..
+            }
+        ),
+        "{kind:?}"
+    );
 }
 
 #[test]
 fn texts_become_vocabularies_and_very_many_of_them_are_hashed() {
     let wishes = Wishes::default();
     let kind = made_of("town", &|row| format!("town {}", row % 6), &wishes).expect("a feature");
-    let Kind::Vocabulary { values, separator: None, dimension: None } = kind else { panic!("{kind:?}") };
+    let Kind::Vocabulary {
+        values,
+        separator: None,
+        dimension: None,
+    } = kind
+    else {
+        panic!("{kind:?}")
+    };
     assert_eq!(values.len(), 6);
     let kind = made_of("town", &|row| format!("town {}", row % 150), &wishes).expect("a feature");
-    assert!(matches!(kind, Kind::Vocabulary { dimension: Some(8), .. }), "{kind:?}");
+    assert!(
+        matches!(
+            kind,
+            Kind::Vocabulary {
+                dimension: Some(8),
+                ..
+            }
+        ),
+        "{kind:?}"
+    );
     // More records may bring more of them.
-    let sample = Wishes { is_sample: true, ..Wishes::default() };
+    let sample = Wishes {
+        is_sample: true,
+        ..Wishes::default()
+    };
     let kind = made_of("town", &|row| format!("town {}", row % 150), &sample).expect("a feature");
-    assert!(matches!(kind, Kind::Hashed { buckets: 1024, .. }), "{kind:?}");
-    let kind = made_of("genres", &|row| ["a|b", "b|c", "d"][row % 3].to_owned(), &wishes).expect("a feature");
-    let Kind::Vocabulary { values, separator: Some('|'), .. } = kind else { panic!("{kind:?}") };
+    assert!(
+        matches!(kind, Kind::Hashed { buckets: 1024, .. }),
+        "{kind:?}"
+    );
+    let kind = made_of(
+        "genres",
+        &|row| ["a|b", "b|c", "d"][row % 3].to_owned(),
+        &wishes,
+    )
+    .expect("a feature");
+    let Kind::Vocabulary {
+        values,
+        separator: Some('|'),
+        ..
+    } = kind
+    else {
+        panic!("{kind:?}")
+    };
     assert_eq!(values, ["a", "b", "c", "d"]);
 }
 
@@ -157,7 +303,8 @@ fn whole_numbers_that_are_called_ids_are_categories() {
         let kind = made_of(name, &|row| (1000 + row % 30).to_string(), &wishes).expect("a feature");
         assert!(matches!(kind, Kind::Vocabulary { .. }), "{name}: {kind:?}");
     }
-    let kind = made_of("humidity", &|row| (1000 + row % 30).to_string(), &wishes).expect("a feature");
+    let kind =
+        made_of("humidity", &|row| (1000 + row % 30).to_string(), &wishes).expect("a feature");
     assert!(matches!(kind, Kind::Numeric { .. }), "{kind:?}");
 }
 
@@ -168,7 +315,10 @@ fn columns_that_say_nothing_or_only_name_the_record_are_left_out() {
         made_of(name, value, &wishes).expect_err("it is left out")
     };
     assert_eq!(why("empty", &|_| String::new()), "it holds no value");
-    assert_eq!(why("same", &|_| "x".to_owned()), "it has the same value in all records");
+    assert_eq!(
+        why("same", &|_| "x".to_owned()),
+        "it has the same value in all records"
+    );
     assert_eq!(
         why("name", &|row| format!("n{row}")),
         "1000 different values in 1000 records: each names its record"
@@ -177,5 +327,8 @@ fn columns_that_say_nothing_or_only_name_the_record_are_left_out() {
         why("row_id", &|row| row.to_string()),
         "1000 different values in 1000 records: each names its record"
     );
-    assert!(why("timestamp", &|row| (881_250_949 + row).to_string()).starts_with("the time of the record"));
+    assert!(
+        why("timestamp", &|row| (881_250_949 + row).to_string())
+            .starts_with("the time of the record")
+    );
 }
