@@ -43,6 +43,8 @@ pub struct Supervisor {
     /// What the next life of a task is started by, such as a tracer.
     wrappers: BTreeMap<Task, Vec<String>>,
     told_to_stop: BTreeSet<Task>,
+    /// Servers that have heard of the end and were started again, for a chief that dies before it has told the others.
+    spare: BTreeSet<Task>,
     /// Tasks whose machines are gone.
     lost: BTreeSet<Task>,
     exits: BTreeMap<Task, i32>,
@@ -84,6 +86,7 @@ impl Supervisor {
             started: BTreeMap::new(),
             pauses: BTreeMap::new(),
             due: BTreeMap::new(),
+            spare: BTreeSet::new(),
             homes: BTreeMap::new(),
             wrappers: BTreeMap::new(),
             told_to_stop: BTreeSet::new(),
@@ -356,7 +359,8 @@ impl Supervisor {
             }
             if code == 0 && !self.told_to_stop.contains(&task) {
                 if task.role == Role::Ps {
-                    // The chief follows at once. One that has died just as the job ended comes back and needs it.
+                    // The chief follows soon. One that has died just as the job ended comes back and needs it.
+                    self.spare.insert(task);
                     self.due.insert(task, Instant::now() + PAUSE_MAX);
                 }
                 continue;
@@ -531,6 +535,10 @@ impl Supervisor {
     pub fn finish(&mut self, limit: Duration) -> Vec<Task> {
         let until = Instant::now() + limit;
         self.due.clear();
+        // Nobody is left who would tell them a second time.
+        for task in std::mem::take(&mut self.spare) {
+            self.signal(task, Signal::TERM);
+        }
         while !self.children.is_empty() && Instant::now() < until {
             self.reap();
             std::thread::sleep(LOOK);

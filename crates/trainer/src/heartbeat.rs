@@ -246,8 +246,9 @@ async fn beat(
                     Some(Reason::Fenced | Reason::StaleEpoch | Reason::TaskTaken)
                 ) =>
             {
+                // A step that waits for a server ends when that server refuses its session, or, if the server never answers
+                // again, when the job does: that is still to be told.
                 tells.directive.send_replace(Directive::Rejoin);
-                return;
             }
             Err(error) => {
                 // It may have stood still while the others ended.
@@ -267,5 +268,97 @@ async fn beat(
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::BoxFuture;
+    use trainyard_cluster_spec::{Role, Task};
+    use trainyard_protocol::Refusal;
+
+    use super::*;
+    use crate::{Ask, Beat, Form, Forming, Grant, Join, Joined, LeaveReason};
+
+    /// A chief that knows no session at the first heartbeat, and is gone at the next.
+    #[derive(Debug, Default)]
+    struct Replaced {
+        heartbeats: AtomicU64,
+    }
+
+    fn gone<T: Send>() -> BoxFuture<'static, Result<T, Error>> {
+        Box::pin(async {
+            Err(Error::Unreachable {
+                peer: "chief:0".to_owned(),
+                message: "connection refused".to_owned(),
+            })
+        })
+    }
+
+    impl Coordinator for Replaced {
+        fn heartbeat(&self, _: Pulse) -> BoxFuture<'_, Result<Beat, Error>> {
+            if self.heartbeats.fetch_add(1, Ordering::Relaxed) > 0 {
+                return gone();
+            }
+            let refusal = Refusal::new(Reason::Fenced, "this session is unknown");
+            Box::pin(async {
+                Err(Error::Refused {
+                    peer: "chief:0".to_owned(),
+                    refusal,
+                })
+            })
+        }
+
+        fn attend(&self, _: Pulse) -> BoxFuture<'_, ()> {
+            Box::pin(std::future::pending())
+        }
+
+        fn register(&self, _: Join) -> BoxFuture<'_, Result<Joined, Error>> {
+            gone()
+        }
+
+        fn next_shard(&self, _: Ask) -> BoxFuture<'_, Result<Grant, Error>> {
+            gone()
+        }
+
+        fn form(&self, _: Form) -> BoxFuture<'_, Result<Forming, Error>> {
+            gone()
+        }
+
+        fn leave(&self, _: Pulse, _: LeaveReason) -> BoxFuture<'_, Result<(), Error>> {
+            gone()
+        }
+
+        fn name(&self) -> String {
+            "chief:0".to_owned()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_task_whose_session_is_unknown_still_hears_that_the_job_has_ended() {
+        let task = Task {
+            role: Role::Worker,
+            index: 0,
+        };
+        let session = Pulse {
+            task,
+            incarnation: 1,
+            epoch: 1,
+            session: 1,
+            steps: 0,
+            examples: 0,
+            loss: 0.0,
+            work: Work::default(),
+        };
+        let heartbeat = Heartbeat::start(
+            Arc::new(Replaced::default()),
+            session,
+            Duration::from_millis(1),
+            Vec::new(),
+            || Some(JobState::Done),
+        );
+        let told = tokio::time::timeout(Duration::from_secs(30), heartbeat.gone()).await;
+        assert!(told.is_ok(), "{:?}", heartbeat.directive());
+        assert_eq!(heartbeat.directive(), Directive::Gone(JobState::Done));
     }
 }
